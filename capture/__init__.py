@@ -1,0 +1,1 @@
+"""Capture: Python code becomes a named, functional ATen graph (capture/graph.py holds the result)."""

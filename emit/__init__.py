@@ -1,0 +1,1 @@
+"""Emit: a plan becomes names, text and the generated unit on disk."""

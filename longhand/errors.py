@@ -1,0 +1,56 @@
+"""Every error that longhand raises on purpose: what happened, where in the user's code, what to do next."""
+
+from __future__ import annotations
+
+
+class LonghandError(Exception):
+    """The base of all of longhand's errors.
+
+    Args:
+        what: What happened, in one sentence.
+        where: The user's ``file:line``, if one is to blame.
+        hint: What to do next.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.what = what
+        self.where = where
+        self.hint = hint
+        parts = [what if where is None else f"{where}: {what}", hint or ""]
+        super().__init__(" ".join(part for part in parts if part))
+
+
+class OptionError(LonghandError):
+    """An option, target or argument that longhand does not know, or that contradicts another."""
+
+
+class CaptureError(LonghandError):
+    """The model could not be captured as one sound graph."""
+
+
+class LoweringError(LonghandError):
+    """A captured graph breaks a rule of the loop program. Always a bug in longhand, never in the model."""
+
+
+class ScheduleError(LonghandError):
+    """A loop program could not be planned. Always a bug in longhand, never in the model."""
+
+
+class FactoryError(LonghandError):
+    """``MODULE:FACTORY`` could not be imported, raised, or returned something else than (model, args[, kwargs])."""
+
+
+class UnitError(LonghandError):
+    """A generated unit on disk is missing, incomplete or does not fit what it is asked to do."""
+
+
+class OutputError(LonghandError):
+    """The unit could not be written. What was on disk before is untouched."""
+
+
+class ToolError(LonghandError):
+    """A tool that longhand runs (g++, clang-format, black) is missing or failed."""
+
+
+class VerificationError(LonghandError):
+    """A generated kernel or unit does not compute what its reference computes."""

@@ -1,0 +1,71 @@
+"""What a user can ask of the compiler, as one frozen value that every stage may read."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TypeVar
+
+from longhand.errors import OptionError
+
+
+class Device(enum.Enum):
+    """What the generated kernels run on, named as torch.device names it."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Mode(enum.Enum):
+    """The modes of torch.compile, with the same meaning."""
+
+    DEFAULT = "default"
+    REDUCE_OVERHEAD = "reduce-overhead"
+    MAX_AUTOTUNE = "max-autotune"
+    MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
+
+    @property
+    def records_cuda_graphs(self) -> bool:
+        """Whether a CUDA unit of this mode records and replays CUDA graphs."""
+        return self in (Mode.REDUCE_OVERHEAD, Mode.MAX_AUTOTUNE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The machine that the unit is written for.
+
+    Attributes:
+        device: The kind of device.
+        arch: The CUDA architecture, such as "sm_90"; None on the CPU (the C++ builder asks the running machine).
+    """
+
+    device: Device
+    arch: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.device is Device.CUDA and not (self.arch or "").startswith("sm_"):
+            raise OptionError(
+                f"CUDA needs an architecture such as sm_90, got {self.arch!r}.", hint="Pass --arch sm_90."
+            )
+        if self.device is Device.CPU and self.arch is not None:
+            raise OptionError(f"--arch is for CUDA; the target is the CPU, got {self.arch!r}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Everything that decides what is generated, besides the model and its inputs."""
+
+    target: Target
+    mode: Mode = Mode.DEFAULT
+
+
+_E = TypeVar("_E", bound=enum.Enum)
+
+
+def parse_enum(kind: type[_E], text: str, option: str) -> _E:
+    """The member of `kind` whose value is `text`; OptionError that lists the choices otherwise."""
+    try:
+        return kind(text)
+    except ValueError:
+        choices = ", ".join(str(member.value) for member in kind)
+        raise OptionError(f"{option} {text!r} is unknown.", hint=f"Choose one of: {choices}.") from None

@@ -1,0 +1,1 @@
+"""Lower: a captured graph becomes a loop program (lower/ir.py holds the result)."""
