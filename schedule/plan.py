@@ -1,0 +1,386 @@
+"""The complete plan: what emit/ prints. Nothing about speed, memory or legality is decided after this.
+
+A `UnitPlan` is a list of steps (launches of kernels, library calls, allocations, releases, repeats) and the kernels
+that the launches name. A `KernelPlan` is one fused nest whose iteration space has become **rows x cols**:
+
+* `rows` are the axes that programs (GPU) or threads (CPU) divide among themselves, outermost first. More than one row
+  axis means that they could not be merged into one; the flattened row number is then split by named div and mod
+  (Triton) or by nested loops (C++).
+* `cols` are the axes along which one program or thread works through its vector lanes. More than one likewise.
+
+Every body value varies over rows, cols, both or neither. Axes that all accesses treat as one are merged before this,
+so an elementwise kernel over contiguous tensors has no rows and one col axis.
+
+Kernels are independent of sizes: an address is a sum of terms, each a product of an axis and factors that are axis
+sizes or stride arguments, never numbers of one call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+import torch
+
+from longhand.lower.ir import Buffer, Extern, Program, Size, Value, View
+from longhand.options import Options
+
+
+class Style(enum.Enum):
+    """How a kernel walks its space. One template block each."""
+
+    ELEMENTWISE = "elementwise"  # no reduction. Blocks of cols, and of rows where there are rows
+    TRANSPOSED = "transposed"  # no reduction; some access is contiguous along the row axis: square tiles
+    ROWS_PERSISTENT = "rows_persistent"  # reduces over cols; a program holds whole rows in registers (GPU)
+    ROWS_LOOPED = "rows_looped"  # reduces over cols in `passes` over the row (GPU: long rows; CPU: always)
+    ROWS_SPLIT = "rows_split"  # few, very long rows: partial results per chunk, then one combining kernel
+    COLUMNS = "columns"  # reduces over rows, results vary over cols; rows are split, partials combined
+
+
+class AxisRole(enum.Enum):
+    """On which side of rows x cols an axis lies."""
+
+    ROW = "row"
+    COL = "col"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanAxis:
+    """One axis of a kernel.
+
+    Attributes:
+        name: The axis's key in the kernel's body and addresses.
+        role: Row or col.
+    """
+
+    name: str
+    role: AxisRole
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeOf:
+    """The factor "size of axis"; a size argument of the kernel."""
+
+    axis: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ParameterRef:
+    """The factor "value of an integer argument": a stride or an offset that no product of sizes gives."""
+
+    name: str
+
+
+Factor = SizeOf | ParameterRef | int
+Product = tuple[Factor, ...]  # () is 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """An element's position: offset + sum(axis * product) + sum(value * product).
+
+    Attributes:
+        axes: (axis name, product), rows first, then cols, each in the kernel's axis order.
+        values: (position in the body, product) for gathers.
+        offset: A sum of products; empty is 0.
+    """
+
+    axes: tuple[tuple[str, Product], ...]
+    values: tuple[tuple[int, Product], ...] = ()
+    offset: tuple[Product, ...] = ()
+
+
+class Access(enum.Enum):
+    """What a kernel does with a pointer."""
+
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read_write"  # updates in place through one pointer
+
+
+@dataclasses.dataclass(frozen=True)
+class Pointer:
+    """A tensor argument of a kernel.
+
+    Attributes:
+        name: Its key: the buffer's name in the launch that the kernel was planned from. Body loads and stores of the
+            kernel use this key as their `buffer`.
+        dtype: Element type in memory.
+        access: Read, write or both.
+        dims: The axes that index it, outermost first, for the words of the comment: ``(n_rows, n_cols)``. Empty for
+            one element. None where no such words exist (gathered tables, overlapping windows).
+        may_alias: Names of pointers that some launch passes the same memory for (in-place use is legal).
+        scratch: True for partial results that the kernel's host function allocates itself (splits).
+    """
+
+    name: str
+    dtype: torch.dtype
+    access: Access
+    dims: tuple[str, ...] | None
+    may_alias: tuple[str, ...] = ()
+    scratch: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class IntParameter:
+    """A stride or offset argument.
+
+    Attributes:
+        name: Its key, used by ParameterRef.
+        pointer: The pointer that it belongs to.
+        axis: For a stride: the axis it steps along. None for an offset.
+    """
+
+    name: str
+    pointer: str
+    axis: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ScalarParameter:
+    """A number argument: ``eps``.
+
+    Attributes:
+        position: The `Scalar` in the body that it feeds (the first of equals).
+        dtype: Its type in the kernel.
+        name: A word for it, or None.
+    """
+
+    position: int
+    dtype: torch.dtype
+    name: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tunable:
+    """A number that a person may change without changing the result.
+
+    Attributes:
+        name: In capitals, as printed: ELEMENTS, ROWS, COLS, NUM_WARPS, NUM_STAGES, TILE, BLOCK, SPLITS, GRAIN.
+        value: As planned.
+        comment: Half a line for the reader.
+    """
+
+    name: str
+    value: int
+    comment: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A value kept from one pass to the next in a row-sized scratch or in the output row that will hold it."""
+
+    position: int
+    store: int | None  # the Store in whose buffer it may wait; None: a scratch row of its own
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlineSoftmax:
+    """A maximum and a sum of exponentials found in one pass with a running correction.
+
+    Attributes:
+        max: Position of the Reduce MAX of x.
+        sum: Position of the Reduce SUM of exp(x - max).
+    """
+
+    max: int
+    sum: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """One loop over the cols of a row.
+
+    Attributes:
+        compute: Positions evaluated for each element, in order; what an earlier pass computed may recur (recomputed).
+        from_stage: Positions read back from where `stages` of an earlier pass put them, instead of being computed.
+        reductions: Positions of Reduce (or an OnlineSoftmax) accumulated by this loop.
+        stages: Values put aside for later passes.
+        stores: Positions of Stores done for each element.
+        then: Positions of row-only values and stores evaluated after the loop, in order.
+    """
+
+    compute: tuple[int, ...]
+    from_stage: tuple[int, ...] = ()
+    reductions: tuple[int | OnlineSoftmax, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    stores: tuple[int, ...] = ()
+    then: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelPlan:
+    """One kernel file.
+
+    Attributes:
+        key: Canonical hash (hex): equal keys are the same math over the same kind of space, whatever sizes and names.
+        style: See Style.
+        axes: Rows first, then cols, outermost first.
+        body: The fused body. Loads and stores name pointers; their `index` is that of the first launch and not to be
+            printed: `addresses` is.
+        addresses: For each Load, Store and Position of the body, by position, its address.
+        pointers: In order of printing: what is read, then what is written, each in order of first use.
+        ints: Stride and offset arguments.
+        scalars: Number arguments.
+        tunables: The block at the top of the file.
+        passes: For ROWS_LOOPED, ROWS_SPLIT and COLUMNS; before the first pass come the row-only values that need none.
+        before: Positions of values that depend on no pass and vary over rows (or cols, in COLUMNS) or nothing.
+        guards: (position of a Reduce): its argument must be replaced by the reduction's identity past the end of the
+            row, since the padded lanes of a block do not hold it by themselves.
+        padding: For each masked Load by position: the value that lanes past the end get (`other=`).
+        wide_index: Whether positions can pass 2**31 - 1 elements, so that row numbers must be int64.
+        origins: Nodes of the captured graph that the body computes, in order, from the first launch.
+        bytes_moved: Bytes read and written by the first launch, each element once.
+    """
+
+    key: str
+    style: Style
+    axes: tuple[PlanAxis, ...]
+    body: tuple[Value, ...]
+    addresses: Mapping[int, Address]
+    pointers: tuple[Pointer, ...]
+    ints: tuple[IntParameter, ...] = ()
+    scalars: tuple[ScalarParameter, ...] = ()
+    tunables: tuple[Tunable, ...] = ()
+    passes: tuple[Pass, ...] = ()
+    before: tuple[int, ...] = ()
+    guards: tuple[int, ...] = ()
+    padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
+    wide_index: bool = False
+    origins: tuple[str, ...] = ()
+    bytes_moved: Size = 0
+
+    @property
+    def rows(self) -> tuple[PlanAxis, ...]:
+        """The row axes, outermost first."""
+        return tuple(axis for axis in self.axes if axis.role is AxisRole.ROW)
+
+    @property
+    def cols(self) -> tuple[PlanAxis, ...]:
+        """The col axes, outermost first."""
+        return tuple(axis for axis in self.axes if axis.role is AxisRole.COL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One call of a kernel.
+
+    Attributes:
+        kernel: The plan's key.
+        buffers: The buffer passed for each of the plan's pointers that is not scratch, in order.
+        sizes: The size of each of the plan's axes, in order.
+        ints: The value of each of its IntParameters, in order.
+        scalars: The value of each of its ScalarParameters, in order.
+        origins: Nodes of the captured graph that this call computes, in order.
+        bytes_moved: Bytes read and written, each element once.
+    """
+
+    kernel: str
+    buffers: tuple[str, ...]
+    sizes: tuple[Size, ...]
+    ints: tuple[Size, ...] = ()
+    scalars: tuple[float | Size, ...] = ()
+    origins: tuple[str, ...] = ()
+    bytes_moved: Size = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocate:
+    """Fresh memory for a buffer that a later launch writes.
+
+    Attributes:
+        buffer: Which.
+        is_result: Whether the caller gets it (its memory is then never reused within the call).
+    """
+
+    buffer: str
+    is_result: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Reuse:
+    """A buffer takes over the memory of one that nothing reads afterwards (same dtype and number of elements).
+
+    Attributes:
+        buffer: The new name of the memory.
+        of: The old one.
+        in_place: Whether the very next launch reads `of` and writes `buffer`.
+    """
+
+    buffer: str
+    of: str
+    in_place: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """The last use of these buffers is over; dropping them lowers peak memory."""
+
+    buffers: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeat:
+    """Structurally equal runs of steps, one after the other: printed as one function called in a loop.
+
+    Attributes:
+        runs: The steps of each run; all runs are equal up to the buffers named.
+        paths: For each run the module path that its weights share: ``h.0``, ``h.1``, ...
+        inputs: For each run, the buffers made outside that it reads and that differ from run to run by position
+            (what the previous run made); the same length for each run.
+        outputs: For each run, the buffers that it makes and that are read after it, in the same order for each run.
+    """
+
+    runs: tuple[tuple[PlanStep, ...], ...]
+    paths: tuple[str, ...]
+    inputs: tuple[tuple[str, ...], ...]
+    outputs: tuple[tuple[str, ...], ...]
+
+
+PlanStep = Launch | Extern | Allocate | Reuse | Release
+UnitStep = PlanStep | Repeat
+
+
+class Verdict(enum.Enum):
+    """Why two steps are not one kernel."""
+
+    NOT_LEGAL = "not legal"
+    NOT_PROFITABLE = "not profitable"
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A fusion that was considered and not done."""
+
+    producer: str
+    consumer: str
+    verdict: Verdict
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class UnitPlan:
+    """Everything that a generated unit runs.
+
+    Attributes:
+        program: The loop program it came from.
+        options: What was asked for.
+        kernels: By key, in order of first launch.
+        steps: In order.
+        buffers: Every buffer that the steps name.
+        results: For each of ``program.graph.outputs`` (`program.results`).
+        refusals: Fusions not done, with their reasons.
+    """
+
+    program: Program
+    options: Options
+    kernels: Mapping[str, KernelPlan]
+    steps: tuple[UnitStep, ...]
+    buffers: Mapping[str, Buffer]
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def results(self) -> tuple[View | object, ...]:
+        """What the call returns, leaf by leaf."""
+        return self.program.results
