@@ -56,7 +56,9 @@ class InputKind(enum.Enum):
     SIZE = "size"  # an int among the call's arguments that is symbolic
     PARAMETER = "parameter"
     BUFFER = "buffer"  # persistent or not: see GraphInput.persistent
-    CONSTANT = "constant"  # a tensor that the code closes over or creates from data; its value is in `constants`
+    CONSTANT = (
+        "constant"  # a tensor that the code closes over or creates from data; its value is in `constants`
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,6 @@ from typing import Any
 
 import sympy
 import torch
-
 from longhand.capture.graph import CapturedGraph, Literal
 
 Size = int | sympy.Expr
@@ -261,7 +260,7 @@ class Pointwise:
     """An elementwise operation on earlier values.
 
     Attributes:
-        narrow: For CAST only: the storage dtype that the value must first be rounded or wrapped to (int8, uint8, int16);
+        narrow: For CAST only: the storage dtype that the value must first be wrapped to (int8, uint8, int16);
             None where `dtype` says it all.
     """
 
