@@ -53,10 +53,20 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Everything that decides what is generated, besides the model and its inputs."""
+    """Everything that decides what is generated, besides the model and its inputs.
+
+    Attributes:
+        target: What to write for.
+        mode: As in torch.compile.
+        factory: ``MODULE:FACTORY`` as the command line had it, for the lock: `verify` and `bench` make the original with
+            it. None when the model came as an object.
+        inputs: The ``--input`` texts that went with it.
+    """
 
     target: Target
     mode: Mode = Mode.DEFAULT
+    factory: str | None = None
+    inputs: tuple[str, ...] = ()
 
 
 _E = TypeVar("_E", bound=enum.Enum)

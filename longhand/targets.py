@@ -1,0 +1,59 @@
+"""From what a user says (device, arch, mode) and hands over (tensors) to the target that is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.utils._pytree as pytree
+
+from longhand.errors import OptionError
+from longhand.options import Device, Mode, Options, Target, parse_enum
+
+
+def options_for(device: str | None, arch: str | None, mode: str | None, tensors: Iterable[object]) -> Options:
+    """The options of one compilation.
+
+    Args:
+        device: ``cpu`` or ``cuda``; None takes the device that the tensors are on.
+        arch: ``sm_90``; None asks the GPU of this machine, if the target is one.
+        mode: One of torch.compile's four modes; None is the default one.
+        tensors: The arguments and weights, other objects among them are passed over.
+
+    Raises:
+        OptionError: Something of this is unknown, or contradicts another.
+    """
+    chosen = _device_of(tensors) if device is None else parse_enum(Device, device, "The device")
+    if chosen is Device.CUDA and arch is None:
+        arch = _arch_of_this_machine()
+    return Options(Target(chosen, arch), parse_enum(Mode, mode or Mode.DEFAULT.value, "The mode"))
+
+
+def tensors_of(model: object, *arguments: object) -> list[object]:
+    """The leaves of the arguments and, for a module, its parameters and buffers."""
+    leaves = pytree.tree_leaves(arguments)
+    if isinstance(model, torch.nn.Module):
+        leaves += [*model.parameters(), *model.buffers()]
+    return leaves
+
+
+def _device_of(tensors: Iterable[object]) -> Device:
+    kinds = {leaf.device.type for leaf in tensors if isinstance(leaf, torch.Tensor)}
+    if "cuda" in kinds:
+        return Device.CUDA
+    if unknown := sorted(kinds - {"cpu"}):
+        raise OptionError(
+            f"longhand writes code for cpu and cuda; the tensors are on {unknown[0]}.",
+            hint="Move the model, or name the target with device=.",
+        )
+    return Device.CPU
+
+
+def _arch_of_this_machine() -> str:
+    if not torch.cuda.is_available():
+        raise OptionError(
+            "The target is CUDA and this machine has no GPU to take the architecture from.",
+            hint="Name it: arch='sm_90' (--arch sm_90).",
+        )
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
