@@ -1,1 +1,1 @@
-"""The models that the gallery, the README and the benchmarks use. Each file has two factories: `small` and `default`."""
+"""The models of the gallery, the README and the benchmarks. Each file has the factories `small` and `default`."""

@@ -1,4 +1,4 @@
-"""A GPT-2 style language model: learned positions, pre-norm blocks, causal attention, GELU, a head tied to the embedding."""
+"""A GPT-2 style language model: learned positions, pre-norm blocks, causal attention, GELU, tied head."""
 
 from __future__ import annotations
 

@@ -33,7 +33,10 @@ def logger(subject: Subject) -> logging.Logger:
 
 
 def set_logs(*subjects: str) -> None:
-    """Tells about these subjects from now on, and no others: graph_breaks, guards, recompiles, fusion, output_code, eager.
+    """Tells about these subjects from now on, and no others.
+
+    Args:
+        subjects: graph_breaks, guards, recompiles, fusion, output_code, eager.
 
     Raises:
         OptionError: A subject is unknown.

@@ -58,8 +58,8 @@ class Options:
     Attributes:
         target: What to write for.
         mode: As in torch.compile.
-        factory: ``MODULE:FACTORY`` as the command line had it, for the lock: `verify` and `bench` make the original with
-            it. None when the model came as an object.
+        factory: ``MODULE:FACTORY`` as the command line had it, for the lock: `verify` and `bench` make the original
+            with it. None when the model came as an object.
         inputs: The ``--input`` texts that went with it.
     """
 
