@@ -30,6 +30,7 @@ from typing import Any
 
 import sympy
 import torch
+
 from longhand.capture.graph import CapturedGraph, Literal
 
 Size = int | sympy.Expr

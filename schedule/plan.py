@@ -22,8 +22,8 @@ import enum
 from collections.abc import Mapping
 
 import torch
-from longhand.lower.ir import Buffer, Extern, Program, Size, Value, View
 
+from longhand.lower.ir import Buffer, Extern, Program, Size, Value, View
 from longhand.options import Options
 
 
