@@ -28,14 +28,38 @@ from longhand.options import Options
 
 
 class Style(enum.Enum):
-    """How a kernel walks its space. One template block each."""
+    """How a kernel walks its space. One template block each.
 
-    ELEMENTWISE = "elementwise"  # no reduction. Blocks of cols, and of rows where there are rows
-    TRANSPOSED = "transposed"  # no reduction; some access is contiguous along the row axis: square tiles
-    ROWS_PERSISTENT = "rows_persistent"  # reduces over cols; a program holds whole rows in registers (GPU)
-    ROWS_LOOPED = "rows_looped"  # reduces over cols in `passes` over the row (GPU: long rows; CPU: always)
-    ROWS_SPLIT = "rows_split"  # few, very long rows: partial results per chunk, then one combining kernel
-    COLUMNS = "columns"  # reduces over rows, results vary over cols; rows are split, partials combined
+    Tunables are named as below; n_rows and n_cols are the products of the sizes of the row and of the col axes.
+
+    ELEMENTWISE: no reduction; at most one col axis (none where nothing is contiguous over an axis that all of the
+        nest has: a single element), any number of row axes. Without rows, CUDA: BLOCK, NUM_WARPS; a program takes BLOCK
+        cols. With rows, CUDA: ELEMENTS, COLS, NUM_WARPS; ``cols = min(COLS, next_power_of_2(n_cols))``,
+        ``rows = max(1, ELEMENTS // cols)``. CPU: GRAIN.
+    TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE, further row axes are
+        a batch (one program id or outer loops). CUDA: TILE, NUM_WARPS. CPU: TILE, GRAIN.
+    ROWS_PERSISTENT (CUDA only): reduces over all cols. ELEMENTS, NUM_WARPS: ``cols = next_power_of_2(n_cols)``,
+        ``rows = max(1, ELEMENTS // cols)`` rows a program. No passes: the body in order.
+    ROWS_LOOPED: reduces over all cols, in `passes`. CUDA: COLS, NUM_WARPS, NUM_STAGES, one row a program. CPU: GRAIN,
+        rows are divided among threads.
+    ROWS_SPLIT: as ROWS_LOOPED with one pass, whose cols are cut into ``splits = min(SPLITS, cdiv(n_cols, COLS))``
+        chunks that run at the same time. Each leaves `partials`; a second kernel (CPU: a second loop) combines them,
+        in order, and does the pass's `then`. CUDA: COLS, SPLITS, NUM_WARPS (of the first kernel). CPU: COLS, SPLITS, GRAIN.
+    COLUMNS: reduces over all rows, in `passes` over the rows; results vary over the cols. The last col axis is
+        contiguous and makes the lanes; further col axes are a batch. With `partials` (then there is one pass) the rows are
+        cut into ``splits = min(SPLITS, cdiv(n_rows, ROWS))`` chunks, and combined as in ROWS_SPLIT. CUDA: ROWS x COLS is the
+        tile of one step of a program, NUM_WARPS, and SPLITS with partials; ``cols = min(COLS, next_power_of_2(size of the last
+        col axis))``. CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS and SPLITS too.
+
+    CPU: a kernel runs on one thread where n_rows * n_cols is less than GRAIN.
+    """
+
+    ELEMENTWISE = "elementwise"
+    TRANSPOSED = "transposed"
+    ROWS_PERSISTENT = "rows_persistent"
+    ROWS_LOOPED = "rows_looped"
+    ROWS_SPLIT = "rows_split"
+    COLUMNS = "columns"
 
 
 class AxisRole(enum.Enum):
@@ -128,12 +152,12 @@ class IntParameter:
 
     Attributes:
         name: Its key, used by ParameterRef.
-        pointer: The pointer that it belongs to.
-        axis: For a stride: the axis it steps along. None for an offset.
+        pointer: The pointer that it belongs to; None for the step or the start of a `Position`.
+        axis: For a stride: the axis it steps along. None for an offset, or the stride of a gathered index.
     """
 
     name: str
-    pointer: str
+    pointer: str | None
     axis: str | None
 
 
@@ -169,7 +193,10 @@ class Tunable:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A value kept from one pass to the next in a row-sized scratch or in the output row that will hold it."""
+    """A value kept from one pass to the next in a row-sized scratch or in the output row that will hold it.
+
+    Where `store` is a Store of this very value, and among the same pass's `stores`, one write serves both.
+    """
 
     position: int
     store: int | None  # the Store in whose buffer it may wait; None: a scratch row of its own
@@ -190,15 +217,23 @@ class OnlineSoftmax:
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """One loop over the cols of a row.
+    """One loop over the cols of a row (COLUMNS: over the rows of a block of cols).
+
+    A value that varies along the loop is an *element* value; all others are *outer* values. Constants, Scalars and
+    Extents are printed where they are used and stand in no list. All lists are in the body's order.
 
     Attributes:
-        compute: Positions evaluated for each element, in order; what an earlier pass computed may recur (recomputed).
-        from_stage: Positions read back from where `stages` of an earlier pass put them, instead of being computed.
-        reductions: Positions of Reduce (or an OnlineSoftmax) accumulated by this loop.
-        stages: Values put aside for later passes.
+        compute: Element values (loads and positions included) evaluated for each element; what an earlier pass
+            computed may recur (recomputed, loads included).
+        from_stage: Element values read back from where `stages` of an earlier pass put them, instead of being
+            computed. They are not in `compute`.
+        reductions: Positions of Reduce (or an OnlineSoftmax) accumulated by this loop. Their arguments are in
+            `compute` or `from_stage` (OnlineSoftmax: x is; exp(x - max) is not), or are outer values that count once
+            for each element.
+        stages: Values put aside for later passes; each is in `compute`.
         stores: Positions of Stores done for each element.
-        then: Positions of row-only values and stores evaluated after the loop, in order.
+        then: Outer values and stores evaluated after the loop. The reductions themselves are not listed: they are
+            final here.
     """
 
     compute: tuple[int, ...]
@@ -210,8 +245,28 @@ class Pass:
 
 
 @dataclasses.dataclass(frozen=True)
+class Partial:
+    """Where the chunks of a split reduction leave their results.
+
+    The scratch tensor is (n_rows, splits) in ROWS_SPLIT and (splits, n_cols) in COLUMNS. Both kernels see it; chunks
+    are combined in order (no atomics), so that results are the same in every run.
+
+    Attributes:
+        position: The Reduce (of an OnlineSoftmax: its max and its sum have a Partial each).
+        pointer: Name of the scratch Pointer.
+        is_index: For ARG*: this one holds the int64 positions, another holds the values.
+    """
+
+    position: int
+    pointer: str
+    is_index: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelPlan:
     """One kernel file.
+
+    The body holds no value that nothing uses. Axes of its Reduces and Extents are the plan's (merged) axes.
 
     Attributes:
         key: Canonical hash (hex): equal keys are the same math over the same kind of space, whatever sizes and names.
@@ -224,11 +279,16 @@ class KernelPlan:
         ints: Stride and offset arguments.
         scalars: Number arguments.
         tunables: The block at the top of the file.
-        passes: For ROWS_LOOPED, ROWS_SPLIT and COLUMNS; before the first pass come the row-only values that need none.
-        before: Positions of values that depend on no pass and vary over rows (or cols, in COLUMNS) or nothing.
-        guards: (position of a Reduce): its argument must be replaced by the reduction's identity past the end of the
-            row, since the padded lanes of a block do not hold it by themselves.
-        padding: For each masked Load by position: the value that lanes past the end get (`other=`).
+        passes: For ROWS_LOOPED, ROWS_SPLIT and COLUMNS; before the first pass come the outer values that need none.
+        before: Outer values (see Pass) that the passes' loops use and that depend on no pass, in order. Where chunks
+            are combined by a second kernel, it evaluates again those that its `then` uses.
+        partials: With ROWS_SPLIT always, with COLUMNS where the rows are split: results of the chunks.
+        guards: Positions of Reduces: the argument must be replaced by the reduction's identity past the end of the
+            loop's side, since the padded lanes of a block do not hold it by themselves. (For an OnlineSoftmax: its max,
+            and the identity is that of a maximum.) Blocks of lanes only: plain loops need none.
+        padding: For each Load by position that varies along the reduced side: the value that lanes past the end get
+            (`other=`). For a Load with a mask of its own it equals the Load's `other`. Loads that are not in it need no
+            `other=`.
         wide_index: Whether positions can pass 2**31 - 1 elements, so that row numbers must be int64.
         origins: Nodes of the captured graph that the body computes, in order, from the first launch.
         bytes_moved: Bytes read and written by the first launch, each element once.
@@ -245,6 +305,7 @@ class KernelPlan:
     tunables: tuple[Tunable, ...] = ()
     passes: tuple[Pass, ...] = ()
     before: tuple[int, ...] = ()
+    partials: tuple[Partial, ...] = ()
     guards: tuple[int, ...] = ()
     padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
     wide_index: bool = False
