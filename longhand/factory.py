@@ -60,6 +60,11 @@ def resolve(spec: str, inputs: tuple[str, ...] = ()) -> Call:
     return Call(model, *_positional(model, kwargs))
 
 
+def parameter_names(model: Callable[..., Any]) -> list[str]:
+    """What the function, or the module's forward, calls its parameters."""
+    return list(inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters)
+
+
 def _import(spec: str) -> Any:
     module_name, _, path = spec.partition(":")
     if not module_name or not path:

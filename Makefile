@@ -1,0 +1,41 @@
+# Everything a newcomer needs: `make demo` shows what longhand does, `make test` tests it. Both set themselves up.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := build/demo/attention_cpu
+STAMP := $(VENV)/installed
+
+.PHONY: demo test lint sweep gallery bench clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	# Strict: the rooms are linked one by one, so that type checkers and imports see what an installed longhand has.
+	$(BIN)/pip install --quiet --config-settings editable_mode=strict -e '.[dev]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/longhand generate examples.attention:small --device cpu --out $(DEMO)
+	$(BIN)/longhand verify $(DEMO)
+	$(BIN)/longhand bench $(DEMO)
+	$(BIN)/longhand view $(DEMO)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/black --check --quiet .
+	$(BIN)/mypy -p longhand
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow and not gpu"
+
+sweep: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not gpu"
+
+gallery: $(STAMP)
+	$(BIN)/python -m benchmarks.gallery
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.cpu
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,146 @@
+"""``torch.compile(model, backend="longhand")``: one graph of torch's Dynamo becomes a unit in the cache folder.
+
+Whatever goes wrong in longhand leaves the graph in eager, with the reason told: never a wrong result. While there is
+no autograd stage, a graph that gradients must flow through runs in eager too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.cache import cached_unit
+from longhand.capture.dynamo_door import capture_dynamo
+from longhand.capture.graph import CapturedGraph
+from longhand.clock import Clock
+from longhand.errors import LonghandError, OptionError
+from longhand.loading import load
+from longhand.logs import Subject, logger, set_logs_from_environment
+from longhand.pipeline import compile_unit
+from longhand.summary import Summary
+from longhand.targets import options_for
+
+_KNOWN_OPTIONS = {"strict"}
+GraphFunction = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphReport:
+    """What became of one graph.
+
+    Attributes:
+        n_ops: Calls in Dynamo's graph.
+        folder: The unit's folder; None if the graph runs in eager.
+        summary: What was generated; None in eager, and when the unit was in the cache already.
+        reason: Why it runs in eager.
+    """
+
+    n_ops: int
+    folder: Path | None = None
+    summary: Summary | None = None
+    reason: str | None = None
+
+
+def longhand_backend(
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    report: Callable[[GraphReport], None] | None = None,
+) -> GraphFunction:
+    """Compiles one graph for inference.
+
+    Args:
+        graph_module: As Dynamo made it: parameters are among its inputs.
+        example_inputs: Fake tensors and sizes.
+        mode: One of torch.compile's modes.
+        options: ``{"strict": True}`` raises where a graph would run in eager (so does LONGHAND_STRICT=1).
+        report: Is told what became of the graph.
+
+    Raises:
+        OptionError: An unknown mode or option.
+        LonghandError: Only in strict mode.
+    """
+    set_logs_from_environment()
+    if unknown := set(options or {}) - _KNOWN_OPTIONS:
+        raise OptionError(f"longhand knows no option {sorted(unknown)[0]!r}.", hint="It knows: strict.")
+    strict = bool((options or {}).get("strict", os.environ.get("LONGHAND_STRICT", "0") != "0"))
+    n_ops = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
+    say = report or (lambda _: None)
+
+    if reason := _reason_for_eager(graph_module, example_inputs):
+        logger(Subject.EAGER).info("a graph of %d ops runs in eager: %s", n_ops, reason)
+        say(GraphReport(n_ops, reason=reason))
+        return graph_module.forward
+    try:
+        function, folder, summary = _compile(graph_module, example_inputs, mode)
+    except Exception as error:
+        if strict or (isinstance(error, OptionError)):
+            raise
+        reason = str(error) if isinstance(error, LonghandError) else f"{type(error).__name__}: {error}"
+        warnings.warn(f"longhand runs a graph of {n_ops} ops in eager: {reason}", stacklevel=2)
+        say(GraphReport(n_ops, reason=reason))
+        return graph_module.forward
+    say(GraphReport(n_ops, folder, summary))
+    return _unless_gradients(function, graph_module.forward)
+
+
+def _compile(
+    graph_module: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None
+) -> tuple[GraphFunction, Path, Summary | None]:
+    options = options_for(None, None, mode, example_inputs)
+    clock = Clock()
+    summaries: list[Summary] = []
+    with clock.stage("capture"):
+        graph = capture_dynamo(graph_module, list(example_inputs), target=options.target)
+
+    def make(folder: Path) -> None:
+        summaries.append(compile_unit(lambda: graph, options, folder, clock))
+
+    folder = cached_unit(graph, options, make)
+    return _bind(load(folder), graph), folder, summaries[0] if summaries else None
+
+
+def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:
+    """The unit as a function of Dynamo's inputs. All weights are among them: the user's own tensors, never copies."""
+    if graph.is_module:
+        module = unit()
+        return lambda *inputs: module(*inputs)
+    return unit
+
+
+def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:
+    inside = [*graph_module.parameters(), *graph_module.buffers()]
+    tensors = [value for value in (*example_inputs, *inside) if isinstance(value, torch.Tensor)]
+    turns_on = any("set_grad_enabled" in str(node.target) for node in graph_module.graph.nodes)
+    if _needs_gradients(tensors) or (turns_on and any(tensor.requires_grad for tensor in tensors)):
+        return "gradients must flow through it and longhand has no backward pass yet: use torch.no_grad()."
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return "it is called under autocast."
+    kinds = {tensor.device.type for tensor in tensors} - {"cpu", "cuda"}
+    return f"it has tensors on {sorted(kinds)[0]}." if kinds else None
+
+
+def _needs_gradients(inputs: Sequence[Any]) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+
+
+def _unless_gradients(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
+    """Dynamo's guards know grad mode and requires_grad; a wrong gradient is bad enough to look again in each call."""
+
+    def run(*inputs: Any) -> Any:
+        if _needs_gradients(inputs):
+            return eager(*inputs)
+        return compiled(*inputs)
+
+    return run

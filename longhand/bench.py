@@ -1,0 +1,105 @@
+"""Times calls side by side: all in one process, taking turns, so that a noisy machine is as noisy for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longhand.compiling import bound
+from longhand.loading import load
+from longhand.original import original_of
+
+_BATCH_SECONDS = 0.02  # what one turn should last at least
+_MAX_CALLS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Milliseconds per call.
+
+    Attributes:
+        median: Of the turns.
+        minimum: Of the turns.
+        n_turns: How many there were.
+    """
+
+    median: float
+    minimum: float
+    n_turns: int
+
+
+def time_side_by_side(
+    calls: Mapping[str, Callable[[], Any]], *, device: str, n_turns: int = 7
+) -> dict[str, Times]:
+    """Times each call in turns; warms each up first, in the order given.
+
+    Args:
+        calls: By name; each allocates its results, as a user's call would.
+        device: ``cpu`` or ``cuda``.
+        n_turns: Turns of each, interleaved.
+    """
+    batch = _batch_on_gpu if device == "cuda" else _batch_on_cpu
+    sizes = {}
+    for name, call in calls.items():
+        for _ in range(3):
+            call()
+        per_call = max(batch(call, 3), 1e-6)
+        sizes[name] = max(1, min(_MAX_CALLS, round(_BATCH_SECONDS / per_call)))
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(n_turns):
+        for name, call in calls.items():
+            seconds[name].append(batch(call, sizes[name]))
+    return {
+        name: Times(statistics.median(turns) * 1e3, min(turns) * 1e3, n_turns)
+        for name, turns in seconds.items()
+    }
+
+
+def _batch_on_cpu(call: Callable[[], Any], n_calls: int) -> float:
+    """Seconds per call."""
+    begin = time.perf_counter()
+    for _ in range(n_calls):
+        call()
+    return (time.perf_counter() - begin) / n_calls
+
+
+def _batch_on_gpu(call: Callable[[], Any], n_calls: int) -> float:
+    """Seconds per call between two events on the stream: kernels, and the host where it is slower than they are."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(n_calls):
+        call()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3 / n_calls
+
+
+def bench(folder: Path, factory: str | None = None, *, n_turns: int = 7) -> dict[str, Times]:
+    """A unit against eager and torch.compile (its default mode) on the unit's example call.
+
+    Raises:
+        UnitError: There is no such unit, or it cannot run here.
+        FactoryError: The original cannot be made again.
+    """
+    call = original_of(folder, factory)
+    unit = bound(load(folder), call.model)
+    torch.compiler.reset()
+    compiled = torch.compile(call.model)
+
+    def on(function: Callable[..., Any]) -> Callable[[], Any]:
+        return lambda: function(*call.args, **call.kwargs)
+
+    device = "cuda" if any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in call.args) else "cpu"
+    with torch.no_grad():
+        return time_side_by_side(
+            {"eager": on(call.model), "torch.compile": on(compiled), "longhand": on(unit)},
+            device=device,
+            n_turns=n_turns,
+        )

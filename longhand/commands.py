@@ -1,0 +1,167 @@
+"""The commands: generate, verify, bench, explain, view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from longhand import screen
+from longhand.api import generate
+from longhand.bench import bench
+from longhand.errors import OptionError, VerificationError
+from longhand.explanation import explain
+from longhand.factory import parameter_names, resolve
+from longhand.logs import set_logs_from_environment
+from longhand.options import Mode
+from longhand.original import read_lock
+from longhand.verify import verify
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command line; the exit code. Raises LonghandError and whatever is a bug."""
+    set_logs_from_environment()
+    try:
+        return commands.main(args=arguments, prog_name="longhand", standalone_mode=False) or 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+def commands() -> None:
+    """Compiles PyTorch models to source code that you own.
+
+    Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or bad input, 3 a bug.
+    """
+
+
+_FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+_FACTORY = click.option(
+    "--factory", metavar="MODULE:FACTORY", help="How to make the original; by default as the lock says."
+)
+
+
+def _example(text: str) -> str:
+    return f"\b\nFor instance:\n  {text}"
+
+
+@commands.command(
+    "generate", epilog=_example("longhand generate examples.attention:small --out attention_cpu")
+)
+@click.argument("factory", metavar="MODULE:FACTORY")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to write.")
+@click.option("--device", help="cpu or cuda; by default where the model's tensors are.")
+@click.option("--arch", help="The CUDA architecture, such as sm_90. No GPU is needed.")
+@click.option("--mode", default="default", show_default=True, help=", ".join(mode.value for mode in Mode))
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=DTYPE[SIZES]",
+    help='Like "x=float32[4,1024]", once for each.',
+)
+@click.option("--dynamic", multiple=True, metavar="NAME:DIM", help="A size that may vary, like x:0.")
+def generate_command(
+    factory: str,
+    out: Path,
+    device: str | None,
+    arch: str | None,
+    mode: str,
+    inputs: tuple[str, ...],
+    dynamic: tuple[str, ...],
+) -> None:
+    """Write a model as source code.
+
+    The factory returns (model, args) or (model, args, kwargs). With --input,
+    MODULE:FACTORY may be a function or a module class instead.
+    """
+    with screen.working(f"generating {out}"):
+        torch.manual_seed(0)
+        call = resolve(factory, inputs)
+        summary = generate(
+            call.model,
+            call.args,
+            call.kwargs,
+            out=out,
+            device=device,
+            arch=arch,
+            mode=mode,
+            dynamic_shapes=_dynamic_shapes(call.model, call.args, call.kwargs, dynamic),
+            factory=factory,
+            inputs=inputs,
+            sample=True,
+        )
+    screen.show_summary(summary)
+
+
+@commands.command("verify", epilog=_example("longhand verify generated/attention_cpu"))
+@_FOLDER
+@_FACTORY
+def verify_command(folder: Path, factory: str | None) -> None:
+    """Compare a unit with the eager original, and each kernel with its reference.
+
+    A result may be at most twice as far from float64 as eager's is, or one
+    unit in the last place. Exit code 1 if one is farther.
+    """
+    with screen.working(f"verifying {folder}"):
+        result = verify(folder, factory)
+    screen.show_verification(result)
+    if not result.is_right:
+        raise VerificationError(f"{folder} does not compute what its original computes.")
+
+
+@commands.command("bench", epilog=_example("longhand bench generated/attention_cpu --turns 11"))
+@_FOLDER
+@_FACTORY
+@click.option("--turns", default=7, show_default=True, help="Interleaved turns of each.")
+def bench_command(folder: Path, factory: str | None, turns: int) -> None:
+    """Time a unit against eager and torch.compile, in turns."""
+    with screen.working(f"timing {folder}"):
+        times = bench(folder, factory, n_turns=turns)
+    screen.show_times(times)
+
+
+@commands.command("explain", epilog=_example("longhand explain examples.gpt:small"))
+@click.argument("factory", metavar="MODULE:FACTORY")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SIZES]", help='Like "x=float32[4,1024]".'
+)
+def explain_command(factory: str, inputs: tuple[str, ...]) -> None:
+    """Tell which graphs and kernels a call becomes, where it breaks and why."""
+    with screen.working(f"capturing {factory}"), torch.no_grad():
+        call = resolve(factory, inputs)
+        explanation = explain(call.model)(*call.args, **call.kwargs)
+    click.echo(str(explanation))
+
+
+@commands.command("view", epilog=_example("longhand view generated/attention_cpu"))
+@_FOLDER
+@click.argument("kernel", required=False)
+def view_command(folder: Path, kernel: str | None) -> None:
+    """Show a unit's files and one of its kernels (by default the first)."""
+    read_lock(folder)
+    screen.show_unit(folder, kernel)
+
+
+def _dynamic_shapes(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """``x:0`` and the like as torch.export wants them: an entry for each parameter of the call."""
+    if not dynamic:
+        return None
+    names = parameter_names(model)[: len(args)] + list(kwargs)
+    shapes: dict[str, Any] = dict.fromkeys(names)
+    for text in dynamic:
+        name, _, dim = text.partition(":")
+        if name not in shapes or not dim.isdigit():
+            raise OptionError(
+                f"--dynamic {text!r} does not read NAME:DIM.", hint=f"Names: {', '.join(names)}."
+            )
+        shapes[name] = {**(shapes[name] or {}), int(dim): torch.export.Dim.AUTO}
+    return shapes

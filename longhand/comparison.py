@@ -1,0 +1,81 @@
+"""When is a result right: at most twice as far from float64 as eager is, or within one unit in the last place."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+EAGER_FACTOR = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One tensor, compared.
+
+    Attributes:
+        name: ``result``, ``result[1]``, ``x after the call``.
+        error: The largest distance from the float64 reference; infinite where NaN or infinity stand elsewhere.
+        eager_error: The same of eager PyTorch in the tensor's own dtype.
+        bound: What `error` may be.
+        note: What is wrong besides numbers (shape, dtype), else empty.
+    """
+
+    name: str
+    error: float
+    eager_error: float
+    bound: float
+    note: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the tensor passes."""
+        return not self.note and self.error <= self.bound
+
+
+def compare(name: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> Comparison:
+    """Compares one result with eager's and with the same in float64.
+
+    Args:
+        ours: What the unit returned.
+        eager: What eager PyTorch returns, same dtype.
+        exact: What it returns when all floats are float64.
+    """
+    if ours.shape != eager.shape or ours.dtype != eager.dtype:
+        note = f"expected {eager.dtype} {tuple(eager.shape)}, got {ours.dtype} {tuple(ours.shape)}"
+        return Comparison(name, math.inf, 0.0, 0.0, note)
+    if not eager.dtype.is_floating_point:
+        differ = int((ours != eager).sum())
+        return Comparison(name, float(differ), 0.0, 0.0, f"{differ} elements differ" if differ else "")
+    reference = exact.double()
+    finite = reference[reference.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    ulp = torch.finfo(eager.dtype).eps * scale
+    eager_error = distance(eager, reference)
+    bound = max(EAGER_FACTOR * eager_error, ulp)
+    if math.isinf(eager_error):
+        # Eager itself leaves the range of the dtype: then we must be where eager is.
+        return Comparison(name, distance(ours, eager.double()), eager_error, ulp)
+    return Comparison(name, distance(ours, reference), eager_error, bound)
+
+
+def distance(value: torch.Tensor, reference: torch.Tensor) -> float:
+    """The largest absolute difference; infinite unless NaN and infinities stand in the same places."""
+    value = value.double()
+    if value.numel() == 0:
+        return 0.0
+    same = (value == reference) | (value.isnan() & reference.isnan())
+    difference = torch.where(same, 0.0, (value - reference).abs())
+    return float(torch.where(difference.isfinite(), difference, math.inf).max())
+
+
+def tensors_by_name(prefix: str, value: Any) -> list[tuple[str, torch.Tensor]]:
+    """The tensor leaves of a result with a name each."""
+    leaves: Sequence[Any] = pytree.tree_leaves(value)
+    if len(leaves) == 1 and isinstance(leaves[0], torch.Tensor):
+        return [(prefix, leaves[0])]
+    return [(f"{prefix}[{i}]", leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]

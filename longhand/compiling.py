@@ -1,0 +1,129 @@
+"""`longhand.compile`: a function or module that runs as a unit, captured by Dynamo or, with `out`, by torch.export."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+from longhand.api import generate
+from longhand.backend import longhand_backend
+from longhand.capture.torch_dynamo import graph_break, mark_dynamic
+from longhand.errors import OptionError
+from longhand.loading import load
+from longhand.logs import Subject, logger, set_logs_from_environment
+from longhand.options import Mode, parse_enum
+from longhand.targets import tensors_of
+
+__all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]
+
+disable = torch.compiler.disable
+reset = torch.compiler.reset
+
+
+def compile(
+    fn_or_module: Callable[..., Any] | None = None,
+    *,
+    mode: str = "default",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    out: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Compiles on the first call; usable as a decorator, with and without arguments.
+
+    Args:
+        fn_or_module: What to compile.
+        mode: ``default``, ``reduce-overhead``, ``max-autotune`` or ``max-autotune-no-cudagraphs``.
+        fullgraph: Raise where the code cannot be captured as one graph.
+        dynamic: As in torch.compile: None makes a size symbolic when a second value of it comes.
+        out: Write the unit there (one graph, as `longhand.generate` would) instead of into the cache folder. Calls
+            that it was not written for run in eager.
+        options: ``{"strict": True}`` raises where a graph would run in eager.
+
+    Raises:
+        OptionError: An option is unknown or contradicts another.
+    """
+    parse_enum(Mode, mode, "The mode")
+    if fn_or_module is None:
+        return functools.partial(
+            compile, mode=mode, fullgraph=fullgraph, dynamic=dynamic, out=out, options=options
+        )
+    set_logs_from_environment()
+    if out is None:
+        backend = functools.partial(longhand_backend, mode=mode, options=options)
+        return torch.compile(fn_or_module, backend=backend, fullgraph=fullgraph, dynamic=dynamic)
+    if dynamic:
+        raise OptionError(
+            "dynamic= and out= do not go together.", hint="Use longhand.generate(dynamic_shapes=...)."
+        )
+    return Owned(fn_or_module, Path(out), mode)
+
+
+class Owned:
+    """A module or function that runs as the unit in a folder of the user's, written at the first call.
+
+    Everything but the call is the original's: attributes, parameters, state_dict.
+
+    Args:
+        original: A module or a function.
+        out: The folder.
+        mode: As in torch.compile.
+    """
+
+    def __init__(self, original: Callable[..., Any], out: Path, mode: str) -> None:
+        self._original = original
+        self._out = out
+        self._mode = mode
+        self._call_of_unit: object = None
+        self._unit: Callable[..., Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        needs_gradients = torch.is_grad_enabled() and any(
+            isinstance(leaf, torch.Tensor) and leaf.requires_grad
+            for leaf in tensors_of(self._original, args, kwargs)
+        )
+        if needs_gradients:
+            return self._eager("gradients must flow through it", args, kwargs)
+        call = self._describe(args, kwargs)
+        if self._unit is None:
+            generate(self._original, args, kwargs, out=self._out, mode=self._mode)
+            self._unit = bound(load(self._out), self._original)
+            self._call_of_unit = call
+        if call != self._call_of_unit:
+            return self._eager(f"{self._out} was written for other shapes, types or values", args, kwargs)
+        return self._unit(*args, **kwargs)
+
+    def _eager(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        logger(Subject.EAGER).info("a call runs in eager: %s", reason)
+        return self._original(*args, **kwargs)
+
+    def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        """What the unit was specialized on."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        described = [
+            (
+                (leaf.dtype, tuple(leaf.shape), leaf.stride(), leaf.device)
+                if isinstance(leaf, torch.Tensor)
+                else leaf
+            )
+            for leaf in leaves
+        ]
+        return (described, spec, getattr(self._original, "training", False))
+
+
+def bound(unit: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A unit with the original's own parameters and buffers (not copies); a function's unit as it is."""
+    if not isinstance(original, nn.Module):
+        return unit
+    module = unit()
+    module.load_state_dict(original.state_dict(keep_vars=True), assign=True)
+    return module.train(original.training)

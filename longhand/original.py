@@ -1,0 +1,93 @@
+"""The model that a unit on disk was made from, made again: what `verify` and `bench` compare with."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+from longhand.errors import UnitError
+from longhand.factory import Call, resolve
+
+_SEED = 0
+
+
+def original_of(folder: Path, factory: str | None = None) -> Call:
+    """The model and its example call, on the unit's device.
+
+    Args:
+        folder: The unit.
+        factory: ``MODULE:FACTORY``; by default the one that the lock names.
+
+    Raises:
+        UnitError: The unit names no factory, or is for a device that this machine lacks.
+        FactoryError: The factory fails.
+    """
+    lock = read_lock(folder)
+    spec = factory or lock.get("factory")
+    if not spec:
+        raise UnitError(
+            f"{folder} was generated from a model object: nothing says how to make the original again.",
+            hint="Name it: --factory MODULE:FACTORY.",
+        )
+    torch.manual_seed(_SEED)
+    call = resolve(spec, () if factory else tuple(lock.get("inputs", ())))
+    device = str(lock.get("device", "cpu"))
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UnitError(
+            f"{folder} is for CUDA and this machine has no GPU that torch can use.",
+            hint="Run it where there is one, or generate for the CPU.",
+        )
+    return moved(call, device)
+
+
+def read_lock(folder: Path) -> dict[str, Any]:
+    """The unit's lock.
+
+    Raises:
+        UnitError: There is none, or it cannot be read.
+    """
+    path = folder / "longhand.lock"
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UnitError(
+            f"{folder} is no generated unit: {path.name} cannot be read ({error}).",
+            hint="Make one: longhand generate MODULE:FACTORY --out DIR.",
+        ) from error
+    return dict(found)
+
+
+def moved(call: Call, device: str) -> Call:
+    """The call with model and tensors on a device."""
+    if isinstance(call.model, nn.Module):
+        call.model.to(device)
+    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: tensor.to(device))
+    return Call(call.model, args, kwargs)
+
+
+def copied(call: Call) -> Call:
+    """The call with copies of its tensors, so that what the model writes into them stays apart."""
+    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: tensor.clone())
+    return Call(copy.deepcopy(call.model), args, kwargs)
+
+
+def in_float64(call: Call) -> Call:
+    """The call with every floating-point tensor in float64."""
+
+    def widened(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+    args, kwargs = _mapped((call.args, call.kwargs), widened)
+    model = copy.deepcopy(call.model)
+    return Call(model.double() if isinstance(model, nn.Module) else model, args, kwargs)
+
+
+def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    return pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)

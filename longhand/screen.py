@@ -1,0 +1,106 @@
+"""What the command line shows: within 80 columns, readable without colours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.tree import Tree
+
+from longhand.bench import Times
+from longhand.errors import UnitError
+from longhand.summary import Summary
+from longhand.verify import Verification
+
+_MAX_WIDTH = 80
+_LISTED_CALLS = 8
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    console.width = min(console.width, _MAX_WIDTH)
+    return console
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Shows on stderr that something takes a while; nothing where stderr is no terminal."""
+    console = _console(stderr=True)
+    with console.status(what) if console.is_terminal else contextlib.nullcontext():
+        yield
+
+
+def show_summary(summary: Summary) -> None:
+    """What `generate` made."""
+    console = _console()
+    n_calls = sum(call.count for call in summary.library_calls)
+    console.print(
+        f"{summary.out}: {summary.name}, {summary.n_kernels} kernels launched {summary.n_launches} times, "
+        f"{n_calls} library calls"
+    )
+    for call in summary.fallbacks[:_LISTED_CALLS]:
+        console.print(f"  {call.target} x{call.count}: {call.reason}")
+    if len(summary.fallbacks) > _LISTED_CALLS:
+        console.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
+    console.print(str(summary.timings))
+
+
+def show_verification(result: Verification) -> None:
+    """What `verify` compared."""
+    console = _console()
+    table = Table("", "error", "eager's", "allowed", "", box=None, pad_edge=False)
+    for comparison in result.whole:
+        verdict = "ok" if comparison.is_right else f"WRONG {comparison.note}".strip()
+        numbers = (f"{number:.2e}" for number in (comparison.error, comparison.eager_error, comparison.bound))
+        table.add_row(comparison.name, *numbers, verdict)
+    console.print("against float64:")
+    console.print(table)
+    console.print("each kernel against its reference:")
+    console.print(result.kernels, markup=False)
+
+
+def show_times(times: Mapping[str, Times]) -> None:
+    """What `bench` measured."""
+    table = Table("", "median ms", "min ms", "speedup", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    baseline = next(iter(times.values())).median
+    for name, measured in times.items():
+        speedup = f"{baseline / measured.median:.2f}x"
+        table.add_row(name, f"{measured.median:.3f}", f"{measured.minimum:.3f}", speedup)
+    _console().print(table)
+
+
+def show_unit(folder: Path, kernel: str | None) -> None:
+    """The unit's tree and the text of one kernel.
+
+    Raises:
+        UnitError: There is no such kernel.
+    """
+    console = _console()
+    tree = Tree(str(folder))
+    kernels = []
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if path.is_dir() or relative.parts[0] in (".base", "__pycache__") or "__pycache__" in relative.parts:
+            continue
+        is_text = path.suffix in (".py", ".cpp", ".h", ".md")
+        n_lines = len(path.read_text().splitlines()) if is_text else 0
+        tree.add(f"{relative}  {n_lines} lines" if is_text else str(relative))
+        if relative.parts[0] == "kernels" and path.name != "__init__.py" and path.suffix in (".py", ".cpp"):
+            kernels.append(path)
+    console.print(tree)
+    # Of a kernel with a C++ file and its Python face, the C++ is the one to read.
+    kernels.sort(key=lambda path: (path.suffix != ".cpp", path.name))
+    found = [path for path in kernels if kernel in (None, path.stem, path.name)]
+    if not found and kernel is not None:
+        raise UnitError(f"{folder} has no kernel {kernel!r}.", hint=f"It has: {_stems(kernels)}.")
+    if found:
+        print(f"\n{found[0]}\n\n{found[0].read_text()}", end="")
+
+
+def _stems(kernels: list[Path]) -> str:
+    return ", ".join(sorted({path.stem for path in kernels})) or "none"
