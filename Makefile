@@ -32,7 +32,7 @@ sweep: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not gpu"
 
 gallery: $(STAMP)
-	$(BIN)/python -m benchmarks.gallery
+	$(BIN)/python -m examples.gallery
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.cpu

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from longhand.compiling import bound
-from longhand.loading import load
+from longhand.loading import bound, load
 from longhand.original import original_of
 
 _BATCH_SECONDS = 0.02  # what one turn should last at least

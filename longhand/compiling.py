@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch import nn
 
 from longhand.api import generate
 from longhand.backend import longhand_backend
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.errors import OptionError
-from longhand.loading import load
+from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.options import Mode, parse_enum
 from longhand.targets import tensors_of
@@ -118,12 +117,3 @@ class Owned:
             for leaf in leaves
         ]
         return (described, spec, getattr(self._original, "training", False))
-
-
-def bound(unit: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A unit with the original's own parameters and buffers (not copies); a function's unit as it is."""
-    if not isinstance(original, nn.Module):
-        return unit
-    module = unit()
-    module.load_state_dict(original.state_dict(keep_vars=True), assign=True)
-    return module.train(original.training)

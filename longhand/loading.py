@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from longhand.emit.loading import load_unit
 
@@ -15,3 +18,12 @@ def load(path: str | Path) -> Any:
         UnitError: There is no unit, or it cannot be imported.
     """
     return load_unit(Path(path))
+
+
+def bound(unit: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A unit with the original's own parameters and buffers (not copies); a function's unit as it is."""
+    if not isinstance(original, nn.Module):
+        return unit
+    module = unit()
+    module.load_state_dict(original.state_dict(keep_vars=True), assign=True)
+    return module.train(original.training)

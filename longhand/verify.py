@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 
 from longhand.comparison import Comparison, compare, tensors_by_name
-from longhand.compiling import bound
 from longhand.factory import Call
-from longhand.loading import load
+from longhand.loading import bound, load
 from longhand.original import copied, in_float64, original_of
 
 

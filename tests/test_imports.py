@@ -1,0 +1,115 @@
+"""The rooms import one way only, and torch's private modules stay where they are listed."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("capture", "lower", "schedule", "emit", "templates", "longhand")
+GROUND = {"longhand.errors", "longhand.options"}
+# What a room may import besides itself and the ground.
+NEIGHBOURS = {
+    "capture": set(),
+    "lower": {"longhand.capture.graph"},
+    "schedule": {"longhand.capture.graph", "longhand.lower.ir"},
+    "emit": {"longhand.capture.graph", "longhand.lower.ir", "longhand.schedule.plan"},
+    "templates": set(),
+}
+PRIVATE_TORCH = {"capture/torch_private.py", "capture/torch_dynamo.py"}
+# Documented by PyTorch in spite of the underscore, and the only door to what they do.
+DOCUMENTED = ("torch.utils._pytree", "torch._logging")
+
+
+def sources(*folders):
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def imported(path):
+    """(module, line) of each import; `from a import b` counts as a.b too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield node.module, node.lineno
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def room_of(module):
+    words = module.split(".")
+    return words[1] if words[0] == "longhand" and len(words) > 1 and words[1] in ROOMS else None
+
+
+@pytest.mark.parametrize("room", list(NEIGHBOURS))
+def test_a_room_imports_only_itself_its_neighbours_result_and_the_ground(room):
+    allowed = NEIGHBOURS[room] | GROUND
+    wrong = []
+    for path in sources(room):
+        for module, line in imported(path):
+            if not module.startswith("longhand.") or room_of(module) == room:
+                continue
+            if not any(module == name or module.startswith(name + ".") for name in allowed):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {module}")
+    # `from longhand.options import Device` yields longhand.options.Device, which the prefix test lets pass.
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nobody_imports_a_room_by_its_bare_name():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {module}"
+        for path in sources(*ROOMS, "tests", "examples", "benchmarks")
+        for module, line in imported(path)
+        if module.split(".")[0] in ("capture", "lower", "schedule", "emit", "templates")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_inside_a_function():
+    wrong = []
+    for path in sources(*ROOMS):
+        tree = ast.parse(path.read_text())
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                wrong += [
+                    f"{path.relative_to(ROOT)}:{node.lineno}"
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Import | ast.ImportFrom)
+                ]
+    assert not wrong, "\n".join(wrong)
+
+
+def private_torch_names(path):
+    """Dotted names that start with torch and have a private part; in imports and in expressions."""
+    tree = ast.parse(path.read_text())
+    found = {module for module, _ in imported(path)}
+    found |= {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for name in found:
+        parts = name.split(".")
+        is_private = any(part.startswith("_") and not part.startswith("__") for part in parts[1:])
+        if parts[0] == "torch" and is_private and not name.startswith(DOCUMENTED):
+            yield name
+
+
+def test_private_names_of_torch_stay_in_their_module():
+    # OpOverload is the type of what torch.ops holds; it has no public name.
+    wrong = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources(*ROOMS)
+        if str(path.relative_to(ROOT)) not in PRIVATE_TORCH
+        for name in private_torch_names(path)
+        if not name.startswith("torch._ops")
+    }
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_no_product_code_names_inductor_or_functorch():
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in sources(*ROOMS)
+        for name in private_torch_names(path)
+        if name.startswith(("torch._inductor", "torch._functorch"))
+    ]
+    assert not wrong, wrong
