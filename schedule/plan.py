@@ -32,10 +32,9 @@ class Style(enum.Enum):
 
     Tunables are named as below; n_rows and n_cols are the products of the sizes of the row and of the col axes.
 
-    ELEMENTWISE: no reduction; at most one col axis (none where nothing is contiguous over an axis that all of the
-        nest has: a single element), any number of row axes. Without rows, CUDA: BLOCK, NUM_WARPS; a program takes BLOCK
-        cols. With rows, CUDA: ELEMENTS, COLS, NUM_WARPS; ``cols = min(COLS, next_power_of_2(n_cols))``,
-        ``rows = max(1, ELEMENTS // cols)``. CPU: GRAIN.
+    ELEMENTWISE: no reduction; one col axis (none only where the nest is a single element), any number of row axes.
+        Without rows, CUDA: BLOCK, NUM_WARPS; a program takes BLOCK cols. With rows, CUDA: ELEMENTS, COLS, NUM_WARPS;
+        ``cols = min(COLS, next_power_of_2(n_cols))``, ``rows = max(1, ELEMENTS // cols)``. CPU: GRAIN.
     TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE, further row axes are
         a batch (one program id or outer loops). CUDA: TILE, NUM_WARPS. CPU: TILE, GRAIN.
     ROWS_PERSISTENT (CUDA only): reduces over all cols. ELEMENTS, NUM_WARPS: ``cols = next_power_of_2(n_cols)``,
@@ -44,12 +43,14 @@ class Style(enum.Enum):
         rows are divided among threads.
     ROWS_SPLIT: as ROWS_LOOPED with one pass, whose cols are cut into ``splits = min(SPLITS, cdiv(n_cols, COLS))``
         chunks that run at the same time. Each leaves `partials`; a second kernel (CPU: a second loop) combines them,
-        in order, and does the pass's `then`. CUDA: COLS, SPLITS, NUM_WARPS (of the first kernel). CPU: COLS, SPLITS, GRAIN.
+        in order, and does the pass's `then`. CUDA: COLS, SPLITS, NUM_WARPS (of the first kernel). CPU: COLS, SPLITS,
+        GRAIN.
     COLUMNS: reduces over all rows, in `passes` over the rows; results vary over the cols. The last col axis is
-        contiguous and makes the lanes; further col axes are a batch. With `partials` (then there is one pass) the rows are
-        cut into ``splits = min(SPLITS, cdiv(n_rows, ROWS))`` chunks, and combined as in ROWS_SPLIT. CUDA: ROWS x COLS is the
-        tile of one step of a program, NUM_WARPS, and SPLITS with partials; ``cols = min(COLS, next_power_of_2(size of the last
-        col axis))``. CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS and SPLITS too.
+        contiguous and makes the lanes; further col axes are a batch. With `partials` (then there is one pass) the rows
+        are cut into ``splits = min(SPLITS, cdiv(n_rows, ROWS))`` chunks, and combined as in ROWS_SPLIT.
+        CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS, and SPLITS with partials;
+        ``cols = min(COLS, next_power_of_2(size of the last col axis))``. CPU: COLS (cols that a thread accumulates at
+        a time), GRAIN; with partials ROWS and SPLITS too.
 
     CPU: a kernel runs on one thread where n_rows * n_cols is less than GRAIN.
     """

@@ -1,0 +1,209 @@
+"""One fused nest becomes one kernel's complete plan, and the launch that it was planned for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from longhand.lower.ir import Buffer, Load, Nest, Pointwise, Reduce, Scalar, Store, Value, arguments
+from longhand.options import Device, Options
+from longhand.schedule.address import Addresses, find_addresses
+from longhand.schedule.flow import Flow, find_flow
+from longhand.schedule.key import kernel_key
+from longhand.schedule.masks import Masking, find_masking
+from longhand.schedule.merging import POSITIONAL
+from longhand.schedule.passes import Passes, find_passes, store_pass
+from longhand.schedule.plan import (
+    Access,
+    AxisRole,
+    KernelPlan,
+    Launch,
+    OnlineSoftmax,
+    Partial,
+    Pass,
+    PlanAxis,
+    Pointer,
+    ScalarParameter,
+    Style,
+)
+from longhand.schedule.sizes import Hints, guess
+from longhand.schedule.space import Family, Space, find_space
+from longhand.schedule.staging import HEAVY, Stager
+from longhand.schedule.traffic import accesses, bytes_moved, needs_wide_index
+from longhand.schedule.tunables import (
+    Work,
+    choose_tunables,
+    fits_registers,
+    should_split_columns,
+    should_split_rows,
+)
+
+
+def plan_kernel(
+    nest: Nest, buffers: Mapping[str, Buffer], options: Options, hints: Hints | None = None
+) -> tuple[KernelPlan, Launch]:
+    """Plan a nest.
+
+    Args:
+        nest: Fused; `schedule.space.refusal` says nothing against it.
+        buffers: Every buffer that it names.
+        options: The device decides.
+        hints: Values of symbolic sizes, as at capture. They choose between styles only.
+
+    Returns:
+        The kernel, and the call of it that the nest is.
+    """
+    hints = hints or {}
+    device = options.target.device
+    space = find_space(nest, buffers, hints)
+    addresses = find_addresses(space.body, space.axes, hints)
+    style, loops = _choose_style(space, buffers, device, hints)
+    used = accesses(space.body)
+    partials, scratch = _partials(space.body, loops.passes.passes[0]) if loops.is_split else ((), ())
+    scalars = _scalars(space.body)
+    moved = bytes_moved(space.body, space.axes, buffers)
+    origins = tuple(dict.fromkeys(value.origin for value in space.body if value.origin))
+    has_passes = style in (Style.ROWS_LOOPED, Style.ROWS_SPLIT, Style.COLUMNS)
+    plan = KernelPlan(
+        key="",
+        style=style,
+        axes=tuple(PlanAxis(axis.name, AxisRole.ROW) for axis in space.rows)
+        + tuple(PlanAxis(axis.name, AxisRole.COL) for axis in space.cols),
+        body=space.body,
+        addresses=addresses.by_position,
+        pointers=_pointers(used, addresses, buffers) + scratch,
+        ints=addresses.ints,
+        scalars=tuple(scalars),
+        tunables=choose_tunables(_work(space, buffers, device, style, loops.is_split)),
+        passes=loops.passes.passes if has_passes else (),
+        before=loops.passes.before if has_passes else (),
+        partials=partials,
+        guards=loops.masking.guards,
+        padding=loops.masking.padding,
+        wide_index=device is Device.CUDA and needs_wide_index(space.body, space.axes, buffers),
+        origins=origins,
+        bytes_moved=moved,
+    )
+    key = kernel_key(plan)
+    launch = Launch(
+        kernel=key,
+        buffers=tuple(used),
+        sizes=tuple(axis.size for axis in space.axes),
+        ints=addresses.values,
+        scalars=tuple(scalars.values()),
+        origins=origins,
+        bytes_moved=moved,
+    )
+    return dataclasses.replace(plan, key=key), launch
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loops:
+    passes: Passes
+    masking: Masking
+    is_split: bool
+
+
+def _choose_style(
+    space: Space, buffers: Mapping[str, Buffer], device: Device, hints: Hints
+) -> tuple[Style, _Loops]:
+    if space.family in (Family.ELEMENTWISE, Family.TRANSPOSED):
+        style = Style.ELEMENTWISE if space.family is Family.ELEMENTWISE else Style.TRANSPOSED
+        return style, _Loops(Passes((), ()), Masking((), {}), False)
+    n_rows, n_cols = (
+        math.prod(guess(axis.size, hints) for axis in side) for side in (space.rows, space.cols)
+    )
+    flow = find_flow(space.body, frozenset(axis.name for axis in space.loop), online=device is Device.CUDA)
+    passes = find_passes(flow, _stager(space, flow, buffers, device))
+    masking = find_masking(flow)
+    if space.family is Family.COLUMNS:
+        is_split = passes.is_splittable and should_split_columns(device, n_rows, n_cols)
+        return Style.COLUMNS, _Loops(passes, masking, is_split)
+    if passes.is_splittable and should_split_rows(device, n_rows, n_cols):
+        return Style.ROWS_SPLIT, _Loops(passes, masking, True)
+    if device is Device.CUDA:
+        writes_rows = any(one.stores for one in passes.passes)
+        if fits_registers(n_cols, _live_row_values(flow), flow.n_passes, writes_rows):
+            plain = dataclasses.replace(flow, online=())
+            return Style.ROWS_PERSISTENT, _Loops(passes, find_masking(plain), False)
+    return Style.ROWS_LOOPED, _Loops(passes, masking, False)
+
+
+def _stager(space: Space, flow: Flow, buffers: Mapping[str, Buffer], device: Device) -> Stager:
+    rows = {
+        position: store_pass(flow, position)
+        for position, value in enumerate(flow.body)
+        if isinstance(value, Store) and flow.is_element[position]
+    }
+    has_scratch = space.family is Family.ROWS
+    return Stager(flow, buffers, rows, is_on=device is Device.CPU, has_scratch=has_scratch)
+
+
+def _live_row_values(flow: Flow) -> int:
+    """How many values of a whole row are alive at once at most."""
+    last = {argument: position for position, value in enumerate(flow.body) for argument in arguments(value)}
+    most = 0
+    alive: set[int] = set()
+    for position, value in enumerate(flow.body):
+        if flow.is_element[position] and isinstance(value, Load | Pointwise):
+            alive.add(position)
+        most = max(most, len(alive))
+        alive = {other for other in alive if last.get(other, -1) > position}
+    return most
+
+
+def _pointers(
+    used: Mapping[str, Access], addresses: Addresses, buffers: Mapping[str, Buffer]
+) -> tuple[Pointer, ...]:
+    return tuple(
+        Pointer(name, buffers[name].dtype, access, addresses.dims[name]) for name, access in used.items()
+    )
+
+
+def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, object]:
+    return {
+        ScalarParameter(position, value.dtype, value.name): value.value
+        for position, value in enumerate(body)
+        if isinstance(value, Scalar)
+    }
+
+
+def _partials(body: tuple[Value, ...], only: Pass) -> tuple[tuple[Partial, ...], tuple[Pointer, ...]]:
+    """A scratch tensor for each result of each chunk."""
+    partials: list[Partial] = []
+    positions: list[int] = []
+    for entry in only.reductions:
+        positions += [entry.max, entry.sum] if isinstance(entry, OnlineSoftmax) else [entry]
+    for position in positions:
+        value = body[position]
+        assert isinstance(value, Reduce)
+        partials.append(Partial(position, f"partial_{position}"))
+        if value.op in POSITIONAL:
+            partials.append(Partial(position, f"partial_{position}_index", is_index=True))
+    return tuple(partials), tuple(_scratch(body, partial) for partial in partials)
+
+
+def _scratch(body: tuple[Value, ...], partial: Partial) -> Pointer:
+    value = body[partial.position]
+    assert isinstance(value, Reduce)
+    dtype = value.dtype
+    if value.op in POSITIONAL and not partial.is_index:
+        argument = body[value.arg]
+        assert not isinstance(argument, Store)
+        dtype = argument.dtype
+    return Pointer(partial.pointer, dtype, Access.READ_WRITE, None, scratch=True)
+
+
+def _work(space: Space, buffers: Mapping[str, Buffer], device: Device, style: Style, is_split: bool) -> Work:
+    widest = max(
+        buffers[value.buffer].dtype.itemsize for value in space.body if isinstance(value, Load | Store)
+    )
+    return Work(
+        device=device,
+        style=style,
+        has_rows=bool(space.rows),
+        is_split=is_split,
+        is_heavy=any(isinstance(value, Pointwise) and value.op in HEAVY for value in space.body),
+        element_bytes=widest,
+    )

@@ -1,0 +1,62 @@
+"""Bytes that a kernel moves, and how far it reaches into its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from longhand.lower.ir import Axis, Buffer, Index, Load, Size, Store, Value, domains
+from longhand.schedule.plan import Access
+from longhand.schedule.sizes import plus, product, times
+
+LARGEST_INT32 = 2**31 - 1
+
+
+def accesses(body: tuple[Value, ...]) -> dict[str, Access]:
+    """What is done with each buffer: those only read first, each group in order of first use."""
+    read = list(dict.fromkeys(value.buffer for value in body if isinstance(value, Load)))
+    written = list(dict.fromkeys(value.buffer for value in body if isinstance(value, Store)))
+    found = {name: Access.READ for name in read if name not in written}
+    found.update({name: Access.READ_WRITE if name in read else Access.WRITE for name in written})
+    return found
+
+
+def bytes_moved(body: tuple[Value, ...], axes: tuple[Axis, ...], buffers: Mapping[str, Buffer]) -> Size:
+    """Bytes read and written, each element of a buffer once for reading and once for writing."""
+    sizes = {axis.name: axis.size for axis in axes}
+    spans = domains(body)
+    touched: dict[tuple[str, bool], dict[Index, Size]] = {}
+    for value in body:
+        if isinstance(value, Load | Store):
+            # A mask may vary over more axes than the address does.
+            span = {axis for axis, _ in value.index.axes}.union(*(spans[at] for at, _ in value.index.values))
+            elements = product(sizes[axis] for axis in sorted(span))
+            touched.setdefault((value.buffer, isinstance(value, Store)), {})[value.index] = elements
+    total: Size = 0
+    for (name, _), indices in touched.items():
+        total = plus(total, times(_elements(buffers[name], indices.values()), buffers[name].dtype.itemsize))
+    return total
+
+
+def _elements(buffer: Buffer, counts: Iterable[Size]) -> Size:
+    total: Size = 0
+    for count in counts:
+        total = plus(total, count)
+    everything = product(buffer.shape)
+    if isinstance(total, int) and isinstance(everything, int):
+        return min(total, everything)
+    return total
+
+
+def needs_wide_index(body: tuple[Value, ...], axes: tuple[Axis, ...], buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a position can pass 2**31 - 1. A symbolic size has no bound, so it can."""
+    names = {value.buffer for value in body if isinstance(value, Load | Store)}
+    reaches = [_reach(buffers[name]) for name in sorted(names)] + [product(axis.size for axis in axes)]
+    return any(not isinstance(reach, int) or reach > LARGEST_INT32 for reach in reaches)
+
+
+def _reach(buffer: Buffer) -> Size:
+    """One more than the last position of a buffer."""
+    last: Size = 1
+    for size, stride in zip(buffer.shape, buffer.stride, strict=True):
+        last = plus(last, times(plus(size, -1), stride))
+    return last
