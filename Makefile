@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/attention_cpu
-STAMP := $(VENV)/installed
+# Named after the list of modules: a new file needs to be linked into the installation.
+STAMP := $(VENV)/installed-$(shell ls */*.py | cksum | cut -d ' ' -f 1)
 
 .PHONY: demo test lint sweep gallery bench clean
 
@@ -12,6 +13,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --upgrade pip
 	# Strict: the rooms are linked one by one, so that type checkers and imports see what an installed longhand has.
 	$(BIN)/pip install --quiet --config-settings editable_mode=strict -e '.[dev]'
+	rm -f $(VENV)/installed-*
 	touch $@
 
 demo: $(STAMP)
@@ -23,13 +25,14 @@ demo: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/black --check --quiet .
-	$(BIN)/mypy -p longhand
+	# From another folder: here, `longhand` would be the bare folder of that name, without its rooms.
+	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p longhand
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
 
 sweep: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not gpu"
 
 gallery: $(STAMP)
 	$(BIN)/python -m examples.gallery

@@ -6,6 +6,7 @@ import enum
 import logging
 import os
 import sys
+from typing import Any
 
 import torch
 
@@ -50,7 +51,8 @@ def set_logs(*subjects: str) -> None:
     for subject in Subject:
         logger(subject).setLevel(logging.INFO if subject in chosen else logging.WARNING)
     if os.environ.get("TORCH_LOGS") is None:
-        torch._logging.set_logs(**{subject.value: subject in chosen for subject in _TOLD_BY_DYNAMO})
+        asked: dict[str, Any] = {subject.value: subject in chosen for subject in _TOLD_BY_DYNAMO}
+        torch._logging.set_logs(**asked)
 
 
 def set_logs_from_environment() -> None:

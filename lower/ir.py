@@ -26,14 +26,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 
 from longhand.capture.graph import CapturedGraph, Literal
 
-Size = int | sympy.Expr
+Size: TypeAlias = int | sympy.Expr
 
 
 class BufferKind(enum.Enum):
