@@ -1,0 +1,280 @@
+"""What a lowering works with: the program under construction and the node that is being lowered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, Provenance
+from longhand.lower.builder import Handle, Number
+from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Size, Step, View
+from longhand.lower.nest import NestBuilder, factors_of
+from longhand.lower.sizes import as_size, contiguous_strides
+from longhand.lower.views import TensorView, whole
+
+Operand = TensorView | Number | sympy.Expr
+Combine = Callable[..., Handle]
+
+LOOP_DTYPES = frozenset(
+    {
+        torch.bool,
+        torch.int8,
+        torch.uint8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+    }
+)
+
+
+class Decline(Exception):
+    """Raised by a lowering that does not fit this call; the op becomes an extern with this reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How the elements of an intermediate follow from others, so that `cat` and `pad` can compute them in place.
+
+    Attributes:
+        views: What is read, each of the intermediate's shape.
+        compute: The value from a nest and the loaded elements of `views`.
+    """
+
+    views: tuple[TensorView, ...]
+    compute: Callable[[NestBuilder, list[Handle]], Handle]
+
+
+class Context:
+    """The program under construction, seen from the node that is being lowered.
+
+    Attributes:
+        graph: The captured graph.
+        node: The node being lowered; the name of what it makes and the origin of every value.
+        buffers: Every buffer so far, by name.
+        steps: The steps so far.
+        recipes: For intermediates made by one elementwise nest, how.
+        returned: Buffers that results of the call are views of.
+        values: What each node became: a TensorView, a size or number, or a tuple of these.
+    """
+
+    def __init__(self, graph: CapturedGraph) -> None:
+        self.graph = graph
+        self.buffers: dict[str, Buffer] = {}
+        self.steps: list[Step] = []
+        self.recipes: dict[str, Recipe] = {}
+        self.returned: set[str] = set()
+        self.values: dict[str, Any] = {}
+        self.node: fx.Node = next(iter(graph.graph.nodes))
+        self._words: Mapping[sympy.Expr, str] = {entry.symbol: entry.name for entry in graph.symbols}
+        self._taken = {node.name for node in graph.graph.nodes}
+        self._plain: dict[TensorView, TensorView] = {}
+
+    # --- the node ---
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def local(self) -> str | None:
+        """The user's own name for the node's value."""
+        return self.node.meta.get("provenance", Provenance()).local
+
+    def result(self, position: int | None = None) -> torch.Tensor:
+        """The fake tensor that the node (or one of its results) computes."""
+        value = self.node.meta["val"]
+        found: torch.Tensor = value if position is None else value[position]
+        return found
+
+    def result_shape(self, position: int | None = None) -> tuple[Size, ...]:
+        """The shape that the node (or one of its results) computes."""
+        return tuple(as_size(size) for size in self.result(position).shape)
+
+    def result_name(self, position: int | None = None) -> str:
+        """The name for the node's result: that of its getitem where it has several."""
+        if position is None:
+            return self.name
+        for user in self.node.users:
+            if user.op == "call_function" and user.args[1:] == (position,):
+                return user.name
+        return self.fresh(f"{self.name}_{position}")
+
+    # --- buffers ---
+
+    def fresh(self, name: str) -> str:
+        """A name that no node and no buffer has."""
+        candidate, count = name, 1
+        while candidate in self._taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._taken.add(candidate)
+        return candidate
+
+    def make_buffer(
+        self,
+        name: str,
+        dtype: torch.dtype,
+        shape: Sequence[Size],
+        stride: Sequence[Size] | None = None,
+        *,
+        kind: BufferKind = BufferKind.INTERMEDIATE,
+        layout_is_known: bool = True,
+    ) -> TensorView:
+        """A new buffer, contiguous unless `stride` says otherwise."""
+        strides = contiguous_strides(tuple(shape)) if stride is None else tuple(stride)
+        buffer = Buffer(name, kind, dtype, tuple(shape), strides, layout_is_known)
+        self.buffers[name] = buffer
+        return whole(buffer)
+
+    def make_result(self, position: int | None = None) -> TensorView:
+        """The contiguous buffer for the node's result."""
+        value = self.result(position)
+        return self.make_buffer(self.result_name(position), value.dtype, self.result_shape(position))
+
+    def forget(self, name: str) -> None:
+        """Takes back a buffer that a lowering made before it declined."""
+        del self.buffers[name]
+        self.recipes.pop(name, None)
+        self._plain = {view: copy for view, copy in self._plain.items() if copy.buffer != name}
+
+    # --- steps ---
+
+    def readable(self, view: TensorView) -> TensorView:
+        """The view, or a contiguous copy of it where its buffer's layout is not known before the call."""
+        if self.buffers[view.buffer].layout_is_known:
+            return view
+        if view not in self._plain:
+            copy = self.make_buffer(self.fresh(f"{view.buffer}_contiguous"), view.dtype, view.shape)
+            self.call(torch.ops.aten.contiguous.default, (self.argument(view),), outputs=(copy.buffer,))
+            self._plain[view] = copy
+        return self._plain[view]
+
+    def argument(self, view: TensorView) -> View:
+        """The view as an argument of a library call: a copy where no strides or words describe it."""
+        found = view.as_ir()
+        if found is not None:
+            return found
+        if not self.buffers[view.buffer].layout_is_known and view.calls is not None:
+            # The strides are not known anyway; the words say it all.
+            return View(view.buffer, view.shape, contiguous_strides(view.shape), 0, view.calls)
+        copied = self.copy(view).as_ir()
+        assert copied is not None
+        return copied
+
+    def call(
+        self,
+        target: torch._ops.OpOverload,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        outputs: tuple[str, ...],
+        mutates: tuple[str, ...] = (),
+        reason: str | None = None,
+    ) -> None:
+        """Appends a library call."""
+        items = tuple(sorted((kwargs or {}).items()))
+        self.steps.append(Extern(target, args, items, outputs, mutates, reason, self.name))
+
+    def nest(self, shape: Sequence[Size], views: Sequence[TensorView] = ()) -> tuple[NestBuilder, list[TensorView]]:
+        """A new nest over `shape` and the views (broadcastable to it) as they are to be read in it."""
+        space = tuple(shape)
+        fitted = [self.readable(view).expand(space) for view in views]
+        factors, unfit = factors_of(space, fitted)
+        for position in unfit:
+            fitted[position] = self.copy(self.readable(views[position])).expand(space)
+        return NestBuilder(self.name, space, factors, self._words), fitted
+
+    def finish(self, nest: NestBuilder) -> None:
+        """Appends a nest."""
+        self.append(nest.finish())
+
+    def append(self, nest: Nest) -> None:
+        """Appends a finished nest."""
+        self.steps.append(nest)
+
+    def copy(self, view: TensorView, name: str | None = None) -> TensorView:
+        """A contiguous copy of a view."""
+        copy = self.make_buffer(name or self.fresh(f"{view.buffer}_contiguous"), view.dtype, view.shape)
+        self.write(view, copy)
+        return copy
+
+    def write(self, view: TensorView, into: TensorView) -> None:
+        """A nest that copies the elements of a view to where `into` (of the same shape) is."""
+        if view.dtype not in LOOP_DTYPES:
+            raise Decline(f"{view.dtype} is copied by ATen.")
+        factors, unfit = factors_of(into.shape, [self.readable(view), into])
+        if unfit:
+            raise Decline("The two layouts have no common loops.")
+        nest = NestBuilder(self.name, into.shape, factors, self._words)
+        source = self.readable(view)
+        nest.store(into, nest.load(source))
+        self.finish(nest)
+
+    def strided(self, view: TensorView) -> TensorView:
+        """The view, or a contiguous copy where its dimensions have no single strides or its layout is unknown."""
+        view = self.readable(view)
+        return view if view.strides() is not None else self.copy(view)
+
+    # --- elementwise ---
+
+    def pointwise(
+        self,
+        operands: Sequence[Operand],
+        combine: Combine,
+        *,
+        operand_dtype: torch.dtype | Sequence[torch.dtype] | None = None,
+    ) -> TensorView:
+        """A nest that computes the node's result element by element.
+
+        Args:
+            operands: Tensors (broadcast to the result), numbers and symbolic sizes.
+            combine: The value from one handle per operand.
+            operand_dtype: What every operand (or each of them) is converted to first; None: the result's dtype.
+        """
+        result = self.result()
+        dtypes = operand_dtype or result.dtype
+        if isinstance(dtypes, torch.dtype):
+            dtypes = [dtypes] * len(operands)
+        require_loop_dtypes(*dtypes, result.dtype, *(x.dtype for x in operands if isinstance(x, TensorView)))
+        target = self.make_result()
+        tensors = [operand for operand in operands if isinstance(operand, TensorView)]
+        nest, views = self.nest(target.shape, tensors)
+
+        def compute(space: NestBuilder, loaded: list[Handle]) -> Handle:
+            left = iter(loaded)
+            handles = [
+                next(left).to(dtype) if isinstance(operand, TensorView) else number(space, operand, dtype)
+                for operand, dtype in zip(operands, dtypes, strict=True)
+            ]
+            return combine(*handles).to(result.dtype)
+
+        value = compute(nest, [nest.load(view) for view in views])
+        nest.store(target, value.named(self.local))
+        self.finish(nest)
+        self.recipes[target.buffer] = Recipe(tuple(views), compute)
+        return target
+
+
+def number(nest: NestBuilder, value: Number | sympy.Expr, dtype: torch.dtype) -> Handle:
+    """A Python number as a constant, a symbolic size as a scalar argument."""
+    if isinstance(value, sympy.Expr):
+        return nest.body.scalar(value, dtype)
+    return nest.body.constant(value, dtype)
+
+
+def require_loop_dtypes(*dtypes: torch.dtype) -> None:
+    """Declines dtypes that bodies do not compute in."""
+    for dtype in dtypes:
+        if dtype not in LOOP_DTYPES:
+            raise Decline(f"{str(dtype).removeprefix('torch.')} is left to ATen.")
+

@@ -1,0 +1,178 @@
+"""Library calls: what a library does best, and everything that has no lowering, with the reason on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.lower.context import Context
+from longhand.lower.ir import Size, View
+from longhand.lower.sizes import as_size, multiply, same
+from longhand.lower.views import TensorView
+
+aten = torch.ops.aten
+
+# Products whose result is contiguous whatever the layout of the arguments.
+_CONTIGUOUS = frozenset(
+    {
+        aten.mm.default,
+        aten.bmm.default,
+        aten.addmm.default,
+        aten.baddbmm.default,
+        aten.addmv.default,
+        aten.mv.default,
+        aten.dot.default,
+        aten.linear.default,
+        aten._grouped_mm.default,
+    }
+)
+# Their results are contiguous if all tensor arguments are.
+_CONTIGUOUS_OF_CONTIGUOUS = frozenset(
+    {
+        aten.convolution.default,
+        aten.conv1d.default,
+        aten.conv2d.default,
+        aten.conv3d.default,
+        aten.matmul.default,
+        aten.max_pool2d_with_indices.default,
+        aten.avg_pool2d.default,
+        aten._adaptive_avg_pool2d.default,
+        aten.adaptive_avg_pool2d.default,
+    }
+)
+# A library does these best. By the op's name without its overload.
+_BEST_IN_LIBRARY = frozenset(
+    """
+    mm bmm addmm baddbmm addbmm addmv mv dot vdot linear matmul bilinear einsum _grouped_mm _int_mm _scaled_mm
+    convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+    scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_attention_math
+    sort argsort topk kthvalue median nanmedian mode msort unique_dim _unique2 searchsorted bucketize
+    _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_rfft fft_irfft fft_fft2 fft_ifft2 fft_fftn fft_ifftn
+    max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices
+    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d
+    _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
+    lstm gru rnn_tanh rnn_relu _cudnn_rnn
+    linalg_vecdot linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh
+    linalg_cholesky linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp
+    cumsum cumprod logcumsumexp cummax cummin
+    """.split()
+)
+# Results of these would share memory with an argument; their twins copy.
+_COPYING_TWIN = {
+    aten.view_as_real.default: aten.view_as_real_copy.default,
+    aten.view_as_complex.default: aten.view_as_complex_copy.default,
+    aten.view.dtype: aten.view_copy.dtype,
+    aten._conj.default: aten._conj_copy.default,
+    aten._neg_view.default: aten._neg_view_copy.default,
+    aten.as_strided.default: aten.as_strided_copy.default,
+}
+
+
+def call_extern(ctx: Context, declined: str | None = None) -> Any:
+    """The node as one library call on views.
+
+    Args:
+        ctx: The program and the node.
+        declined: Why the op's lowering does not apply here; None if it has none.
+
+    Returns:
+        The node's result: a TensorView, or a tuple of them (None where a result is no tensor).
+    """
+    node = ctx.node
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    args = tuple(_argument(ctx, argument) for argument in node.args)
+    kwargs = {name: _argument(ctx, argument) for name, argument in node.kwargs.items()}
+    value = node.meta["val"]
+    several = isinstance(value, list | tuple)
+    known = _layout_is_known(ctx, target, args)
+    made: list[TensorView | None] = []
+    for position, item in enumerate(value if several else [value]):
+        place = position if several else None
+        is_tensor = isinstance(item, torch.Tensor)
+        made.append(_make_output(ctx, place, known) if is_tensor else None)
+    outputs = tuple("" if view is None else view.buffer for view in made)
+    twin = _COPYING_TWIN.get(target, target)
+    mutates = _mutated(target, args, kwargs)
+    ctx.call(twin, args, kwargs, outputs=outputs, mutates=mutates, reason=_reason(target, declined))
+    if _shares_memory(twin):
+        made = [None if view is None else _detached(ctx, view) for view in made]
+    return tuple(made) if several else made[0]
+
+
+def _argument(ctx: Context, value: Any) -> Any:
+    if isinstance(value, fx.Node):
+        value = ctx.values[value.name]
+    if isinstance(value, TensorView):
+        return ctx.argument(value)
+    if isinstance(value, list | tuple):
+        return tuple(_argument(ctx, item) for item in value)
+    return as_size(value) if isinstance(value, torch.SymInt) else value
+
+
+def _make_output(ctx: Context, position: int | None, known: bool) -> TensorView:
+    value = ctx.result(position)
+    stride: list[Size] = [as_size(step) for step in value.stride()]
+    return ctx.make_buffer(
+        ctx.result_name(position), value.dtype, ctx.result_shape(position), stride, layout_is_known=known
+    )
+
+
+def _layout_is_known(ctx: Context, target: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:
+    """Whether the result is laid out as at capture, whichever backend runs and however our arguments lie."""
+    value = ctx.node.meta["val"]
+    if not isinstance(value, torch.Tensor) or not value.is_contiguous():
+        return False
+    if target in _CONTIGUOUS:
+        return True
+    if target in _CONTIGUOUS_OF_CONTIGUOUS:
+        return all(_is_contiguous(ctx, arg) for arg in args if isinstance(arg, View))
+    return False
+
+
+def _is_contiguous(ctx: Context, view: View) -> bool:
+    expected: Size = 1
+    for size, stride in zip(reversed(view.shape), reversed(view.stride), strict=True):
+        if size != 1 and not same(stride, expected):
+            return False
+        expected = multiply(expected, size)
+    return ctx.buffers[view.buffer].layout_is_known
+
+
+def _mutated(target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+    names = []
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = kwargs.get(argument.name, args[position] if position < len(args) else None)
+        names += [item.buffer for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, View)]
+    return tuple(names)
+
+
+def _shares_memory(target: torch._ops.OpOverload) -> bool:
+    return any(result.alias_info is not None for result in target._schema.returns)
+
+
+def _detached(ctx: Context, view: TensorView) -> TensorView:
+    """A copy with memory of its own, so that reusing the argument's memory later is safe."""
+    buffer = ctx.buffers[view.buffer]
+    copy = ctx.make_buffer(
+        ctx.fresh(f"{view.buffer}_copy"), buffer.dtype, buffer.shape, buffer.stride, layout_is_known=False
+    )
+    ctx.call(aten.clone.default, (ctx.argument(view),), outputs=(copy.buffer,))
+    return copy
+
+
+def _reason(target: torch._ops.OpOverload, declined: str | None) -> str | None:
+    if declined is not None:
+        return declined
+    namespace, _, name = target._schema.name.partition("::")
+    if namespace != "aten":
+        return f"{namespace}::{name} is a custom operator."
+    if name in _BEST_IN_LIBRARY:
+        return None
+    return f"{name} has no lowering yet."

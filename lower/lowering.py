@@ -1,0 +1,171 @@
+"""From a captured graph to a loop program: each node through its lowering, what has none through ATen."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.errors import LoweringError
+
+# Each of these registers its lowerings.
+from longhand.lower import normalization, pointwise, reductions, viewing  # noqa: F401
+from longhand.lower.context import Context, Decline
+from longhand.lower.externs import call_extern
+from longhand.lower.ir import BufferKind, Program, ViewCall
+from longhand.lower.pruning import prune
+from longhand.lower.registry import LOWERINGS, VIEWS
+from longhand.lower.results import result_of, store_mutations
+from longhand.lower.sizes import as_size
+from longhand.lower.views import TensorView
+from longhand.options import Options
+
+aten = torch.ops.aten
+
+_KINDS = {
+    InputKind.ARGUMENT: BufferKind.INPUT,
+    InputKind.PARAMETER: BufferKind.WEIGHT,
+    InputKind.BUFFER: BufferKind.WEIGHT,
+    InputKind.CONSTANT: BufferKind.CONSTANT,
+}
+# Maps to us, copies in eager: there are no words for them as views.
+_WORDLESS = frozenset({aten.flip.default, aten.repeat.default, aten.diagonal.default, aten.as_strided.default})
+
+
+def lower(graph: CapturedGraph, options: Options) -> Program:
+    """The loop program of a captured graph.
+
+    Args:
+        graph: What was captured.
+        options: What is to be generated. Nothing here depends on the target: one program serves every device.
+
+    Raises:
+        LoweringError: The graph breaks a rule of `CapturedGraph`.
+    """
+    ctx = Context(graph)
+    inputs = {entry.node: entry for entry in graph.inputs}
+    for node in graph.graph.nodes:
+        ctx.node = node
+        if node.op == "placeholder":
+            ctx.values[node.name] = _placeholder(ctx, inputs[node.name])
+        elif node.op == "call_function":
+            ctx.values[node.name] = _lower_node(ctx)
+        elif node.op != "output":
+            raise LoweringError(f"{node.name} is a {node.op} node; captured graphs have none.")
+    results = tuple(result_of(ctx, output, replay_view) for output in graph.outputs)
+    store_mutations(ctx)
+    buffers, steps = prune(ctx.buffers, ctx.steps, results)
+    return Program(graph, buffers, steps, results)
+
+
+def _placeholder(ctx: Context, entry: GraphInput) -> Any:
+    value = ctx.node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return _plain(value)
+    stride = [as_size(step) for step in value.stride()]
+    return ctx.make_buffer(ctx.name, value.dtype, ctx.result_shape(), stride, kind=_KINDS[entry.kind])
+
+
+def _lower_node(ctx: Context) -> Any:
+    node = ctx.node
+    if node.target is operator.getitem:
+        source, position = node.args
+        assert isinstance(source, fx.Node)
+        return ctx.values[source.name][position]
+    value = node.meta.get("val")
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+        return _plain(value)
+    if not isinstance(node.target, torch._ops.OpOverload):
+        raise LoweringError(f"{node.name} calls {node.target}, which is no operator overload.")
+    args = _bind(ctx)
+    if node.target in VIEWS:
+        return _lower_view(ctx, args)
+    lowering = LOWERINGS.get(node.target)
+    if lowering is None:
+        return call_extern(ctx)
+    n_steps, known = len(ctx.steps), set(ctx.buffers)
+    try:
+        return lowering(ctx, *args)
+    except Decline as decline:
+        del ctx.steps[n_steps:]
+        for name in set(ctx.buffers) - known:
+            ctx.forget(name)
+        return call_extern(ctx, str(decline))
+
+
+def _lower_view(ctx: Context, args: list[Any]) -> Any:
+    """The result of a view op: an index map; of a copy where the tensor's own map does not allow it."""
+    try:
+        return replay_view(ctx, ctx.node, args[0], args[1:])
+    except Decline as decline:
+        return call_extern(ctx, str(decline))
+
+
+def replay_view(ctx: Context, node: fx.Node, x: TensorView, rest: list[Any] | None = None) -> TensorView:
+    """The view that `node` is, taken of `x` instead of its own argument."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    before, ctx.node = ctx.node, node
+    try:
+        args = _bind(ctx)[1:] if rest is None else rest
+        wordless = node.target in _WORDLESS
+        source = ctx.readable(x) if wordless else x
+        view: TensorView | None = VIEWS[node.target](ctx, source, *args)
+        if view is None:
+            source = ctx.copy(x)
+            view = VIEWS[node.target](ctx, source, *args)
+        if view is None:
+            raise LoweringError(f"{node.name}: {node.target} of a contiguous tensor is no index map.")
+        if view is source:
+            return view
+        if wordless:
+            return dataclasses.replace(view, calls=None)
+        return view.called(_view_call(ctx, node.target, args, view))
+    finally:
+        ctx.node = before
+
+
+def _view_call(
+    ctx: Context, target: torch._ops.OpOverload, args: list[Any], view: TensorView
+) -> ViewCall:
+    """How a person would write the view."""
+    if target in (aten.view.default, aten._unsafe_view.default) and not ctx.buffers[view.buffer].layout_is_known:
+        target = aten.reshape.default
+    if target in (aten._unsafe_view.default, aten._reshape_alias.default):
+        return ViewCall(aten.view.default, (args[0],))
+    if target in (aten.view_as.default, aten.expand_as.default, aten.broadcast_to.default):
+        return ViewCall(aten.expand.default, (view.shape,))
+    defaults = [argument.default_value for argument in target._schema.arguments[1:]]
+    while args and args[-1] == defaults[len(args) - 1]:
+        args = args[:-1]
+    return ViewCall(target, tuple(tuple(arg) if isinstance(arg, list) else arg for arg in args))
+
+
+def _bind(ctx: Context) -> list[Any]:
+    """The node's arguments in the order of its schema, defaults filled in, nodes replaced by their values."""
+    node = ctx.node
+    assert isinstance(node.target, torch._ops.OpOverload)
+    bound = []
+    for position, argument in enumerate(node.target._schema.arguments):
+        value: Any = argument.default_value
+        if argument.name in node.kwargs:
+            value = node.kwargs[argument.name]
+        elif position < len(node.args) and not argument.kwarg_only:
+            value = node.args[position]
+        bound.append(_resolve(ctx, value))
+    return bound
+
+
+def _resolve(ctx: Context, value: Any) -> Any:
+    if isinstance(value, fx.Node):
+        return ctx.values[value.name]
+    if isinstance(value, list | tuple):
+        return [_resolve(ctx, item) for item in value]
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    return as_size(value) if isinstance(value, torch.SymInt) else value

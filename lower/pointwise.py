@@ -1,0 +1,355 @@
+"""Elementwise ops that are one operation of a body, with PyTorch's promotion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from longhand.lower.builder import Handle, Number
+from longhand.lower.context import Context, Decline, Operand
+from longhand.lower.ir import PointwiseOp
+from longhand.lower.registry import lowers
+from longhand.lower.views import TensorView
+
+aten = torch.ops.aten
+Op = PointwiseOp
+
+_FLOAT_UNARY = {
+    aten.sqrt.default: Op.SQRT,
+    aten.rsqrt.default: Op.RSQRT,
+    aten.exp.default: Op.EXP,
+    aten.exp2.default: Op.EXP2,
+    aten.special_exp2.default: Op.EXP2,
+    aten.expm1.default: Op.EXPM1,
+    aten.special_expm1.default: Op.EXPM1,
+    aten.log.default: Op.LOG,
+    aten.log2.default: Op.LOG2,
+    aten.log10.default: Op.LOG10,
+    aten.log1p.default: Op.LOG1P,
+    aten.special_log1p.default: Op.LOG1P,
+    aten.sin.default: Op.SIN,
+    aten.cos.default: Op.COS,
+    aten.tan.default: Op.TAN,
+    aten.asin.default: Op.ASIN,
+    aten.acos.default: Op.ACOS,
+    aten.atan.default: Op.ATAN,
+    aten.sinh.default: Op.SINH,
+    aten.cosh.default: Op.COSH,
+    aten.tanh.default: Op.TANH,
+    aten.asinh.default: Op.ASINH,
+    aten.acosh.default: Op.ACOSH,
+    aten.atanh.default: Op.ATANH,
+    aten.erf.default: Op.ERF,
+    aten.special_erf.default: Op.ERF,
+    aten.erfc.default: Op.ERFC,
+    aten.special_erfc.default: Op.ERFC,
+    aten.sigmoid.default: Op.SIGMOID,
+    aten.special_expit.default: Op.SIGMOID,
+    aten.reciprocal.default: Op.RECIPROCAL,
+}
+_ROUNDING = {
+    aten.floor.default: Op.FLOOR,
+    aten.ceil.default: Op.CEIL,
+    aten.trunc.default: Op.TRUNC,
+    aten.fix.default: Op.TRUNC,
+    aten.round.default: Op.ROUND,
+}
+_BINARY = {
+    aten.maximum.default: Op.MAXIMUM,
+    aten.minimum.default: Op.MINIMUM,
+    aten.fmax.default: Op.FMAX,
+    aten.fmin.default: Op.FMIN,
+    aten.atan2.default: Op.ATAN2,
+    aten.hypot.default: Op.HYPOT,
+    aten.copysign.Tensor: Op.COPYSIGN,
+    aten.copysign.Scalar: Op.COPYSIGN,
+    aten.mul.Tensor: Op.MUL,
+    aten.mul.Scalar: Op.MUL,
+    aten.bitwise_and.Tensor: Op.BITWISE_AND,
+    aten.bitwise_and.Scalar: Op.BITWISE_AND,
+    aten.bitwise_or.Tensor: Op.BITWISE_OR,
+    aten.bitwise_or.Scalar: Op.BITWISE_OR,
+    aten.bitwise_xor.Tensor: Op.BITWISE_XOR,
+    aten.bitwise_xor.Scalar: Op.BITWISE_XOR,
+}
+# What an arithmetic or bitwise op is on bools.
+_ON_BOOLS = {
+    Op.ADD: Op.LOGICAL_OR,
+    Op.MUL: Op.LOGICAL_AND,
+    Op.MAXIMUM: Op.LOGICAL_OR,
+    Op.FMAX: Op.LOGICAL_OR,
+    Op.MINIMUM: Op.LOGICAL_AND,
+    Op.FMIN: Op.LOGICAL_AND,
+    Op.BITWISE_AND: Op.LOGICAL_AND,
+    Op.BITWISE_OR: Op.LOGICAL_OR,
+    Op.BITWISE_XOR: Op.LOGICAL_XOR,
+}
+# Minimum and maximum of integers ignore nothing: fmax is max there.
+_ON_INTEGERS = {Op.FMAX: Op.MAXIMUM, Op.FMIN: Op.MINIMUM}
+_COMPARISONS = {
+    aten.eq: Op.EQ,
+    aten.ne: Op.NE,
+    aten.lt: Op.LT,
+    aten.le: Op.LE,
+    aten.gt: Op.GT,
+    aten.ge: Op.GE,
+}
+_LOGICAL = {
+    aten.logical_and.default: Op.LOGICAL_AND,
+    aten.logical_or.default: Op.LOGICAL_OR,
+    aten.logical_xor.default: Op.LOGICAL_XOR,
+    aten.logical_not.default: Op.LOGICAL_NOT,
+}
+
+
+def apply(op: PointwiseOp, *args: Handle | Number, name: str | None = None) -> Handle:
+    """The operation on handles (at least one) and numbers; on bools and integers, what it means there."""
+    first = next(arg for arg in args if isinstance(arg, Handle))
+    if first.dtype is torch.bool:
+        op = _ON_BOOLS.get(op, op)
+    elif not first.dtype.is_floating_point:
+        op = _ON_INTEGERS.get(op, op)
+    return first.body.pointwise(op, *args, name=name)
+
+
+def operand_type(ctx: Context) -> torch.dtype:
+    """The dtype that the node's tensor and number arguments are brought to before they are compared."""
+    values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in ctx.node.args[:2]]
+    return torch.result_type(*values)
+
+
+@lowers(*_FLOAT_UNARY)
+def _float_unary(ctx: Context, x: TensorView) -> TensorView:
+    op = _FLOAT_UNARY[ctx.node.target]  # type: ignore[index]
+    return ctx.pointwise([x], lambda x: apply(op, x))
+
+
+@lowers(*_ROUNDING)
+def _rounding(ctx: Context, x: TensorView) -> TensorView:
+    op = _ROUNDING[ctx.node.target]  # type: ignore[index]
+    return ctx.pointwise([x], lambda x: apply(op, x) if x.dtype.is_floating_point else x)
+
+
+@lowers(*_BINARY)
+def _binary(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    op = _BINARY[ctx.node.target]  # type: ignore[index]
+    return ctx.pointwise([x, y], lambda x, y: apply(op, x, y))
+
+
+@lowers(*(getattr(packet, overload) for packet in _COMPARISONS for overload in ("Tensor", "Scalar")))
+def _comparison(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    op = _COMPARISONS[ctx.node.target.overloadpacket]  # type: ignore[union-attr]
+    return ctx.pointwise([x, y], lambda x, y: apply(op, x, y), operand_dtype=operand_type(ctx))
+
+
+@lowers(*_LOGICAL)
+def _logical(ctx: Context, *operands: Operand) -> TensorView:
+    op = _LOGICAL[ctx.node.target]  # type: ignore[index]
+    return ctx.pointwise(operands, lambda *args: apply(op, *args), operand_dtype=torch.bool)
+
+
+@lowers(aten.add.Tensor, aten.add.Scalar)
+def _add(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.ADD, x, scaled(y, alpha)))
+
+
+@lowers(aten.sub.Tensor, aten.sub.Scalar)
+def _sub(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.SUB, x, scaled(y, alpha)))
+
+
+@lowers(aten.rsub.Tensor, aten.rsub.Scalar)
+def _rsub(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.SUB, y, scaled(x, alpha)))
+
+
+def scaled(x: Handle, alpha: Number) -> Handle:
+    """x * alpha, without the product where alpha is 1."""
+    return x if alpha == 1 else apply(Op.MUL, x, alpha)
+
+
+@lowers(aten.neg.default)
+def _neg(ctx: Context, x: TensorView) -> TensorView:
+    return ctx.pointwise([x], lambda x: -x)
+
+
+@lowers(aten.positive.default)
+def _positive(ctx: Context, x: TensorView) -> TensorView:
+    return ctx.pointwise([x], lambda x: x)
+
+
+@lowers(aten.abs.default)
+def _abs(ctx: Context, x: TensorView) -> TensorView:
+    return ctx.pointwise([x], lambda x: x if x.dtype is torch.bool else apply(Op.ABS, x))
+
+
+@lowers(aten.sign.default)
+def _sign(ctx: Context, x: TensorView) -> TensorView:
+    return ctx.pointwise([x], lambda x: x if x.dtype is torch.bool else apply(Op.SIGN, x))
+
+
+@lowers(aten.signbit.default)
+def _signbit(ctx: Context, x: TensorView) -> TensorView:
+    def negative(x: Handle) -> Handle:
+        if x.dtype.is_floating_point:
+            return apply(Op.SIGNBIT, x)
+        return x.body.constant(False, torch.bool) if x.dtype is torch.bool else x < 0
+
+    return ctx.pointwise([x], negative, operand_dtype=x.dtype)
+
+
+@lowers(aten.isnan.default)
+def _isnan(ctx: Context, x: TensorView) -> TensorView:
+    return ctx.pointwise([x], lambda x: _float_test(Op.ISNAN, x), operand_dtype=x.dtype)
+
+
+@lowers(aten.isinf.default)
+def _isinf(ctx: Context, x: TensorView) -> TensorView:
+    return ctx.pointwise([x], lambda x: _float_test(Op.ISINF, x), operand_dtype=x.dtype)
+
+
+def _float_test(op: PointwiseOp, x: Handle) -> Handle:
+    return apply(op, x) if x.dtype.is_floating_point else x.body.constant(False, torch.bool)
+
+
+@lowers(aten.bitwise_not.default)
+def _bitwise_not(ctx: Context, x: TensorView) -> TensorView:
+    return ctx.pointwise([x], lambda x: ~x if x.dtype is torch.bool else apply(Op.BITWISE_NOT, x))
+
+
+# --- division ---
+
+
+@lowers(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor)
+def _div(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return ctx.pointwise([x, y], lambda x, y: x / y)
+
+
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def _div_mode(ctx: Context, x: Operand, y: Operand, rounding_mode: str | None) -> TensorView:
+    if rounding_mode is None:
+        return _div(ctx, x, y)
+    op = Op.FLOOR_DIV if rounding_mode == "floor" else Op.TRUNC_DIV
+    return _whole_division(ctx, op, x, y)
+
+
+@lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
+def _floor_divide(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return _whole_division(ctx, Op.FLOOR_DIV, x, y)
+
+
+@lowers(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+def _remainder(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return _whole_division(ctx, Op.REMAINDER, x, y)
+
+
+@lowers(aten.fmod.Tensor, aten.fmod.Scalar)
+def _fmod(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return _whole_division(ctx, Op.FMOD, x, y)
+
+
+def _whole_division(ctx: Context, op: PointwiseOp, x: Operand, y: Operand) -> TensorView:
+    dtype = ctx.result().dtype
+    if dtype is torch.bool:
+        raise Decline("Division of bools is left to ATen.")
+    if not dtype.is_floating_point and (isinstance(y, TensorView) or y == 0):
+        raise Decline("Eager raises where an integer is divided by 0.")
+    return ctx.pointwise([x, y], lambda x, y: apply(op, x, y))
+
+
+# --- powers ---
+
+
+@lowers(aten.pow.Tensor_Scalar)
+def _pow_scalar(ctx: Context, x: TensorView, exponent: Number) -> TensorView:
+    dtype = ctx.result().dtype
+    if not dtype.is_floating_point and (dtype is torch.bool or not 0 <= exponent <= 8):
+        raise Decline("Integer powers are left to ATen.")
+    return ctx.pointwise([x], lambda x: power(x, exponent))
+
+
+@lowers(aten.pow.Tensor_Tensor)
+def _pow(ctx: Context, x: TensorView, y: TensorView) -> TensorView:
+    if not ctx.result().dtype.is_floating_point:
+        raise Decline("Integer powers are left to ATen.")
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.POW, x, y))
+
+
+@lowers(aten.pow.Scalar)
+def _pow_base(ctx: Context, base: Number, y: TensorView) -> TensorView:
+    if not ctx.result().dtype.is_floating_point:
+        raise Decline("Integer powers are left to ATen.")
+    if base == 2:
+        return ctx.pointwise([y], lambda y: apply(Op.EXP2, y))
+    return ctx.pointwise([y], lambda y: apply(Op.POW, base, y))
+
+
+def power(x: Handle, exponent: Number) -> Handle:
+    """x ** exponent, as a person would write it and as eager computes it."""
+    if exponent == 0:
+        return x.body.constant(1, x.dtype)
+    if exponent == 0.5:
+        return apply(Op.SQRT, x)
+    if exponent == -0.5:
+        return apply(Op.RSQRT, x)
+    if exponent == -1:
+        return apply(Op.RECIPROCAL, x)
+    if exponent == -2:
+        return apply(Op.RECIPROCAL, x * x)
+    if exponent in (1, 2, 3) or not x.dtype.is_floating_point:
+        product = x
+        for _ in range(int(exponent) - 1):
+            product = product * x
+        return product
+    return apply(Op.POW, x, exponent)
+
+
+# --- shifts ---
+
+
+@lowers(aten.bitwise_left_shift.Tensor_Scalar, aten.__lshift__.Scalar)
+def _shift_left(ctx: Context, x: TensorView, by: int) -> TensorView:
+    return _shift(ctx, Op.SHIFT_LEFT, x, by)
+
+
+@lowers(aten.bitwise_right_shift.Tensor_Scalar, aten.__rshift__.Scalar)
+def _shift_right(ctx: Context, x: TensorView, by: int) -> TensorView:
+    return _shift(ctx, Op.SHIFT_RIGHT, x, by)
+
+
+def _shift(ctx: Context, op: PointwiseOp, x: TensorView, by: Any) -> TensorView:
+    dtype = ctx.result().dtype
+    if dtype.is_floating_point or dtype is torch.bool or not isinstance(by, int) or not 0 <= by < 8 * dtype.itemsize:
+        raise Decline("Only shifts by a number smaller than the width are loops of ours.")
+    return ctx.pointwise([x], lambda x: apply(op, x, by))
+
+
+# --- selection, conversion, copies ---
+
+
+@lowers(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
+def _where(ctx: Context, condition: TensorView, x: Operand, y: Operand) -> TensorView:
+    dtype = ctx.result().dtype
+    return ctx.pointwise(
+        [condition, x, y], lambda c, x, y: c.body.where(c, x, y), operand_dtype=(torch.bool, dtype, dtype)
+    )
+
+
+@lowers(aten._to_copy.default, aten.to.dtype, aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default)
+@lowers(aten.alias_copy.default, aten.detach_copy.default, aten.expand_copy.default)
+def _copy(ctx: Context, x: TensorView, *_: Any) -> TensorView:
+    source = ctx.node.args[0]
+    assert isinstance(source, torch.fx.Node)
+    if source.meta["val"].device != ctx.result().device:
+        raise Decline("It moves between devices.")
+    if x.dtype is ctx.result().dtype and not ctx.buffers[x.buffer].layout_is_known:
+        target = ctx.make_result()
+        ctx.call(aten.contiguous.default, (ctx.argument(x),), outputs=(target.buffer,))
+        return target
+    return ctx.pointwise([x], lambda x: x)
+
+
+@lowers(aten.copy.default)
+def _copy_from(ctx: Context, into: TensorView, x: TensorView, *_: Any) -> TensorView:
+    return ctx.pointwise([x], lambda x: x)

@@ -1,0 +1,109 @@
+"""Dropping what nothing needs: stores to buffers that are never read, values, axes, steps and buffers without a use."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from longhand.capture.graph import Literal
+from longhand.lower.ir import (
+    Buffer,
+    BufferKind,
+    Extern,
+    Index,
+    Load,
+    Nest,
+    Pointwise,
+    Reduce,
+    Step,
+    Store,
+    Value,
+    View,
+    arguments,
+    domains,
+)
+
+
+def prune(
+    buffers: Mapping[str, Buffer], steps: list[Step], results: tuple[View | Literal, ...]
+) -> tuple[dict[str, Buffer], tuple[Step, ...]]:
+    """The buffers and steps that the results and the mutations need."""
+    needed = {result.buffer for result in results if isinstance(result, View)}
+    kept: list[Step] = []
+    for step in reversed(steps):
+        found = _prune_nest(step, buffers, needed) if isinstance(step, Nest) else _prune_extern(step, needed)
+        if found is None:
+            continue
+        kept.append(found)
+        needed |= reads(found)
+    kept.reverse()
+    used = needed | {name for step in kept for name in writes(step)}
+    outside = {name for name, buffer in buffers.items() if buffer.kind is not BufferKind.INTERMEDIATE}
+    return {name: buffer for name, buffer in buffers.items() if name in used | outside}, tuple(kept)
+
+
+def reads(step: Step) -> set[str]:
+    """The buffers that a step reads."""
+    if isinstance(step, Nest):
+        return {value.buffer for value in step.body if isinstance(value, Load)}
+    return {view.buffer for view in views_in((step.args, tuple(item for _, item in step.kwargs)))}
+
+
+def writes(step: Step) -> set[str]:
+    """The buffers that a step makes or writes into."""
+    if isinstance(step, Nest):
+        return {value.buffer for value in step.body if isinstance(value, Store)}
+    return {name for name in (*step.outputs, *step.mutates) if name}
+
+
+def views_in(value: Any) -> list[View]:
+    """The views among (nested) arguments of an extern."""
+    if isinstance(value, View):
+        return [value]
+    if isinstance(value, tuple):
+        return [view for item in value for view in views_in(item)]
+    return []
+
+
+def _prune_extern(step: Extern, needed: set[str]) -> Extern | None:
+    if step.mutates or needed & set(step.outputs) or torch.Tag.nondeterministic_seeded in step.target.tags:
+        return step
+    return None if step.target._schema.name.startswith("aten::") else step
+
+
+def _prune_nest(step: Nest, buffers: Mapping[str, Buffer], needed: set[str]) -> Nest | None:
+    """The nest without stores that nothing reads, or None if nothing is left."""
+    live: set[int] = set()
+    for position in range(len(step.body) - 1, -1, -1):
+        value = step.body[position]
+        is_store = isinstance(value, Store)
+        wanted = is_store and (value.buffer in needed or buffers[value.buffer].kind is not BufferKind.INTERMEDIATE)
+        if wanted or position in live:
+            live |= {position, *arguments(value)}
+    if not live:
+        return None
+    if len(live) == len(step.body):
+        return step
+    moved = {old: new for new, old in enumerate(sorted(live))}
+    body = tuple(renumber(step.body[old], moved) for old in sorted(live))
+    used = frozenset[str]().union(*domains(body))
+    return Nest(tuple(axis for axis in step.axes if axis.name in used), body)
+
+
+def renumber(value: Value, moved: Mapping[int, int]) -> Value:
+    """The value with every position it refers to replaced."""
+    if isinstance(value, Load | Store):
+        mask = None if value.mask is None else moved[value.mask]
+        values = tuple((moved[position], step) for position, step in value.index.values)
+        index = Index(value.index.offset, value.index.axes, values)
+        if isinstance(value, Store):
+            return dataclasses.replace(value, index=index, mask=mask, value=moved[value.value])
+        return dataclasses.replace(value, index=index, mask=mask)
+    if isinstance(value, Pointwise):
+        return dataclasses.replace(value, args=tuple(moved[arg] for arg in value.args))
+    if isinstance(value, Reduce):
+        return dataclasses.replace(value, arg=moved[value.arg])
+    return value
