@@ -211,14 +211,14 @@ class BodyBuilder:
             if self._fits.get(value.position) is dtype:
                 return value
             narrow = None if value.dtype is torch.bool else dtype
-            return self._fit(self._add(Pointwise(PointwiseOp.CAST, (value.position,), computed, narrow)), dtype)
+            return self._fit(
+                self._add(Pointwise(PointwiseOp.CAST, (value.position,), computed, narrow)), dtype
+            )
         if value.dtype is computed:
             return value
         return self._add(Pointwise(PointwiseOp.CAST, (value.position,), computed))
 
-    def reduce(
-        self, op: ReduceOp, value: Handle, axes: Sequence[str], name: str | None = None
-    ) -> Handle:
+    def reduce(self, op: ReduceOp, value: Handle, axes: Sequence[str], name: str | None = None) -> Handle:
         """A reduction over axes; over no axes (all of size 1) it is the value itself, or position 0."""
         arg_op = op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
         if not axes:

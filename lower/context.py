@@ -185,7 +185,9 @@ class Context:
         items = tuple(sorted((kwargs or {}).items()))
         self.steps.append(Extern(target, args, items, outputs, mutates, reason, self.name))
 
-    def nest(self, shape: Sequence[Size], views: Sequence[TensorView] = ()) -> tuple[NestBuilder, list[TensorView]]:
+    def nest(
+        self, shape: Sequence[Size], views: Sequence[TensorView] = ()
+    ) -> tuple[NestBuilder, list[TensorView]]:
         """A new nest over `shape` and the views (broadcastable to it) as they are to be read in it."""
         space = tuple(shape)
         fitted = [self.readable(view).expand(space) for view in views]
@@ -277,4 +279,3 @@ def require_loop_dtypes(*dtypes: torch.dtype) -> None:
     for dtype in dtypes:
         if dtype not in LOOP_DTYPES:
             raise Decline(f"{str(dtype).removeprefix('torch.')} is left to ATen.")
-

@@ -43,24 +43,27 @@ _CONTIGUOUS_OF_CONTIGUOUS = frozenset(
     }
 )
 # A library does these best. By the op's name without its overload.
-_BEST_IN_LIBRARY = frozenset(
-    """
+_LIBRARY_OPS = """
     mm bmm addmm baddbmm addbmm addmv mv dot vdot linear matmul bilinear einsum _grouped_mm _int_mm _scaled_mm
     convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention
-    _scaled_dot_product_attention_math
     sort argsort topk kthvalue median nanmedian mode msort unique_dim _unique2 searchsorted bucketize
     _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_rfft fft_irfft fft_fft2 fft_ifft2 fft_fftn fft_ifftn
+    fft_rfft2 fft_rfftn fft_irfft2 fft_irfftn fft_hfft fft_ihfft
     max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices
     avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d
     _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    _upsample_nearest_exact3d grid_sampler grid_sampler_2d grid_sampler_3d
     lstm gru rnn_tanh rnn_relu _cudnn_rnn
-    linalg_vecdot linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh
+    linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh
     linalg_cholesky linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp
     cumsum cumprod logcumsumexp cummax cummin
-    """.split()
-)
+"""
+_BEST_IN_LIBRARY = frozenset(_LIBRARY_OPS.split())
+
 # Results of these would share memory with an argument; their twins copy.
 _COPYING_TWIN = {
     aten.view_as_real.default: aten.view_as_real_copy.default,
@@ -149,7 +152,11 @@ def _mutated(target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         value = kwargs.get(argument.name, args[position] if position < len(args) else None)
-        names += [item.buffer for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, View)]
+        names += [
+            item.buffer
+            for item in (value if isinstance(value, tuple) else (value,))
+            if isinstance(item, View)
+        ]
     return tuple(names)
 
 

@@ -36,7 +36,6 @@ from longhand.lower.ir import (
     Store,
     Value,
     View,
-
 )
 
 Op = PointwiseOp
@@ -331,7 +330,9 @@ def take_view(view: View, buffers: Mapping[str, torch.Tensor], sizes: Sizes) -> 
         found = call.target(found, *args)
     shape = tuple(number_of(size, sizes) for size in view.shape)
     if tuple(found.shape) != shape:
-        raise LoweringError(f"The words {view.calls} of {view.buffer} give {tuple(found.shape)}, not {shape}.")
+        raise LoweringError(
+            f"The words {view.calls} of {view.buffer} give {tuple(found.shape)}, not {shape}."
+        )
     return found
 
 
@@ -371,5 +372,3 @@ def _bind_inputs(program: Program, inputs: Mapping[str, torch.Tensor | int]) -> 
     }
     given = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     return {**constants, **given}
-
-

@@ -13,7 +13,7 @@ from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.errors import LoweringError
 
 # Each of these registers its lowerings.
-from longhand.lower import normalization, pointwise, reductions, viewing  # noqa: F401
+from longhand.lower import activations, normalization, pointwise, reductions, viewing  # noqa: F401
 from longhand.lower.context import Context, Decline
 from longhand.lower.externs import call_extern
 from longhand.lower.ir import BufferKind, Program, ViewCall
@@ -33,7 +33,9 @@ _KINDS = {
     InputKind.CONSTANT: BufferKind.CONSTANT,
 }
 # Maps to us, copies in eager: there are no words for them as views.
-_WORDLESS = frozenset({aten.flip.default, aten.repeat.default, aten.diagonal.default, aten.as_strided.default})
+_WORDLESS = frozenset(
+    {aten.flip.default, aten.repeat.default, aten.diagonal.default, aten.as_strided.default}
+)
 
 
 def lower(graph: CapturedGraph, options: Options) -> Program:
@@ -128,11 +130,12 @@ def replay_view(ctx: Context, node: fx.Node, x: TensorView, rest: list[Any] | No
         ctx.node = before
 
 
-def _view_call(
-    ctx: Context, target: torch._ops.OpOverload, args: list[Any], view: TensorView
-) -> ViewCall:
+def _view_call(ctx: Context, target: torch._ops.OpOverload, args: list[Any], view: TensorView) -> ViewCall:
     """How a person would write the view."""
-    if target in (aten.view.default, aten._unsafe_view.default) and not ctx.buffers[view.buffer].layout_is_known:
+    if (
+        target in (aten.view.default, aten._unsafe_view.default)
+        and not ctx.buffers[view.buffer].layout_is_known
+    ):
         target = aten.reshape.default
     if target in (aten._unsafe_view.default, aten._reshape_alias.default):
         return ViewCall(aten.view.default, (args[0],))

@@ -177,7 +177,9 @@ def _split(view: TensorView, dim: int, sizes: Sizes) -> tuple[Atom, ...]:
         return tuple(Atom(size, 0) for size in sizes)
     atoms = view.refined(dim, sizes)
     if atoms is None:
-        raise LoweringError(f"Dimension {dim} of {view.buffer}, {view.dims[dim]}, does not split into {sizes}.")
+        raise LoweringError(
+            f"Dimension {dim} of {view.buffer}, {view.dims[dim]}, does not split into {sizes}."
+        )
     return atoms
 
 

@@ -71,7 +71,13 @@ def _over_rows(ctx: Context, x: TensorView, dim: int, value: Any) -> TensorView:
 
 @lowers(aten.layer_norm.default)
 def _layer_norm(
-    ctx: Context, x: TensorView, shape: Sequence[Size], weight: TensorView | None, bias: TensorView | None, eps: float, *_: Any
+    ctx: Context,
+    x: TensorView,
+    shape: Sequence[Size],
+    weight: TensorView | None,
+    bias: TensorView | None,
+    eps: float,
+    *_: Any,
 ) -> TensorView:
     (result,) = _layer_norms(ctx, x, shape, weight, bias, eps, with_statistics=False)
     return result
@@ -79,7 +85,12 @@ def _layer_norm(
 
 @lowers(aten.native_layer_norm.default)
 def _native_layer_norm(
-    ctx: Context, x: TensorView, shape: Sequence[Size], weight: TensorView | None, bias: TensorView | None, eps: float
+    ctx: Context,
+    x: TensorView,
+    shape: Sequence[Size],
+    weight: TensorView | None,
+    bias: TensorView | None,
+    eps: float,
 ) -> tuple[TensorView, ...]:
     return _layer_norms(ctx, x, shape, weight, bias, eps, with_statistics=True)
 
@@ -124,7 +135,9 @@ def mean_of(nest: NestBuilder, value: Handle, axes: Sequence[str], name: str) ->
     return (total / nest.body.extent(axes, value.dtype)).named(name)
 
 
-def normalize(nest: NestBuilder, value: Handle, axes: Sequence[str], eps: float) -> tuple[Handle, Handle, Handle]:
+def normalize(
+    nest: NestBuilder, value: Handle, axes: Sequence[str], eps: float
+) -> tuple[Handle, Handle, Handle]:
     """(value - mean) * rstd over axes, with mean and rstd."""
     mean = mean_of(nest, value, axes, "mean")
     centered = (value - mean).named("centered")
@@ -181,7 +194,13 @@ def rms_normalize(nest: NestBuilder, value: Handle, axes: Sequence[str], eps: fl
 
 @lowers(aten.group_norm.default)
 def _group_norm(
-    ctx: Context, x: TensorView, groups: int, weight: TensorView | None, bias: TensorView | None, eps: float, *_: Any
+    ctx: Context,
+    x: TensorView,
+    groups: int,
+    weight: TensorView | None,
+    bias: TensorView | None,
+    eps: float,
+    *_: Any,
 ) -> TensorView:
     per_group = divide(x.size(1), groups)
     if per_group is None or x.is_empty:

@@ -320,7 +320,12 @@ def _shift_right(ctx: Context, x: TensorView, by: int) -> TensorView:
 
 def _shift(ctx: Context, op: PointwiseOp, x: TensorView, by: Any) -> TensorView:
     dtype = ctx.result().dtype
-    if dtype.is_floating_point or dtype is torch.bool or not isinstance(by, int) or not 0 <= by < 8 * dtype.itemsize:
+    if (
+        dtype.is_floating_point
+        or dtype is torch.bool
+        or not isinstance(by, int)
+        or not 0 <= by < 8 * dtype.itemsize
+    ):
         raise Decline("Only shifts by a number smaller than the width are loops of ours.")
     return ctx.pointwise([x], lambda x: apply(op, x, by))
 
@@ -336,7 +341,13 @@ def _where(ctx: Context, condition: TensorView, x: Operand, y: Operand) -> Tenso
     )
 
 
-@lowers(aten._to_copy.default, aten.to.dtype, aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default)
+@lowers(
+    aten._to_copy.default,
+    aten.to.dtype,
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.lift_fresh_copy.default,
+)
 @lowers(aten.alias_copy.default, aten.detach_copy.default, aten.expand_copy.default)
 def _copy(ctx: Context, x: TensorView, *_: Any) -> TensorView:
     source = ctx.node.args[0]

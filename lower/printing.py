@@ -92,13 +92,17 @@ def _extern(step: Extern) -> list[str]:
     args = [_argument(arg) for arg in step.args] + [f"{name}={_argument(arg)}" for name, arg in step.kwargs]
     made = ", ".join(name or "_" for name in step.outputs)
     lines = [f"# {step.reason}"] if step.reason else []
-    return [*lines, f"{made} = {step.target}({', '.join(args)})" if made else f"{step.target}({', '.join(args)})"]
+    return [
+        *lines,
+        f"{made} = {step.target}({', '.join(args)})" if made else f"{step.target}({', '.join(args)})",
+    ]
 
 
 def _argument(value: Any) -> str:
     if isinstance(value, View):
         calls = "".join(
-            f".{call.target._schema.name.removeprefix('aten::')}({', '.join(map(str, call.args))})" for call in value.calls
+            f".{call.target._schema.name.removeprefix('aten::')}({', '.join(map(str, call.args))})"
+            for call in value.calls
         )
         return value.buffer + calls
     if isinstance(value, tuple):

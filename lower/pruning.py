@@ -80,7 +80,9 @@ def _prune_nest(step: Nest, buffers: Mapping[str, Buffer], needed: set[str]) -> 
     for position in range(len(step.body) - 1, -1, -1):
         value = step.body[position]
         is_store = isinstance(value, Store)
-        wanted = is_store and (value.buffer in needed or buffers[value.buffer].kind is not BufferKind.INTERMEDIATE)
+        wanted = is_store and (
+            value.buffer in needed or buffers[value.buffer].kind is not BufferKind.INTERMEDIATE
+        )
         if wanted or position in live:
             live |= {position, *arguments(value)}
     if not live:

@@ -70,7 +70,9 @@ class Reduction:
             return value
         return (self.sum(value) / self.count(value.dtype)).named(name)
 
-    def variance(self, value: Handle, correction: Number, mean: Handle, name: str | None = "variance") -> Handle:
+    def variance(
+        self, value: Handle, correction: Number, mean: Handle, name: str | None = "variance"
+    ) -> Handle:
         """The mean squared deviation from `mean`, over the count less `correction`."""
         deviation = value - mean
         total = self.sum(deviation * deviation)
@@ -92,7 +94,9 @@ class Reduction:
         return target
 
 
-def reduced(ctx: Context, x: TensorView, dims: Sequence[int] | None, finish: Finish, *operands: torch.dtype) -> TensorView:
+def reduced(
+    ctx: Context, x: TensorView, dims: Sequence[int] | None, finish: Finish, *operands: torch.dtype
+) -> TensorView:
     """A nest with one reduction (or several) and one result."""
     require_loop_dtypes(x.dtype, ctx.result().dtype, *operands)
     reduction = Reduction(ctx, x, dims)
@@ -157,7 +161,9 @@ def _position_of(reduction: Reduction, op: ReduceOp, dtype: torch.dtype) -> Hand
 
 
 @lowers(aten.max.dim, aten.min.dim)
-def _extreme_with_position(ctx: Context, x: TensorView, dim: int, keepdim: bool) -> tuple[TensorView, TensorView]:
+def _extreme_with_position(
+    ctx: Context, x: TensorView, dim: int, keepdim: bool
+) -> tuple[TensorView, TensorView]:
     require_loop_dtypes(x.dtype)
     is_max = ctx.node.target is aten.max.dim
     reduction = Reduction(ctx, x, [dim])
@@ -194,7 +200,9 @@ def _variance_arguments(ctx: Context, rest: Sequence[Any]) -> tuple[Sequence[int
     return None, int(rest[0])
 
 
-@lowers(aten.var.correction, aten.var.dim, aten.var.default, aten.std.correction, aten.std.dim, aten.std.default)
+@lowers(
+    aten.var.correction, aten.var.dim, aten.var.default, aten.std.correction, aten.std.dim, aten.std.default
+)
 def _var(ctx: Context, x: TensorView, *rest: Any) -> TensorView:
     dims, correction = _variance_arguments(ctx, rest)
     is_std = ctx.node.target.overloadpacket is aten.std  # type: ignore[union-attr]

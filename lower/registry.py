@@ -17,7 +17,8 @@ VIEWS: dict[torch._ops.OpOverload, Lowering] = {}
 
 def lowers(*targets: torch._ops.OpOverload) -> Callable[[Lowering], Lowering]:
     """Registers a lowering: called with the context and the op's arguments in the order of its schema, defaults
-    filled in, tensors as `TensorView`, symbolic sizes as SymPy terms. It returns a TensorView, or a tuple of them."""
+    filled in, tensors as `TensorView`, symbolic sizes as SymPy terms. It returns a TensorView, or a tuple of them.
+    """
     return _registrar(LOWERINGS, targets)
 
 

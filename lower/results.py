@@ -44,7 +44,9 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Liter
     if found is None and output.alias is AliasKind.FRESH:
         return ctx.argument(value)
     if found is None:
-        raise LoweringError(f"The result {output.value} must alias {output.base} but is no strided view of it.")
+        raise LoweringError(
+            f"The result {output.value} must alias {output.base} but is no strided view of it."
+        )
     return found
 
 
@@ -65,7 +67,9 @@ def _on_input(ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], repl
     node = nodes[output.value]
     while node.name not in written and node.name != output.base:
         if node.target not in VIEWS:
-            raise LoweringError(f"The result {output.value} is said to alias {output.base}, but {node.name} is no view.")
+            raise LoweringError(
+                f"The result {output.value} is said to alias {output.base}, but {node.name} is no view."
+            )
         chain.append(node)
         node = node.all_input_nodes[0]
     view = base

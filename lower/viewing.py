@@ -26,7 +26,13 @@ def wrap_all(dims: Sequence[int], rank: int) -> list[int]:
     return [wrap(dim, rank) for dim in dims]
 
 
-@views(aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.view_as.default, aten.expand_as.default)
+@views(
+    aten.alias.default,
+    aten.detach.default,
+    aten.lift_fresh.default,
+    aten.view_as.default,
+    aten.expand_as.default,
+)
 def _same(ctx: Context, x: TensorView, *_: Any) -> TensorView | None:
     if x.shape == ctx.result_shape():
         return x

@@ -74,9 +74,7 @@ class TensorView:
         return dataclasses.replace(self, calls=self.calls + calls)
 
     def _with(self, dims: Sequence[Dim], offset: Size | None = None) -> TensorView:
-        return dataclasses.replace(
-            self, dims=tuple(dims), offset=self.offset if offset is None else offset
-        )
+        return dataclasses.replace(self, dims=tuple(dims), offset=self.offset if offset is None else offset)
 
     # --- views that move, drop and add dimensions ---
 
@@ -141,9 +139,7 @@ class TensorView:
             if not isinstance(index, int):
                 return None
             return self._select_static(dim, index)
-        return self._with(
-            self.dims[:dim] + self.dims[dim + 1 :], add(self.offset, multiply(index, stride))
-        )
+        return self._with(self.dims[:dim] + self.dims[dim + 1 :], add(self.offset, multiply(index, stride)))
 
     def _select_static(self, dim: int, index: int) -> TensorView | None:
         offset = self.offset
