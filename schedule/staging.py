@@ -103,7 +103,7 @@ class Stager:
                 return False
             before.read = read
             return True
-        cost = self._cost(position)
+        cost = self._cost(position, read)
         store = self._free_row(position, written, read) if cost >= _WORTH_AN_OUTPUT_ROW else None
         if store is None and not (self._has_scratch and cost >= _WORTH_A_SCRATCH_ROW):
             return False
@@ -143,8 +143,9 @@ class Stager:
         assert isinstance(value, Store)
         return self._buffers[value.buffer].dtype
 
-    def _cost(self, position: int) -> int:
-        """What computing the value again costs."""
+    def _cost(self, position: int, read: int) -> int:
+        """What computing the value again in loop `read` costs."""
+        at_hand = {kept.position for kept in self.kept if kept.written < read}
         seen: set[int] = set()
         waiting = [position]
         cost = 0
@@ -154,6 +155,9 @@ class Stager:
                 continue
             seen.add(current)
             value = self._flow.body[current]
+            if current in at_hand:
+                cost += 1
+                continue
             if isinstance(value, Load):
                 narrow = self._buffers[value.buffer].dtype.itemsize < value.dtype.itemsize
                 cost += 3 if value.index.values else 2 if narrow else 1

@@ -1,0 +1,47 @@
+"""Whether a kernel may be given one memory for a tensor that it reads and one that it writes (work in place).
+
+It may if every element is read before it is written, by the very lanes that write it: the same address, and no loop
+over the row that reads after one that writes (a staged value written into the output row counts as a write).
+"""
+
+from __future__ import annotations
+
+from longhand.lower.ir import Load, Store
+from longhand.schedule.plan import Access, KernelPlan
+
+
+def may_share(plan: KernelPlan, read: str, written: str) -> bool:
+    """Whether the pointer `written` may hold the memory of the pointer `read` in a launch."""
+    pointers = {pointer.name: pointer for pointer in plan.pointers}
+    source, target = pointers[read], pointers[written]
+    if source.access is not Access.READ or target.access is not Access.WRITE:
+        return False
+    if source.scratch or target.scratch or source.dtype != target.dtype:
+        return False
+    loads = [at for at, value in enumerate(plan.body) if isinstance(value, Load) and value.buffer == read]
+    stores = [
+        at for at, value in enumerate(plan.body) if isinstance(value, Store) and value.buffer == written
+    ]
+    if len(stores) != 1 or plan.addresses[stores[0]].values:
+        return False
+    if any(plan.addresses[load] != plan.addresses[stores[0]] for load in loads):
+        return False
+    return _last_read(plan, loads) <= _first_write(plan, stores[0])
+
+
+def _last_read(plan: KernelPlan, loads: list[int]) -> float:
+    """When the pointer is read last; loop n happens at time n, what follows it at n + 0.5."""
+    times = [-0.5 for load in loads if load in plan.before]
+    for number, one in enumerate(plan.passes):
+        times += [number for load in loads if load in one.compute]
+        times += [number + 0.5 for load in loads if load in one.then]
+    return max(times, default=-1.0)
+
+
+def _first_write(plan: KernelPlan, store: int) -> float:
+    for number, one in enumerate(plan.passes):
+        if store in one.stores or any(stage.store == store for stage in one.stages):
+            return number
+        if store in one.then:
+            return number + 0.5
+    return float(len(plan.passes))
