@@ -1,0 +1,151 @@
+"""Rewriting bodies: new positions, other axes, one body after another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from longhand.lower.ir import (
+    Axis,
+    Extent,
+    Index,
+    Load,
+    Nest,
+    Pointwise,
+    Position,
+    Reduce,
+    Size,
+    Store,
+    Value,
+)
+from longhand.schedule.sizes import add, multiply
+
+Pieces = Mapping[str, tuple[Axis, ...]]
+
+
+def make_index(
+    offset: Size, axes: Iterable[tuple[str, Size]], values: Iterable[tuple[int, Size]] = ()
+) -> Index:
+    """An index in normal form: terms of one axis (or value) added up, sorted, none with coefficient 0."""
+    by_axis: dict[str, Size] = {}
+    for axis, coefficient in axes:
+        by_axis[axis] = add(by_axis.get(axis, 0), coefficient)
+    by_value: dict[int, Size] = {}
+    for position, coefficient in values:
+        by_value[position] = add(by_value.get(position, 0), coefficient)
+    return Index(
+        offset,
+        tuple(sorted((axis, coefficient) for axis, coefficient in by_axis.items() if coefficient != 0)),
+        tuple(sorted((value, coefficient) for value, coefficient in by_value.items() if coefficient != 0)),
+    )
+
+
+def substitute(index: Index, replacement: Mapping[str, Index]) -> Index:
+    """The index with axes replaced by affine expressions; axes not in `replacement` stay."""
+    offset = index.offset
+    axes: list[tuple[str, Size]] = []
+    values: list[tuple[int, Size]] = list(index.values)
+    for axis, coefficient in index.axes:
+        inner = replacement.get(axis)
+        if inner is None:
+            axes.append((axis, coefficient))
+            continue
+        offset = add(offset, multiply(coefficient, inner.offset))
+        axes += [(name, multiply(coefficient, factor)) for name, factor in inner.axes]
+        values += [(value, multiply(coefficient, factor)) for value, factor in inner.values]
+    return make_index(offset, axes, values)
+
+
+def rewrite(
+    value: Value,
+    positions: Sequence[int] | Mapping[int, int],
+    index_of: Callable[[Index], Index] = lambda index: index,
+    axes_of: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda axes: axes,
+) -> Value:
+    """The value with its arguments at new positions and its axes replaced.
+
+    `index_of` sees the index with its values already renumbered.
+    """
+    match value:
+        case Load():
+            mask = None if value.mask is None else positions[value.mask]
+            return dataclasses.replace(value, index=index_of(_renumber(value.index, positions)), mask=mask)
+        case Store():
+            mask = None if value.mask is None else positions[value.mask]
+            index = index_of(_renumber(value.index, positions))
+            return dataclasses.replace(value, index=index, value=positions[value.value], mask=mask)
+        case Position():
+            return dataclasses.replace(value, index=index_of(_renumber(value.index, positions)))
+        case Extent():
+            return dataclasses.replace(value, axes=axes_of(value.axes))
+        case Pointwise():
+            return dataclasses.replace(value, args=tuple(positions[arg] for arg in value.args))
+        case Reduce():
+            return dataclasses.replace(value, arg=positions[value.arg], axes=axes_of(value.axes))
+    return value
+
+
+def split_axes(nest: Nest, pieces: Pieces) -> Nest:
+    """The nest with each axis in `pieces` replaced by its pieces, outermost first (one piece: a renaming)."""
+    replacement: dict[str, Index] = {}
+    for name, parts in pieces.items():
+        coefficient: Size = 1
+        terms: list[tuple[str, Size]] = []
+        for part in reversed(parts):
+            terms.append((part.name, coefficient))
+            coefficient = multiply(coefficient, part.size)
+        replacement[name] = make_index(0, terms)
+
+    def axes_of(axes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            part for axis in axes for part in ([p.name for p in pieces[axis]] if axis in pieces else [axis])
+        )
+
+    identity = range(len(nest.body))
+    axes = tuple(part for axis in nest.axes for part in pieces.get(axis.name, (axis,)))
+    body = tuple(
+        rewrite(value, identity, lambda index: substitute(index, replacement), axes_of) for value in nest.body
+    )
+    return Nest(axes, body)
+
+
+def loads(nest: Nest) -> list[tuple[int, Load]]:
+    """The loads of a nest with their positions."""
+    return [(position, value) for position, value in enumerate(nest.body) if isinstance(value, Load)]
+
+
+def stores(nest: Nest) -> list[tuple[int, Store]]:
+    """The stores of a nest with their positions."""
+    return [(position, value) for position, value in enumerate(nest.body) if isinstance(value, Store)]
+
+
+def without_stores(nest: Nest, dropped: Callable[[Store], bool]) -> Nest:
+    """The nest without the stores that `dropped` picks; what only they needed is left for cleaning."""
+    positions: dict[int, int] = {}
+    body: list[Value] = []
+    for position, value in enumerate(nest.body):
+        if not (isinstance(value, Store) and dropped(value)):
+            positions[position] = len(body)
+            body.append(rewrite(value, positions))
+    return Nest(nest.axes, tuple(body))
+
+
+def reduced_axes(nest: Nest) -> frozenset[str]:
+    """All axes that some reduction of the nest removes."""
+    return frozenset(axis for value in nest.body if isinstance(value, Reduce) for axis in value.axes)
+
+
+def sizes_of(nest: Nest) -> dict[str, Size]:
+    """The size of each axis."""
+    return {axis.name: axis.size for axis in nest.axes}
+
+
+def origins(body: Iterable[Value]) -> tuple[str, ...]:
+    """The nodes of the captured graph that a body computes, each once, in order of appearance."""
+    return tuple(dict.fromkeys(value.origin for value in body if value.origin))
+
+
+def _renumber(index: Index, positions: Sequence[int] | Mapping[int, int]) -> Index:
+    if not index.values:
+        return index
+    return make_index(index.offset, index.axes, ((positions[value], c) for value, c in index.values))

@@ -1,0 +1,237 @@
+"""Less of the same: dead values, equal values, constants, identities that are exact in IEEE arithmetic; steps alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+
+from longhand.lower.ir import (
+    Constant,
+    Load,
+    Nest,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Store,
+    Value,
+    arguments,
+)
+from longhand.schedule.bodies import rewrite
+
+_FOLDED = {
+    PointwiseOp.ADD: torch.add,
+    PointwiseOp.SUB: torch.sub,
+    PointwiseOp.MUL: torch.mul,
+    PointwiseOp.DIV: torch.div,
+    PointwiseOp.NEG: torch.neg,
+    PointwiseOp.ABS: torch.abs,
+    PointwiseOp.SQRT: torch.sqrt,
+    PointwiseOp.RECIPROCAL: torch.reciprocal,
+    PointwiseOp.MAXIMUM: torch.maximum,
+    PointwiseOp.MINIMUM: torch.minimum,
+    PointwiseOp.EQ: torch.eq,
+    PointwiseOp.NE: torch.ne,
+    PointwiseOp.LT: torch.lt,
+    PointwiseOp.LE: torch.le,
+    PointwiseOp.GT: torch.gt,
+    PointwiseOp.GE: torch.ge,
+    PointwiseOp.LOGICAL_AND: torch.logical_and,
+    PointwiseOp.LOGICAL_OR: torch.logical_or,
+    PointwiseOp.LOGICAL_NOT: torch.logical_not,
+}
+_EXACT_WIDENINGS = {
+    (torch.float32, torch.float64),
+    (torch.int32, torch.int64),
+    (torch.int32, torch.float64),
+    (torch.bool, torch.int32),
+    (torch.bool, torch.int64),
+    (torch.bool, torch.float32),
+    (torch.bool, torch.float64),
+}
+
+
+def clean_nest(nest: Nest) -> Nest:
+    """The nest with its body cleaned and axes that nothing uses left out."""
+    body = clean_body(nest.body)
+    used: set[str] = set()
+    for value in body:
+        if isinstance(value, Reduce):
+            used.update(value.axes)
+        elif isinstance(value, Load | Store | Position):
+            used.update(axis for axis, _ in value.index.axes)
+    return Nest(tuple(axis for axis in nest.axes if axis.name in used), body)
+
+
+def clean_body(body: tuple[Value, ...]) -> tuple[Value, ...]:
+    """An equal body in canonical order: values in the order in which the stores need them, then the stores.
+
+    Loads of a buffer that the body also stores stay before the store: a body never reads what it has written.
+    """
+    shared, positions = _share(body)
+    roots = [positions[position] for position, value in enumerate(body) if isinstance(value, Store)]
+    order: list[int] = []
+    seen: set[int] = set()
+    for root in roots:
+        _visit(root, shared, order, seen)
+    order = [position for position in order if not isinstance(shared[position], Store)] + roots
+    place = {position: number for number, position in enumerate(order)}
+    return tuple(rewrite(shared[position], place) for position in order)
+
+
+def value_key(value: Value) -> tuple[object, ...]:
+    """What makes two values of one body equal: all but their names and origins, 0.0 and -0.0 and False told apart."""
+    plain = dataclasses.replace(value, name=None, origin="")
+    if isinstance(value, Constant):
+        return (plain, type(value.value).__name__, math.copysign(1.0, value.value), str(value.value))
+    if isinstance(value, Load):
+        return (plain, type(value.other).__name__, math.copysign(1.0, value.other), str(value.other))
+    return (plain,)
+
+
+def _visit(root: int, body: list[Value], order: list[int], seen: set[int]) -> None:
+    """Appends what `root` needs, then `root`, without recursion: bodies can be deep."""
+    stack = [(root, False)]
+    while stack:
+        position, expanded = stack.pop()
+        if expanded:
+            order.append(position)
+        elif position not in seen:
+            seen.add(position)
+            stack.append((position, True))
+            stack += [(arg, False) for arg in reversed(arguments(body[position])) if arg not in seen]
+
+
+def _share(body: tuple[Value, ...]) -> tuple[list[Value], list[int]]:
+    """The body with equal values once and identities applied, and the new position of each old value."""
+    result: list[Value] = []
+    known: dict[tuple[object, ...], int] = {}
+    positions: list[int] = []
+    for value in body:
+        moved = rewrite(value, positions)
+        simplified = _simplify(moved, result)
+        if isinstance(simplified, int):
+            positions.append(simplified)
+            _name(result, simplified, value)
+            continue
+        if isinstance(simplified, Store):
+            positions.append(len(result))
+            result.append(simplified)
+            continue
+        key = value_key(simplified)
+        position = known.setdefault(key, len(result))
+        if position == len(result):
+            result.append(simplified)
+        else:
+            _name(result, position, value)
+        positions.append(position)
+    return result, positions
+
+
+def _name(body: list[Value], position: int, like: Value) -> None:
+    """Gives a value the name of its equal, if it has none."""
+    if body[position].name is None and like.name is not None and not isinstance(body[position], Constant):
+        body[position] = dataclasses.replace(body[position], name=like.name)
+
+
+def _simplify(value: Value, body: list[Value]) -> Value | int:
+    """An equal, simpler value, or the position of an equal one."""
+    if isinstance(value, Reduce) and not value.axes:
+        return value.arg if value.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) else value
+    if isinstance(value, Load) and value.mask is not None:
+        mask = body[value.mask]
+        if isinstance(mask, Constant):
+            if mask.value:
+                return dataclasses.replace(value, mask=None, other=0)
+            return Constant(value.other, value.dtype, origin=value.origin)
+    if not isinstance(value, Pointwise):
+        return value
+    args = [body[position] for position in value.args]
+    if value.op in _FOLDED and all(isinstance(arg, Constant) for arg in args):
+        return _fold(value, [arg for arg in args if isinstance(arg, Constant)])
+    if value.op is PointwiseOp.CAST:
+        return _simplify_cast(value, args[0], body)
+    return _identity(value, args)
+
+
+def _fold(value: Pointwise, args: list[Constant]) -> Value:
+    """The operation done by torch in the very dtype."""
+    operands = [torch.tensor(arg.value, dtype=arg.dtype) for arg in args]
+    if any(operand.dtype is not operands[0].dtype for operand in operands):
+        return value
+    result = _FOLDED[value.op](*operands)
+    if result.dtype is not value.dtype:
+        return value
+    return Constant(result.item(), value.dtype, name=value.name, origin=value.origin)
+
+
+def _simplify_cast(value: Pointwise, arg: Value, body: list[Value]) -> Value | int:
+    if isinstance(arg, Constant) and value.narrow is None:
+        return Constant(
+            torch.tensor(arg.value, dtype=arg.dtype).to(value.dtype).item(), value.dtype, origin=value.origin
+        )
+    if isinstance(arg, Store):
+        return value
+    if value.narrow is None and arg.dtype is value.dtype:
+        return value.args[0]
+    if value.narrow is None and isinstance(arg, Pointwise) and arg.op is PointwiseOp.CAST:
+        inner = body[arg.args[0]]
+        there_and_back = not isinstance(inner, Store) and inner.dtype is value.dtype and arg.narrow is None
+        if there_and_back and (inner.dtype, arg.dtype) in _EXACT_WIDENINGS:
+            return arg.args[0]
+    return value
+
+
+def _identity(value: Pointwise, args: list[Value]) -> Value | int:
+    """Identities that hold for every value, NaN, infinities and both zeros included."""
+    first, last = value.args[0], value.args[-1]
+    match value.op:
+        case PointwiseOp.MUL:
+            if _is(args[1], 1):
+                return first
+            if _is(args[0], 1):
+                return last
+        case PointwiseOp.DIV if _is(args[1], 1):
+            return first
+        case PointwiseOp.ADD:
+            # x + (+0.0) turns -0.0 into +0.0, so only -0.0 (and the zero of integers) is neutral.
+            if _is_zero(args[1], negative=True):
+                return first
+            if _is_zero(args[0], negative=True):
+                return last
+        case PointwiseOp.SUB if _is_zero(args[1], negative=False):
+            return first
+        case PointwiseOp.LOGICAL_AND:
+            if _is(args[1], 1):
+                return first
+            if _is(args[0], 1):
+                return last
+        case PointwiseOp.LOGICAL_OR:
+            if _is_zero(args[1], negative=False):
+                return first
+            if _is_zero(args[0], negative=False):
+                return last
+        case PointwiseOp.NEG | PointwiseOp.LOGICAL_NOT:
+            inner = args[0]
+            if isinstance(inner, Pointwise) and inner.op is value.op:
+                return inner.args[0]
+        case PointwiseOp.WHERE:
+            if isinstance(args[0], Constant):
+                return value.args[1] if args[0].value else value.args[2]
+            if value.args[1] == value.args[2]:
+                return value.args[1]
+    return value
+
+
+def _is(value: Value, number: int) -> bool:
+    return isinstance(value, Constant) and value.value == number
+
+
+def _is_zero(value: Value, negative: bool) -> bool:
+    """Whether a constant is the zero of that sign; integers and bools have one zero."""
+    if not isinstance(value, Constant) or value.value != 0:
+        return False
+    return not value.dtype.is_floating_point or (math.copysign(1.0, value.value) < 0) is negative

@@ -1,0 +1,127 @@
+"""Which step must come before which, exactly: from the buffers that steps read and write, and where in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from longhand.lower.ir import Extern, Index, Load, Nest, Size, Step, Store, View
+from longhand.schedule.sizes import add, divide, known_at_most, multiply
+
+
+@dataclasses.dataclass(frozen=True)
+class Effects:
+    """The buffers that a step touches, each once, in order of first use.
+
+    Attributes:
+        reads: Read, also where the step writes them as well.
+        writes: Made or written into.
+    """
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+def effects(step: Step) -> Effects:
+    """What a step reads and writes."""
+    if isinstance(step, Extern):
+        viewed = [view.buffer for view in views(step)]
+        return Effects(tuple(dict.fromkeys(viewed)), tuple(dict.fromkeys((*step.outputs, *step.mutates))))
+    read = [value.buffer for value in step.body if isinstance(value, Load)]
+    written = [value.buffer for value in step.body if isinstance(value, Store)]
+    return Effects(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)))
+
+
+def views(extern: Extern) -> Iterator[View]:
+    """Every buffer argument of an extern, however deep in tuples it lies."""
+    yield from _views((extern.args, tuple(value for _, value in extern.kwargs)))
+
+
+def predecessors(steps: Sequence[Step]) -> list[set[int]]:
+    """For each step the steps that must come before it: those whose writes it reads, and whose reads and writes it
+    overwrites. Nests that write disjoint parts of one buffer do not wait for each other."""
+    found: list[set[int]] = []
+    writers: dict[str, list[int]] = {}
+    readers: dict[str, list[int]] = {}
+    for position, step in enumerate(steps):
+        touched = effects(step)
+        before: set[int] = set()
+        for buffer in touched.reads:
+            before.update(writers.get(buffer, ()))
+        for buffer in touched.writes:
+            before.update(readers.get(buffer, ()))
+            before.update(
+                w for w in writers.get(buffer, ()) if not writes_are_disjoint(steps[w], step, buffer)
+            )
+        before.discard(position)
+        found.append(before)
+        for buffer in touched.reads:
+            readers.setdefault(buffer, []).append(position)
+        for buffer in touched.writes:
+            writers.setdefault(buffer, []).append(position)
+    return found
+
+
+def writes_are_disjoint(left: Step, right: Step, buffer: str) -> bool:
+    """Whether two steps certainly write different elements of a buffer (the parts of a concatenation)."""
+    if isinstance(left, Extern) or isinstance(right, Extern):
+        return False
+    return all(
+        indices_are_disjoint(one.index, _sizes(left), other.index, _sizes(right))
+        for one in left.body
+        if isinstance(one, Store) and one.buffer == buffer
+        for other in right.body
+        if isinstance(other, Store) and other.buffer == buffer
+    )
+
+
+def indices_are_disjoint(
+    left: Index, left_sizes: Mapping[str, Size], right: Index, right_sizes: Mapping[str, Size]
+) -> bool:
+    """Whether no position is in both ranges, which holds if for some period they fall in different parts of it."""
+    if left.values or right.values:
+        return False
+    periods: list[Size | None] = [None, *dict.fromkeys(c for _, c in (*left.axes, *right.axes) if c != 1)]
+    for period in periods:
+        one, other = _within(left, left_sizes, period), _within(right, right_sizes, period)
+        if one is None or other is None:
+            continue
+        if known_at_most(one[1], other[0]) or known_at_most(other[1], one[0]):
+            return True
+    return False
+
+
+def _within(index: Index, sizes: Mapping[str, Size], period: Size | None) -> tuple[Size, Size] | None:
+    """[first, end) of the position's remainder by the period; None where it may wrap around."""
+    offset = index.offset
+    if isinstance(offset, int) and isinstance(period, int):
+        offset %= period
+    low: Size = offset
+    high: Size = offset
+    for axis, coefficient in index.axes:
+        if period is not None and divide(coefficient, period) is not None:
+            continue
+        reach = multiply(coefficient, add(sizes[axis], -1))
+        if not known_at_most(0, coefficient):
+            if not known_at_most(coefficient, 0):
+                return None
+            low = add(low, reach)
+        else:
+            high = add(high, reach)
+    end = add(high, 1)
+    if period is not None and not (known_at_most(0, low) and known_at_most(end, period)):
+        return None
+    return low, end
+
+
+def _sizes(nest: Nest) -> dict[str, Size]:
+    return {axis.name: axis.size for axis in nest.axes}
+
+
+def _views(argument: Any) -> Iterator[View]:
+    if isinstance(argument, View):
+        yield argument
+    elif isinstance(argument, tuple | list):
+        for part in argument:
+            yield from _views(part)
