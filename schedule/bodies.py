@@ -18,7 +18,7 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.sizes import add, multiply
+from longhand.schedule.sizes import plus, times
 
 Pieces = Mapping[str, tuple[Axis, ...]]
 
@@ -29,10 +29,10 @@ def make_index(
     """An index in normal form: terms of one axis (or value) added up, sorted, none with coefficient 0."""
     by_axis: dict[str, Size] = {}
     for axis, coefficient in axes:
-        by_axis[axis] = add(by_axis.get(axis, 0), coefficient)
+        by_axis[axis] = plus(by_axis.get(axis, 0), coefficient)
     by_value: dict[int, Size] = {}
     for position, coefficient in values:
-        by_value[position] = add(by_value.get(position, 0), coefficient)
+        by_value[position] = plus(by_value.get(position, 0), coefficient)
     return Index(
         offset,
         tuple(sorted((axis, coefficient) for axis, coefficient in by_axis.items() if coefficient != 0)),
@@ -50,9 +50,9 @@ def substitute(index: Index, replacement: Mapping[str, Index]) -> Index:
         if inner is None:
             axes.append((axis, coefficient))
             continue
-        offset = add(offset, multiply(coefficient, inner.offset))
-        axes += [(name, multiply(coefficient, factor)) for name, factor in inner.axes]
-        values += [(value, multiply(coefficient, factor)) for value, factor in inner.values]
+        offset = plus(offset, times(coefficient, inner.offset))
+        axes += [(name, times(coefficient, factor)) for name, factor in inner.axes]
+        values += [(value, times(coefficient, factor)) for value, factor in inner.values]
     return make_index(offset, axes, values)
 
 
@@ -93,7 +93,7 @@ def split_axes(nest: Nest, pieces: Pieces) -> Nest:
         terms: list[tuple[str, Size]] = []
         for part in reversed(parts):
             terms.append((part.name, coefficient))
-            coefficient = multiply(coefficient, part.size)
+            coefficient = times(coefficient, part.size)
         replacement[name] = make_index(0, terms)
 
     def axes_of(axes: tuple[str, ...]) -> tuple[str, ...]:

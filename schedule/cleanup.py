@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -22,7 +23,7 @@ from longhand.lower.ir import (
 )
 from longhand.schedule.bodies import rewrite
 
-_FOLDED = {
+_FOLDED: dict[PointwiseOp, Callable[..., torch.Tensor]] = {
     PointwiseOp.ADD: torch.add,
     PointwiseOp.SUB: torch.sub,
     PointwiseOp.MUL: torch.mul,
@@ -177,10 +178,15 @@ def _simplify_cast(value: Pointwise, arg: Value, body: list[Value]) -> Value | i
         return value
     if value.narrow is None and arg.dtype is value.dtype:
         return value.args[0]
-    if value.narrow is None and isinstance(arg, Pointwise) and arg.op is PointwiseOp.CAST:
+    if (
+        value.narrow is None
+        and isinstance(arg, Pointwise)
+        and arg.op is PointwiseOp.CAST
+        and arg.narrow is None
+    ):
         inner = body[arg.args[0]]
-        there_and_back = not isinstance(inner, Store) and inner.dtype is value.dtype and arg.narrow is None
-        if there_and_back and (inner.dtype, arg.dtype) in _EXACT_WIDENINGS:
+        there_and_back = not isinstance(inner, Store) and inner.dtype is value.dtype
+        if there_and_back and (value.dtype, arg.dtype) in _EXACT_WIDENINGS:
             return arg.args[0]
     return value
 

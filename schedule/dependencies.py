@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from longhand.lower.ir import Extern, Index, Load, Nest, Size, Step, Store, View
-from longhand.schedule.sizes import add, divide, known_at_most, multiply
+from longhand.schedule.sizes import divide, known_at_most, plus, times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,14 +102,14 @@ def _within(index: Index, sizes: Mapping[str, Size], period: Size | None) -> tup
     for axis, coefficient in index.axes:
         if period is not None and divide(coefficient, period) is not None:
             continue
-        reach = multiply(coefficient, add(sizes[axis], -1))
+        reach = times(coefficient, plus(sizes[axis], -1))
         if not known_at_most(0, coefficient):
             if not known_at_most(coefficient, 0):
                 return None
-            low = add(low, reach)
+            low = plus(low, reach)
         else:
-            high = add(high, reach)
-    end = add(high, 1)
+            high = plus(high, reach)
+    end = plus(high, 1)
     if period is not None and not (known_at_most(0, low) and known_at_most(end, period)):
         return None
     return low, end

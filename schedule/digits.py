@@ -25,7 +25,7 @@ from longhand.lower.ir import (
     Value,
 )
 from longhand.schedule.bodies import make_index
-from longhand.schedule.sizes import add, divide, known_at_most, multiply, rank, same
+from longhand.schedule.sizes import divide, known_at_most, plus, rank, same, times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ def chain_of(index: Index, sizes: Mapping[str, Size]) -> Chain | None:
         if not same(coefficient, step):
             return None
         chain.append(Digit(axis, coefficient, sizes[axis]))
-        step = multiply(step, sizes[axis])
+        step = times(step, sizes[axis])
     return tuple(chain)
 
 
@@ -64,7 +64,7 @@ def split_for(index: Index, chain: Chain, nest: Nest) -> dict[str, tuple[Axis, .
         if place is None:
             continue
         number, factor = place
-        if factor == 0 or known_at_most(multiply(factor, sizes[axis]), chain[number].size):
+        if factor == 0 or known_at_most(times(factor, sizes[axis]), chain[number].size):
             continue
         inner = divide(chain[number].size, factor)
         outer = None if inner is None else divide(sizes[axis], inner)
@@ -117,7 +117,7 @@ def _offsets(offset: Size, chain: Chain) -> list[list[Size]]:
             place = _place(int(term) if term.is_Integer else term, chain)
             if place is None:
                 return []
-            spread[place[0]] = add(spread[place[0]], place[1])
+            spread[place[0]] = plus(spread[place[0]], place[1])
         return [spread]
     ways: list[list[Size]] = []
     for nearest in (False, True):
@@ -141,19 +141,19 @@ def _in_range(
     low: Size = 0
     high: Size = 0
     for axis, coefficient in index.axes:
-        reach = multiply(coefficient, add(sizes[axis], -1))
+        reach = times(coefficient, plus(sizes[axis], -1))
         if known_at_most(0, coefficient):
-            high = add(high, reach)
+            high = plus(high, reach)
         elif known_at_most(coefficient, 0):
-            low = add(low, reach)
+            low = plus(low, reach)
         else:
             return False
     if index.axes in bounds:
         tighter_low, tighter_high = bounds[index.axes]
         low = tighter_low if known_at_most(low, tighter_low) else low
         high = tighter_high if known_at_most(tighter_high, high) else high
-    last = add(size, -1)
-    return known_at_most(0, add(low, index.offset)) and known_at_most(add(high, index.offset), last)
+    last = plus(size, -1)
+    return known_at_most(0, plus(low, index.offset)) and known_at_most(plus(high, index.offset), last)
 
 
 def _mask_bounds(mask: int, body: list[Value]) -> dict[tuple[tuple[str, Size], ...], Bounds]:
@@ -168,21 +168,21 @@ def _mask_bounds(mask: int, body: list[Value]) -> dict[tuple[tuple[str, Size], .
         if value.op is PointwiseOp.LOGICAL_AND:
             pending += value.args
             continue
-        op = value.op
+        op: PointwiseOp = value.op
         left, right = (_affine(body[arg]) for arg in value.args) if len(value.args) == 2 else (None, None)
         if left is None or right is None or op not in _FLIPPED or bool(left.axes) == bool(right.axes):
             continue
         if right.axes:
             left, right, op = right, left, _FLIPPED[op]
-        limit = add(right.offset, multiply(-1, left.offset))
+        limit = plus(right.offset, times(-1, left.offset))
         if op in (PointwiseOp.GE, PointwiseOp.EQ):
             lows.setdefault(left.axes, []).append(limit)
         if op is PointwiseOp.GT:
-            lows.setdefault(left.axes, []).append(add(limit, 1))
+            lows.setdefault(left.axes, []).append(plus(limit, 1))
         if op in (PointwiseOp.LE, PointwiseOp.EQ):
             highs.setdefault(left.axes, []).append(limit)
         if op is PointwiseOp.LT:
-            highs.setdefault(left.axes, []).append(add(limit, -1))
+            highs.setdefault(left.axes, []).append(plus(limit, -1))
     unbounded = 1 << 62
     return {
         terms: (lows.get(terms, [-unbounded])[0], highs.get(terms, [unbounded])[0])

@@ -77,7 +77,7 @@ class _Fusion:
 
     def absorb_free_producers(self) -> None:
         """What costs nothing to compute again is computed by each of its readers, if all of them are nests."""
-        for number in self.graph.numbers():
+        for number in self.graph.walk():
             producer = self.graph.steps[number]
             written = effects(producer).writes
             if (
@@ -210,6 +210,8 @@ class _Fusion:
             for writer in self.graph.writers(buffer)
         )
 
-    def _refuse(self, first: int, second: int, verdict: Verdict, reason: str) -> None:
+    def _refuse(self, first: int, second: int, verdict: Verdict, reason: str) -> int | None:
+        """Notes why a pair stays apart; the result is that of `_consider`."""
         names = [effects(self.graph.steps[number]).writes[-1] for number in (first, second)]
         self.refusals.setdefault((names[0], names[1]), Refusal(names[0], names[1], verdict, reason))
+        return None

@@ -107,11 +107,13 @@ def _reduction_problem(nest: Nest) -> str | None:
         return "their reductions run over different axes"
     rows = {axis.name for axis in nest.axes} - cols
     found = domains(nest.body)
+    inner = tuple(axis.name for axis in nest.axes if axis.name in cols)
     for position, value in enumerate(nest.body):
-        if isinstance(value, Reduce) and found[position] != rows:
+        if not isinstance(value, Reduce):
+            continue
+        if found[position] != rows:
             return "a reduction would be repeated for every row"
-        order_matters = isinstance(value, Reduce) and value.op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
-        if order_matters and [axis.name for axis in nest.axes if axis.name in cols] != list(value.axes):
+        if value.op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) and value.axes != inner:
             return "the order of the reduced axes matters to an argmax"
     return None
 

@@ -73,8 +73,8 @@ def _ties(first: Nest, second: Nest) -> Iterator[tuple[int, int]]:
             if left.buffer == load.buffer:
                 yield other, position
     for position, store in stores(second):
-        for other, left in (*loads(first), *stores(first)):
-            if left.buffer == store.buffer:
+        for other, access in (*loads(first), *stores(first)):
+            if access.buffer == store.buffer:
                 yield other, position
 
 

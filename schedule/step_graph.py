@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from longhand.lower.ir import Step
 from longhand.schedule.dependencies import effects, predecessors
@@ -39,6 +39,13 @@ class StepGraph:
     def numbers(self) -> list[int]:
         """The numbers of the steps in order."""
         return [number for number in self._order if number is not None]
+
+    def walk(self) -> Iterator[int]:
+        """The steps in order, while they may be replaced or removed."""
+        for place in range(len(self._order)):
+            number = self._order[place]
+            if number is not None:
+                yield number
 
     def readers(self, buffer: str) -> list[int]:
         """The steps that read a buffer, in order."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from longhand.lower.ir import Axis, Index, Nest, Size
 from longhand.schedule.bodies import sizes_of, split_axes
-from longhand.schedule.sizes import divide, multiply, rank, same
+from longhand.schedule.sizes import divide, rank, same, times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _by_size(axes: Iterable[str], sizes: dict[str, Size]) -> list[_Term]:
     step: Size = 1
     for axis in reversed(list(axes)):
         chain.append(_Term(axis, step, sizes[axis]))
-        step = multiply(step, sizes[axis])
+        step = times(step, sizes[axis])
     return chain
 
 
@@ -114,10 +114,10 @@ def _refine(left: list[_Term], right: list[_Term], common: frozenset[str]) -> li
             matches.append(_Match(one.axis, other.axis, one.size))
         elif (rest := divide(other.size, one.size)) is not None:
             matches.append(_Match(one.axis, other.axis, one.size))
-            right.append(_Term(other.axis, multiply(other.coefficient, one.size), rest))
+            right.append(_Term(other.axis, times(other.coefficient, one.size), rest))
         elif (rest := divide(one.size, other.size)) is not None:
             matches.append(_Match(one.axis, other.axis, other.size))
-            left.append(_Term(one.axis, multiply(one.coefficient, other.size), rest))
+            left.append(_Term(one.axis, times(one.coefficient, other.size), rest))
         else:
             return None
     return None if left or right else matches
