@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from longhand.lower.ir import Buffer, BufferKind, Nest, Step
 from longhand.schedule.bodies import loads, reduced_axes, stores
 from longhand.schedule.dependencies import effects
-from longhand.schedule.merge import absorb, merge
+from longhand.schedule.joining import absorb, join
 from longhand.schedule.plan import Refusal, Verdict
 from longhand.schedule.profit import Hint, absorb_problem, is_free, merge_problem, whole
 from longhand.schedule.step_graph import StepGraph
@@ -153,7 +153,7 @@ class _Fusion:
         if obstacle is not None:
             name = effects(self.graph.steps[obstacle]).writes[0]
             return self._refuse(first, second, Verdict.NOT_LEGAL, f"{name} must be computed in between")
-        merged = merge(one, other, self.buffers, self._dead(handed, first, second))
+        merged = join(one, other, self.buffers, self._dead(handed, first, second))
         if isinstance(merged, Nest):
             unprofitable = merge_problem(one, other, merged, self.buffers, self.hint)
             if unprofitable is None:

@@ -14,7 +14,7 @@ from longhand.schedule.sizes import product, rank
 from longhand.schedule.unify import Aligned, align, align_leftovers, disjoint
 
 
-def merge(first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozenset[str]) -> Nest | str:
+def join(first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozenset[str]) -> Nest | str:
     """Both nests as one, or why they cannot be.
 
     Args:
@@ -73,8 +73,8 @@ def _ties(first: Nest, second: Nest) -> Iterator[tuple[int, int]]:
             if left.buffer == load.buffer:
                 yield other, position
     for position, store in stores(second):
-        for other, access in (*loads(first), *stores(first)):
-            if access.buffer == store.buffer:
+        for other, access in enumerate(first.body):
+            if isinstance(access, Load | Store) and access.buffer == store.buffer:
                 yield other, position
 
 
