@@ -1,0 +1,250 @@
+"""The values of a kernel's body as C++ expressions, declarations and stores."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from longhand.emit.cpp_addresses import RowPointer, Term, sum_of_terms, term
+from longhand.emit.cpp_operators import operator_table, prints_bare
+from longhand.emit.cpp_types import cpp_type, is_struct, literal
+from longhand.emit.expression import Precedence, Text, render
+from longhand.emit.names import KernelNames
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    Position,
+    Reduce,
+    Scalar,
+    Store,
+    Value,
+    arguments,
+)
+from longhand.schedule.plan import Address, KernelPlan, Pointer, Style
+
+Known = Mapping[int, Text]
+
+
+def plan_domains(plan: KernelPlan) -> tuple[frozenset[str], ...]:
+    """For each value of the body, the plan's axes that it varies over."""
+    reduced = {axis.name for axis in (plan.rows if plan.style is Style.COLUMNS else plan.cols)}
+    found: list[frozenset[str]] = []
+    for position, value in enumerate(plan.body):
+        axes = frozenset[str]().union(*(found[argument] for argument in arguments(value)))
+        if position in plan.addresses:
+            axes |= {axis for axis, _ in plan.addresses[position].axes}
+        if isinstance(value, Reduce):
+            axes -= reduced
+        found.append(axes)
+    return tuple(found)
+
+
+class BodyPrinter:
+    """Prints values of one kernel; knows names, addresses and row pointers, not loops.
+
+    Attributes:
+        plan: The kernel.
+        names: Its words; values that must have a line of their own to be right or fast are named here too.
+        domains: The axes that each value varies over.
+        row_pointers: Base pointers that the row loop declares.
+    """
+
+    def __init__(self, plan: KernelPlan, names: KernelNames) -> None:
+        self.plan = plan
+        self.domains = plan_domains(plan)
+        self.loop_axes = frozenset(
+            axis.name for axis in (plan.rows if plan.style is Style.COLUMNS else plan.cols)
+        )
+        self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
+        self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
+        self._operators = operator_table(plan.body)
+        self.row_pointers = self._choose_row_pointers()
+
+    # ---- values ----
+
+    def expression(self, position: int, known: Known | None = None, top: bool = False) -> Text:
+        """A value where it is used (`top`: as the right-hand side of its own line)."""
+        return render(
+            position,
+            self.plan.body,
+            self.names,
+            self._operators,
+            lambda leaf: self._leaf(leaf, known or {}),
+            known,
+            top,
+        )
+
+    def declaration(self, position: int, known: Known | None = None) -> str:
+        """``const float mean = sum / n_cols;``"""
+        value = self.plan.body[position]
+        assert not isinstance(value, Store)
+        text = self.expression(position, known, top=True).text
+        return f"const {cpp_type(value.dtype)} {self.names.values[position]} = {text};"
+
+    def store(self, position: int, known: Known | None = None) -> str:
+        """``out_row[col] = value;``, rounded where the element is a 16-bit float."""
+        value = self.plan.body[position]
+        assert isinstance(value, Store)
+        text = self.expression(value.value, known).text
+        dtype = self.pointers[value.buffer].dtype
+        if is_struct(dtype):
+            text = f"{cpp_type(dtype)}({text})"
+        statement = f"{self.element(position, known)} = {text};"
+        if value.mask is None:
+            return statement
+        return f"if ({self.expression(value.mask, known).text}) {{ {statement} }}"
+
+    def element(self, position: int, known: Known | None = None) -> str:
+        """``x_row[col]``: the element that a Load or Store of the body accesses."""
+        value = self.plan.body[position]
+        assert isinstance(value, Load | Store)
+        address = self.plan.addresses[position]
+        terms = self._terms(address, known)
+        for pointer in self.row_pointers:
+            if pointer.pointer == value.buffer and set(pointer.terms) <= set(terms):
+                rest = tuple(t for t in terms if t not in pointer.terms)
+                return f"{pointer.name}[{sum_of_terms(rest).text}]"
+        return f"{self.names.pointers[value.buffer]}[{sum_of_terms(terms).text}]"
+
+    def _leaf(self, position: int, known: Known) -> Text:
+        value = self.plan.body[position]
+        match value:
+            case Load():
+                element = self.element(position, known)
+                if value.mask is None:
+                    return Text(element)
+                if is_struct(self.pointers[value.buffer].dtype):
+                    element = f"static_cast<float>({element})"
+                mask = self.expression(value.mask, known).within(Precedence.OR)
+                other = literal(value.other, value.dtype).text
+                return Text(f"{mask} ? {element} : {other}", Precedence.CONDITIONAL)
+            case Constant():
+                return literal(value.value, value.dtype)
+            case Scalar():
+                return Text(self.names.scalars[self._scalar_parameter(value)])
+            case Position():
+                text = sum_of_terms(self._terms(self.plan.addresses[position], known))
+                if cpp_type(value.dtype) == "int64_t":
+                    return text
+                return Text(f"static_cast<{cpp_type(value.dtype)}>({text.text})")
+            case Extent():
+                return self._extent(position, value)
+        raise TypeError(f"{type(value).__name__} has no text of its own")
+
+    def _scalar_parameter(self, value: Scalar) -> int:
+        for parameter in self.plan.scalars:
+            fed = self.plan.body[parameter.position]
+            assert isinstance(fed, Scalar)
+            if (fed.value, fed.dtype) == (value.value, value.dtype):
+                return parameter.position
+        raise KeyError(f"no parameter feeds the scalar {value.value}")
+
+    def _extent(self, position: int, value: Extent) -> Text:
+        words = [self.names.axes[axis].size for axis in value.axes]
+        product = Text(" * ".join(words), Precedence.PRODUCT if len(words) > 1 else Precedence.ATOM)
+        if value.dtype.is_floating_point and prints_bare(position, self.plan.body):
+            return Text(product.within(Precedence.UNARY))
+        if cpp_type(value.dtype) == "int64_t":
+            return product
+        return Text(f"static_cast<{cpp_type(value.dtype)}>({product.text})")
+
+    # ---- addresses ----
+
+    def _terms(self, address: Address, known: Known | None) -> tuple[Term, ...]:
+        terms = [term(self.names.axes[axis].index, product, self.names) for axis, product in address.axes]
+        by_value = [self._value_term(position, product, known) for position, product in address.values]
+        constants = [term(None, product, self.names) for product in address.offset]
+        row_count = sum(1 for axis, _ in address.axes if axis not in self.loop_axes)
+        return (*terms[:row_count], *by_value, *terms[row_count:], *constants)
+
+    def _value_term(self, position: int, product: tuple, known: Known | None) -> Term:
+        text = self.expression(position, known)
+        return term(text.within(Precedence.UNARY if product else Precedence.SUM), product, self.names)
+
+    def _choose_row_pointers(self) -> tuple[RowPointer, ...]:
+        """One for each pointer that a loop reads at a place that moves with the rows; the first place decides."""
+        chosen: dict[str, RowPointer] = {}
+        taken = set(self.names.values.values()) | set(self.names.pointers.values())
+        for position, address in self.plan.addresses.items():
+            value = self.plan.body[position]
+            if not isinstance(value, Load | Store) or value.buffer in chosen:
+                continue
+            if not any(axis in self.loop_axes for axis, _ in address.axes):
+                continue
+            fixed = tuple((axis, product) for axis, product in address.axes if axis not in self.loop_axes)
+            gathers = tuple(
+                (p, product) for p, product in address.values if not self.domains[p] & self.loop_axes
+            )
+            name = f"{self.names.pointers[value.buffer]}_row"
+            if not (fixed or gathers) or name in taken:
+                continue
+            terms = self._terms(Address(fixed, gathers), None)
+            chosen[value.buffer] = RowPointer(name, value.buffer, terms, tuple(p for p, _ in gathers))
+        return tuple(chosen[pointer.name] for pointer in self.plan.pointers if pointer.name in chosen)
+
+    def pointer_declaration(self, pointer: RowPointer) -> str:
+        """``const float *x_row = x + row * n_cols;``"""
+        full = self.pointers[pointer.pointer]
+        const = "const " if full.access.value == "read" else ""
+        base = self.names.pointers[pointer.pointer]
+        return f"{const}{cpp_type(full.dtype)} *{pointer.name} = {base} + {sum_of_terms(pointer.terms).text};"
+
+
+def inline_closure(position: int, printer: BodyPrinter, known: Iterable[int]) -> frozenset[int]:
+    """The values that are written inside the expression of a value, itself included, down to named ones."""
+    stop = set(known)
+    found: set[int] = set()
+    pending = [position]
+    while pending:
+        current = pending.pop()
+        if current in found:
+            continue
+        found.add(current)
+        pending += [
+            argument
+            for argument in arguments(printer.plan.body[current])
+            if argument not in printer.names.values and argument not in stop
+        ]
+    return frozenset(found)
+
+
+def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, str]:
+    """The named values, plus those that need a line to be right or fast:
+
+    * the argument of a MAX, MIN or ARG reduction, which the loop mentions more than once;
+    * a load or a calculation that varies over rows only and is used inside the column loop, so that it is not read or
+      calculated again for every element.
+    """
+    body = printer.plan.body
+    values = dict(names.values)
+    taken = set(values.values()) | set(names.pointers.values()) | set(names.scalars.values())
+
+    def give(position: int, word: str) -> None:
+        if position not in values:
+            while word in taken:
+                word += "_value"
+            values[position] = word
+            taken.add(word)
+
+    for value in body:
+        if isinstance(value, Reduce) and value.op.value in ("max", "min", "argmax", "argmin"):
+            give(value.arg, _word_for(body[value.arg], names))
+    for position, value in enumerate(body):
+        if not printer.domains[position] & printer.loop_axes:
+            continue
+        for argument in arguments(value):
+            source = body[argument]
+            is_fixed = not printer.domains[argument] & printer.loop_axes
+            if is_fixed and isinstance(source, Load) and not isinstance(value, Reduce):
+                give(argument, _word_for(source, names))
+    return values
+
+
+def _word_for(value: Value, names: KernelNames) -> str:
+    if getattr(value, "name", None):
+        return str(value.name)
+    if isinstance(value, Load):
+        return f"{names.pointers[value.buffer]}_value"
+    return "element" if not isinstance(value, Pointwise) else f"{value.op.value}_value"

@@ -1,0 +1,54 @@
+"""clang-format for generated C++: one style, from the clang-format package, the same on every machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from longhand.errors import ToolError
+
+LINE_LENGTH = 110
+STYLE = json.dumps(
+    {
+        "BasedOnStyle": "Google",
+        "ColumnLimit": LINE_LENGTH,
+        "DerivePointerAlignment": False,
+        "PointerAlignment": "Right",
+        "BinPackParameters": False,
+        "AllowAllParametersOfDeclarationOnNextLine": False,
+        "AlignAfterOpenBracket": "AlwaysBreak",
+        "AllowShortFunctionsOnASingleLine": "Inline",
+        "AllowShortLoopsOnASingleLine": False,
+        "AllowShortIfStatementsOnASingleLine": "Never",
+        "InsertBraces": True,
+        "IncludeBlocks": "Preserve",
+        "CommentPragmas": "^     ",
+        "ReflowComments": False,
+        "SpacesBeforeTrailingComments": 2,
+    }
+)
+
+
+def format_cpp(text: str, file_name: str = "kernel.cpp") -> str:
+    """The text as clang-format lays it out; ToolError if clang-format is missing or does not like it."""
+    try:
+        done = subprocess.run(
+            [_clang_format(), f"--style={STYLE}", f"--assume-filename={file_name}"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise ToolError(f"clang-format did not start: {error}.", hint="pip install clang-format") from error
+    if done.returncode != 0:
+        raise ToolError(f"clang-format failed on {file_name}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _clang_format() -> str:
+    """The program of the clang-format package of this Python; else the one on PATH."""
+    beside = Path(sys.executable).parent / "clang-format"
+    return str(beside) if beside.exists() else "clang-format"
