@@ -15,7 +15,18 @@ from longhand.emit.cpp import print_cpp_kernel
 from longhand.emit.cpp_format import format_cpp
 from longhand.emit.cpp_headers import print_cpp_headers
 from longhand.emit.names import AxisNames, KernelNames, Quote
-from longhand.lower.ir import Constant, Extent, Index, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Scalar, Store
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Index,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+)
 from longhand.schedule.plan import (
     Access,
     Address,
