@@ -104,11 +104,10 @@ class _Finder:
         walked: Product = ()
         found: dict[str, Product] = {}
         remaining = self._magnitudes(index)
-        for axis in [axis for axis, magnitude in remaining.items() if magnitude == 1]:
-            found[axis] = ()
+        found.update({axis: () for axis, magnitude in remaining.items() if magnitude == 1})
         while remaining:
-            axis = self._next_in_chain(remaining, step)
-            if axis is None:
+            axis = self._next_in_chain(remaining, step) or ""
+            if not axis:
                 axis = min(remaining, key=lambda name: guess(remaining[name], self.hints))
                 step = remaining[axis]
                 walked = found[axis] if axis in found else self._argument(pointer, axis, step, "stride")

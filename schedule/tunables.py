@@ -53,7 +53,9 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
             side = 128 if work.element_bytes <= 2 else 64
             return Tunable("TILE", side, "rows and columns of a tile"), Tunable("NUM_WARPS", 4)
         case Style.ROWS_PERSISTENT:
-            return Tunable("ELEMENTS", 4096, "per program: short rows share one"), Tunable("NUM_WARPS", 8)
+            # What costs only loads keeps more of them in flight.
+            elements = 4096 if work.is_heavy else 8192
+            return Tunable("ELEMENTS", elements, "per program: short rows share one"), Tunable("NUM_WARPS", 8)
         case Style.ROWS_LOOPED:
             return (
                 Tunable("COLS", 1024, "columns at a time"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
+from longhand.lower.interpreter import _OPERATIONS as OPERATIONS
 from longhand.lower.ir import (
     Buffer,
     Constant,
@@ -351,27 +352,10 @@ def reduce_last(value: Reduce, argument: torch.Tensor) -> torch.Tensor:
             return argument.all(-1)
 
 
-_TORCH = {
-    PointwiseOp.ADD: torch.add,
-    PointwiseOp.SUB: torch.sub,
-    PointwiseOp.MUL: torch.mul,
-    PointwiseOp.DIV: torch.div,
-    PointwiseOp.EXP: torch.exp,
-    PointwiseOp.LOG: torch.log,
-    PointwiseOp.RSQRT: torch.rsqrt,
-    PointwiseOp.ERF: torch.erf,
-    PointwiseOp.SIGMOID: torch.sigmoid,
-    PointwiseOp.MAXIMUM: torch.maximum,
-    PointwiseOp.LE: torch.le,
-    PointwiseOp.GE: torch.ge,
-    PointwiseOp.WHERE: torch.where,
-}
-
-
 def pointwise(value: Pointwise, args: list[torch.Tensor]) -> torch.Tensor:
     if value.op is PointwiseOp.CAST:
-        return args[0].to(value.dtype)
-    return _TORCH[value.op](*args)
+        return args[0].to(value.narrow or value.dtype).to(value.dtype)
+    return OPERATIONS[value.op](*args)
 
 
 def all_arguments_earlier(body: tuple[Value, ...]) -> bool:
