@@ -102,7 +102,9 @@ class GraphOutput:
     Attributes:
         value: The name of the node that computes it, or a Python constant (None, int, str, ...) wrapped in `Literal`.
         alias: Whether it must share memory with an input or an earlier output, as eager's would.
-        base: See AliasKind; None when fresh. With INPUT and a `value` that is that placeholder, it is the same object.
+        base: See AliasKind; None when fresh. With INPUT and a `value` that is that placeholder, or the value that a
+            Mutation writes into it, the result is the input object itself. A fresh result's node is never a view of a
+            placeholder or of another result: where eager clones such a value, so does the graph.
     """
 
     value: str | Literal
@@ -150,7 +152,8 @@ class CapturedGraph:
         is_module: Whether it was an nn.Module (it then has parameters, a state_dict and sub-modules).
         graph: The functional ATen graph; see the module's docstring.
         inputs: One for each placeholder, in order.
-        mutations: What the call writes into its inputs, parameters or buffers, in order.
+        mutations: What the call writes into its inputs, parameters or buffers, in order. `graph`'s output node lists
+            the results that are no Literal, then these values.
         outputs: The leaves of what the call returns, in order.
         signature: The user's parameter names of forward (or of the function), in order, self left out.
         in_spec: The tree of ``(args, kwargs)`` whose tensor leaves are the ARGUMENT inputs, in order.
@@ -183,18 +186,74 @@ class CapturedGraph:
     grad_inputs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The graph as runnable Python, each statement quoted above the nodes that it became."""
-        lines = [f"# {self.source}", ""]
+        """The graph as runnable Python: a function of the placeholders that returns the results, then what is written.
+
+        Each statement of the user's is quoted above the calls that it became.
+        """
+        values = {node.name: node.meta.get("val") for node in self.graph.nodes}
+        lines = ["import operator", "", "import torch", "from torch import device, inf, nan", "", ""]
+        lines += [f"# {self.source}", "def forward("]
         for entry in self.inputs:
-            lines.append(f"# {entry.node}: {entry.kind.value} {entry.target}")
+            lines.append(
+                f"    {entry.node},  # {entry.kind.value} {entry.target}: {_describe(values[entry.node])}"
+            )
+        lines.append("):")
         quoted = ""
         for node in self.graph.nodes:
+            if node.op == "placeholder":
+                continue
             origin = node.meta.get("provenance", Provenance())
             if origin.statement and origin.statement != quoted:
                 quoted = origin.statement
-                lines += ["", f"# {origin.qualname}    {quoted}"]
-            if node.op != "placeholder":
-                lines.append(str(node.format_node()).replace("%", ""))
+                lines += ["", f"    # {origin.qualname}    {quoted}"]
+            if node.op == "output":
+                lines += ["", f"    return {_spell(node.args[0])}"]
+            else:
+                lines.append(f"    {node.name} = {_call(node)}  # {_describe(node.meta.get('val'))}")
+        lines += ["", ""]
+        for position, output in enumerate(self.outputs):
+            shown = output.value.value if isinstance(output.value, Literal) else output.value
+            shares = (
+                ""
+                if output.alias is AliasKind.FRESH
+                else f", shares memory with {output.alias.value} {output.base}"
+            )
+            lines.append(f"# result {position}: {shown}{shares}")
         for mutation in self.mutations:
             lines.append(f"# after the call, {mutation.input_node} holds {mutation.value_node}")
         return "\n".join(lines) + "\n"
+
+
+def _call(node: fx.Node) -> str:
+    target = node.target
+    name = f"torch.ops.{target}" if isinstance(target, torch._ops.OpOverload) else _python_name(target)
+    arguments = [_spell(argument) for argument in node.args]
+    arguments += [f"{key}={_spell(value)}" for key, value in sorted(node.kwargs.items())]
+    return f"{name}({', '.join(arguments)})"
+
+
+def _python_name(target: Any) -> str:
+    """``operator.mul``; torch's own functions on symbolic sizes (``torch.sym_max``) keep their public names."""
+    module = "operator" if target.__module__ == "_operator" else target.__module__
+    return str(target.__name__) if module == "builtins" else f"{module}.{target.__name__}"
+
+
+def _spell(value: Any) -> str:
+    """An argument as Python source."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_spell, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spell, value))}]"
+    if isinstance(value, str):
+        return repr(value)
+    return str(value) if isinstance(value, fx.Node) else repr(value)
+
+
+def _describe(value: Any) -> str:
+    """``float32[4, 1024]`` of a fake tensor."""
+    if isinstance(value, torch.Tensor):
+        sizes = ", ".join(str(size) for size in value.shape)
+        return f"{str(value.dtype).removeprefix('torch.')}[{sizes}]"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_describe, value))})"
+    return str(value)

@@ -1,0 +1,47 @@
+"""Maps what was traced on the CPU to the target's device, so that CUDA code needs no CUDA build of torch.
+
+A model whose every tensor is on the CPU is captured for CUDA as if all of it were there. A model that is on CUDA
+already keeps what it says, tensors that it holds on the CPU included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.options import Device, Target
+
+
+def move_to_target(graph: fx.Graph, target: Target) -> None:
+    """Rewrites device arguments and ``meta["val"]`` in place where the graph is all on the CPU and the target is not."""
+    wanted = torch.device(target.device.value)
+    if target.device is Device.CPU or not _is_all_on_cpu(graph):
+        return
+    moved: dict[int, torch.Tensor] = {}
+
+    def move(leaf: Any) -> Any:
+        if isinstance(leaf, torch_private.FakeTensor):
+            if id(leaf) not in moved:
+                moved[id(leaf)] = _on_device(leaf, wanted)
+            return moved[id(leaf)]
+        return wanted if isinstance(leaf, torch.device) else leaf
+
+    for node in graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = pytree.tree_map(move, node.meta["val"])
+        node.args = fx.node.map_aggregate(node.args, move)
+        node.kwargs = fx.node.map_aggregate(node.kwargs, move)
+
+
+def _is_all_on_cpu(graph: fx.Graph) -> bool:
+    values = [leaf for node in graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
+    return all(value.device.type == "cpu" for value in values if isinstance(value, torch.Tensor))
+
+
+def _on_device(fake: torch_private.FakeTensor, device: torch.device) -> torch.Tensor:
+    with torch_private.fake_mode_of(fake):
+        return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=device)

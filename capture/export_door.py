@@ -1,0 +1,246 @@
+"""The door for `longhand generate`: torch.export traces a module or function, `finish` makes it a CapturedGraph."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx, nn
+from torch.export.graph_signature import ConstantArgument, InputSpec
+from torch.export.graph_signature import InputKind as ExportKind
+
+from longhand.capture import torch_private
+from longhand.capture.failures import capture_error
+from longhand.capture.finish import Traced, finish
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
+from longhand.capture.provenance import assigned_name
+from longhand.capture.source import shape_words
+from longhand.capture.storages import overlapping, tied_paths
+from longhand.errors import CaptureError
+from longhand.options import Target
+
+_KINDS = {
+    ExportKind.PARAMETER: InputKind.PARAMETER,
+    ExportKind.BUFFER: InputKind.BUFFER,
+    ExportKind.CONSTANT_TENSOR: InputKind.CONSTANT,
+}
+
+
+def _as_module(function: Callable[..., Any]) -> nn.Module:
+    """A module whose forward is the function."""
+    module = nn.Module()
+    module.forward = function  # type: ignore[assignment]
+    return module
+
+
+def capture_export(
+    model: nn.Module | Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    target: Target,
+    dynamic_shapes: Any = None,
+    name: str | None = None,
+) -> CapturedGraph:
+    """Captures one call, ``model(*args, **kwargs)``, for inference.
+
+    Args:
+        model: A module (in the mode that it is in: call ``eval()`` first) or a plain function of tensors.
+        args: Example arguments; tensors of the dtypes, sizes and devices that the result is to be for. Containers
+            are fine; what is no tensor is specialized on.
+        target: What the graph is for. A model on the CPU may be captured for CUDA.
+        dynamic_shapes: As in torch.export.export: which sizes may differ from call to call.
+        name: Instead of the class's or function's own.
+
+    Raises:
+        CaptureError: The call cannot be captured as one sound graph.
+    """
+    is_module = isinstance(model, nn.Module)
+    module = model if isinstance(model, nn.Module) else _as_module(model)
+    entry = model.forward if isinstance(model, nn.Module) else model
+    kwargs = dict(kwargs or {})
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        raise CaptureError(
+            "The call is inside torch.autocast.", hint="Put the autocast block inside the model's forward."
+        )
+    try:
+        with torch.no_grad(), torch_private.stacks_since(__file__), _quiet():
+            program = torch.export.export(
+                module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
+    except Exception as error:
+        raise capture_error(error, _title(model, name)) from None
+    return finish(
+        _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module), target
+    )
+
+
+def _traced(
+    program: torch.export.ExportedProgram,
+    model: Any,
+    module: nn.Module,
+    entry: Callable[..., Any],
+    call: tuple[tuple[Any, ...], dict[str, Any]],
+    dynamic_shapes: Any,
+    name: str | None,
+    is_module: bool,
+) -> Traced:
+    signature = program.graph_signature
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    words = _constant_words(placeholders, signature.input_specs)
+    inputs = [
+        _graph_input(node, spec, words)
+        for node, spec in zip(placeholders, signature.input_specs, strict=True)
+    ]
+    user = [spec.arg for spec in signature.input_specs if spec.kind is ExportKind.USER_INPUT]
+    leaves: list[str | Literal] = [
+        Literal(argument.value) if isinstance(argument, ConstantArgument) else argument.name
+        for argument in user
+    ]
+    parameters = [p.name for p in inspect.signature(entry).parameters.values()]
+    by_path = {entry_.target: entry_.node for entry_ in inputs if entry_ is not None}
+    tensors = {by_path[path]: value for path, value in _state(module) if path in by_path}
+    values = pytree.tree_leaves(call)
+    tensors |= {leaf: value for leaf, value in zip(leaves, values, strict=True) if isinstance(leaf, str)}
+    constants = {
+        words.get(key, key): value
+        for key, value in program.constants.items()
+        if isinstance(value, torch.Tensor)
+    }
+    constants |= {path: value for path, value in _state(module) if path not in module.state_dict()}
+    return Traced(
+        module=program.graph_module,
+        inputs=tuple(inputs),
+        leaves=tuple(program.graph.output_node().args[0]),
+        name=name or _title(model, None),
+        source=_source(model),
+        is_module=is_module,
+        signature=tuple(parameters),
+        in_spec=program.call_spec.in_spec,
+        out_spec=program.call_spec.out_spec,
+        argument_leaves=tuple(leaves),
+        constants=constants,
+        tied=tied_paths(module),
+        shared_storage=overlapping(
+            {node: value for node, value in tensors.items() if isinstance(value, torch.Tensor)}
+        ),
+        grad_inputs=tuple(n for n, v in tensors.items() if isinstance(v, torch.Tensor) and v.requires_grad),
+        size_names=_size_names(entry, call, leaves, dynamic_shapes),
+    )
+
+
+def _graph_input(node: fx.Node, spec: InputSpec, words: dict[str, str]) -> GraphInput | None:
+    if spec.kind is ExportKind.USER_INPUT:
+        if isinstance(spec.arg, ConstantArgument):
+            return None
+        kind = InputKind.ARGUMENT if isinstance(node.meta["val"], torch.Tensor) else InputKind.SIZE
+        return GraphInput(node.name, kind, node.name)
+    if spec.kind not in _KINDS:
+        raise CaptureError(
+            f"The model holds `{spec.target}`, which is no tensor.",
+            hint="Only parameters, buffers and tensors work.",
+        )
+    target = words.get(str(spec.target), str(spec.target))
+    return GraphInput(node.name, _KINDS[spec.kind], target, persistent=spec.persistent is not False)
+
+
+def _constant_words(placeholders: list[fx.Node], specs: list[InputSpec]) -> dict[str, str]:
+    """Better names for constants that torch numbered: the local that the user's statement assigns them to."""
+    from_data = [
+        (node, str(spec.target))
+        for node, spec in zip(placeholders, specs, strict=True)
+        if spec.kind is ExportKind.CONSTANT_TENSOR and str(spec.target).startswith("lifted_tensor_")
+    ]
+    words: dict[str, str] = {}
+    taken = {str(spec.target) for spec in specs}
+    for node, target in from_data:
+        local = next(filter(None, (assigned_name(user) for user in node.users)), "constant")
+        word, count = local, 1
+        while word in taken:
+            word, count = f"{local}_{count}", count + 1
+        taken.add(word)
+        words[target] = word
+    return words
+
+
+def _state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def _title(model: Any, name: str | None) -> str:
+    if name is not None:
+        return name
+    return (
+        type(model).__name__
+        if isinstance(model, nn.Module)
+        else getattr(model, "__name__", type(model).__name__)
+    )
+
+
+def _source(model: Any) -> str:
+    named = type(model) if isinstance(model, nn.Module) or not hasattr(model, "__qualname__") else model
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _size_names(
+    entry: Callable[..., Any],
+    call: tuple[tuple[Any, ...], dict[str, Any]],
+    leaves: list[str | Literal],
+    dynamic_shapes: Any,
+) -> dict[tuple[str, int], str]:
+    """Words for sizes, by placeholder and dimension: the names of the Dims in `dynamic_shapes`, else the code's own."""
+    if dynamic_shapes is None:
+        return {}
+    given = inspect.signature(entry).bind(*call[0], **call[1]).arguments
+    order = iter(leaves)
+    found = _words_in(entry)
+
+    def walk(value: Any, shapes: Any) -> None:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                walk(part, shapes.get(key) if isinstance(shapes, dict) else None)
+        elif isinstance(value, list | tuple):
+            for position, part in enumerate(value):
+                walk(
+                    part,
+                    shapes[position] if isinstance(shapes, list | tuple) and position < len(shapes) else None,
+                )
+        else:
+            count = len(pytree.tree_leaves(value))
+            names = [next(order) for _ in range(count)]
+            if count == 1 and isinstance(names[0], str) and shapes:
+                dims = shapes.items() if isinstance(shapes, dict) else enumerate(shapes)
+                for dim, mark in dims:
+                    word = getattr(mark, "__name__", None)
+                    if word and not word.startswith("_"):
+                        found[names[0], dim] = word
+
+    by_name = (
+        dynamic_shapes if isinstance(dynamic_shapes, dict) else dict(zip(given, dynamic_shapes, strict=False))
+    )
+    for parameter, value in given.items():
+        walk(value, by_name.get(parameter))
+    return found
+
+
+def _words_in(entry: Callable[..., Any]) -> dict[tuple[str, int], str]:
+    """Words that a function's own code gives to the sizes of its arguments."""
+    code = getattr(getattr(entry, "__func__", entry), "__code__", None)
+    if code is None:
+        return {}
+    last = max(line for *_, line in code.co_lines() if line is not None)
+    return shape_words(code.co_filename, code.co_firstlineno, last)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings that torch.export gives about itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

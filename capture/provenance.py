@@ -1,0 +1,214 @@
+"""Gives each node the user's words: the statement it came from, the local it became, the module it belongs to.
+
+torch records a stack for each traced call. Of its frames the innermost that is the user's counts (not torch's, not
+ours); where there is none, a bare nn.Sequential say, torch's own module code is quoted. A *run* is one execution of a
+statement: neighbouring nodes that share the frames down to it. The value of an assignment is the node of its run that
+later statements use.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import operator
+import os
+import re
+from collections.abc import Iterable
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import Provenance
+from longhand.capture.source import Assigned, Statement, statement_at
+
+_FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>\S+)')
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
+
+_OPERATORS: dict[type, tuple[str, ...]] = {
+    ast.Add: ("add",),
+    ast.Sub: ("sub", "rsub"),
+    ast.Mult: ("mul",),
+    ast.Div: ("div", "reciprocal"),
+    ast.MatMult: ("matmul", "mm", "bmm"),
+    ast.Pow: ("pow", "square"),
+    ast.FloorDiv: ("floor_divide", "div"),
+    ast.Mod: ("remainder",),
+    ast.BitAnd: ("bitwise_and", "logical_and"),
+    ast.BitOr: ("bitwise_or", "logical_or"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """One level of a node's stack: a statement in a function."""
+
+    file: str
+    statement: Statement
+    function: str
+
+
+def assign_provenance(graph: fx.Graph) -> None:
+    """Sets ``meta["provenance"]`` of every node from its traced stack and module stack."""
+    nodes = [node for node in graph.nodes if node.op == "call_function"]
+    frames = {node: user_frames(node.meta.get("stack_trace") or "") for node in nodes}
+    locals_ = _locals(nodes, frames)
+    for node in graph.nodes:
+        module, module_class = _module(node)
+        if not frames.get(node):
+            node.meta["provenance"] = Provenance(module=module, module_class=module_class)
+            continue
+        frame = frames[node][-1]
+        node.meta["provenance"] = Provenance(
+            statement=frame.statement.text,
+            qualname=frame.statement.qualname,
+            file=frame.file,
+            line=frame.statement.line,
+            local=locals_.get(node),
+            module=module,
+            module_class=module_class,
+        )
+
+
+def user_frames(stack_trace: str) -> tuple[Frame, ...]:
+    """The user's frames of a printed stack, outermost first; torch's module code where there are none."""
+    every: list[Frame] = []
+    for match in filter(None, map(_FRAME.match, stack_trace.splitlines())):
+        file = os.path.abspath(match["file"])
+        if file.startswith(_OURS):
+            continue
+        line = int(match["line"])
+        unread = Statement("", match["function"], line, (), False)
+        every.append(Frame(file, statement_at(file, line) or unread, match["function"]))
+    users = tuple(frame for frame in every if not frame.file.startswith(_TORCH))
+    return users or tuple(frame for frame in every if frame.file.startswith(_MODULES))
+
+
+def _module(node: fx.Node) -> tuple[str, str]:
+    """(dotted path, class name) of the innermost module."""
+    stack = node.meta.get("nn_module_stack") or {}
+    if not stack:
+        return "", ""
+    path, kind = list(stack.values())[-1]
+    name = kind.__name__ if isinstance(kind, type) else str(kind).rsplit(".", 1)[-1]
+    return dotted_path(path), name
+
+
+def dotted_path(path: str) -> str:
+    """``blocks.0.attn`` of ``L['self']._modules['blocks'][0].attn`` and the like."""
+    path = re.sub(r"^L\[['\"]\w+['\"]\]", "", path)
+    path = re.sub(r"\._(?:modules|parameters|buffers)(?=\[)", "", path)
+    path = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", path)
+    return path.removeprefix("L__self__").lstrip(".")
+
+
+def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]]) -> dict[fx.Node, str]:
+    """The local that each node's value is assigned to."""
+    found: dict[fx.Node, str] = {}
+    done: set[fx.Node] = set()
+    for start, node in enumerate(nodes):
+        stack = frames[node]
+        if node in done or not stack:
+            continue
+        run = _run(nodes[start:], frames, stack)
+        own = [member for member in run if len(frames[member]) == len(stack)]
+        done.update(own)
+        if stack[-1].function != "<lambda>":
+            _name_run(own, set(run), stack[-1].statement, found)
+    return found
+
+
+def _run(
+    nodes: Iterable[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]], stack: tuple[Frame, ...]
+) -> list[fx.Node]:
+    """The nodes from the first on that run under the same execution of the innermost statement of `stack`."""
+    members = []
+    for node in nodes:
+        if frames[node][: len(stack)] != stack:
+            if not frames[node]:
+                continue
+            break
+        members.append(node)
+    return members
+
+
+def _name_run(own: list[fx.Node], run: set[fx.Node], statement: Statement, found: dict[fx.Node, str]) -> None:
+    escaping = [node for node in own if any(user not in run for user in node.users)]
+    assigned = statement.assigned
+    if len(assigned) == 1:
+        names = assigned[0].names
+        if assigned[0].unpacks:
+            _name_items(own, escaping, names, found)
+        elif names[0] is not None:
+            for node in _values(own, escaping, assigned[0].value):
+                found[node] = names[0]
+    elif assigned and len(escaping) == len(assigned):
+        for node, part in zip(escaping, assigned, strict=True):
+            _name_one(node, part, found)
+
+
+def _name_one(node: fx.Node, part: Assigned, found: dict[fx.Node, str]) -> None:
+    if not part.unpacks and part.names[0] is not None:
+        found[node] = part.names[0]
+
+
+def _name_items(
+    own: list[fx.Node], escaping: list[fx.Node], names: tuple[str | None, ...], found: dict[fx.Node, str]
+) -> None:
+    """Names the items that a statement unpacks: by the item's number where it shows, else by order."""
+    items = [node for node in own if node.target is operator.getitem and isinstance(node.args[1], int)]
+    values = [node for node in escaping if node.target is not operator.getitem]
+    if items and not values:
+        for node in items:
+            if node.args[1] < len(names) and (name := names[node.args[1]]) is not None:
+                found[node] = name
+        return
+    sizes = [node for node in own if node.target is torch.ops.aten.sym_size.int]
+    for node in sizes:
+        if (
+            isinstance(node.args[1], int)
+            and node.args[1] < len(names)
+            and (name := names[node.args[1]]) is not None
+        ):
+            found[node] = name
+    if len(escaping) == len(names):
+        for node, name in zip(escaping, names, strict=True):
+            if name is not None:
+                found[node] = name
+
+
+def _values(own: list[fx.Node], escaping: list[fx.Node], value: ast.expr) -> list[fx.Node]:
+    """The nodes that are the assigned value: one, or one for each turn of a loop around the statement."""
+    if not escaping:
+        return []
+    wanted = _op_names(value)
+    if wanted:
+        alike = sum(1 for part in ast.walk(value) if _op_names(part) == wanted)
+        matches = [node for node in own if _op_name(node) in wanted]
+        every = matches[alike - 1 :: alike]
+        if matches and len(matches) % alike == 0 and set(escaping) <= set(every):
+            return every
+    return escaping[-1:]
+
+
+def _op_names(expression: ast.AST) -> tuple[str, ...]:
+    """The ATen names that an expression's outermost operation may have."""
+    match expression:
+        case ast.BinOp(op=op):
+            return _OPERATORS.get(type(op), ())
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return (name, f"_{name}")
+    return ()
+
+
+def _op_name(node: fx.Node) -> str:
+    target = node.target
+    return target._schema.name.split("::")[1] if isinstance(target, torch._ops.OpOverload) else ""
+
+
+def assigned_name(node: fx.Node) -> str | None:
+    """The one name that the statement of a traced node assigns, if it is that simple."""
+    frames = user_frames(node.meta.get("stack_trace") or "")
+    assigned = frames[-1].statement.assigned if frames else ()
+    return assigned[0].names[0] if len(assigned) == 1 and not assigned[0].unpacks else None

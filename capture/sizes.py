@@ -1,0 +1,57 @@
+"""The symbolic sizes of a graph: which input tells each, its bounds, and a word for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.graph import GraphInput, InputKind, SymbolicSize
+
+
+def symbolic_sizes(
+    graph: fx.Graph, inputs: tuple[GraphInput, ...], names: dict[tuple[str, int], str]
+) -> tuple[SymbolicSize, ...]:
+    """One entry for each symbol, in the order in which the inputs show them.
+
+    Args:
+        names: Words given with the call: (placeholder, dimension) -> name.
+    """
+    kinds = {entry.node: entry for entry in inputs}
+    found: dict[sympy.Symbol, SymbolicSize] = {}
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            break
+        value = node.meta.get("val")
+        if kinds[node.name].kind is InputKind.SIZE:
+            _add(found, value, kinds[node.name].target, node.name, None)
+        elif isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                default = f"{node.name}_size_{dim}"
+                _add(found, size, names.get((node.name, dim), default), node.name, dim)
+    return tuple(found.values())
+
+
+def _add(found: dict[sympy.Symbol, SymbolicSize], size: Any, name: str, node: str, dim: int | None) -> None:
+    if not isinstance(size, torch.SymInt):
+        return
+    symbol = torch_private.symbolic_expression(size)
+    if not isinstance(symbol, sympy.Symbol) or symbol in found:
+        return
+    lower, upper = torch_private.symbol_range(torch_private.shape_env_of(size), symbol)
+    taken = {entry.name for entry in found.values()}
+    unique, count = name, 1
+    while unique in taken:
+        unique, count = f"{name}_{count}", count + 1
+    found[symbol] = SymbolicSize(
+        symbol=symbol,
+        name=unique,
+        input_node=node,
+        dim=dim,
+        example=torch_private.symbolic_hint(size) or 0,
+        minimum=int(lower) if lower.is_Integer else 0,
+        maximum=int(upper) if upper.is_Integer and int(upper) < 2**62 else None,
+    )

@@ -1,0 +1,230 @@
+"""The user's source, read with `ast`: which statement stands on a line, in which function, and what it assigns.
+
+Statements are quoted whole, on one line: line breaks and runs of spaces become one space, comments go. Of a compound
+statement (``for``, ``with``, ``if``) only its head is quoted.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import io
+import linecache
+import tokenize
+
+
+@dataclasses.dataclass(frozen=True)
+class Assigned:
+    """One target of an assignment.
+
+    Attributes:
+        names: One name, or several where a value is unpacked (None for what is no name: ``_``, ``a[0]``).
+        value: The expression whose value it is.
+        unpacks: Whether the names take the value's items.
+    """
+
+    names: tuple[str | None, ...]
+    value: ast.expr
+    unpacks: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """A statement of the user's (several where they share a line).
+
+    Attributes:
+        text: As quoted.
+        qualname: ``Attention.forward``; empty at module level.
+        line: Where it begins, from 1.
+        assigned: What it assigns, in order.
+        returns: Whether it is a return.
+    """
+
+    text: str
+    qualname: str
+    line: int
+    assigned: tuple[Assigned, ...]
+    returns: bool
+
+
+def statement_at(file: str, line: int) -> Statement | None:
+    """The innermost statement that covers a line of a file; None where the source is not to be had."""
+    return _statements(file, tuple(linecache.getlines(file))).get(line)
+
+
+def shape_words(file: str, first_line: int, last_line: int) -> dict[tuple[str, int], str]:
+    """Words that code between two lines gives to sizes: (tensor's name, dimension) -> local.
+
+    Understands ``batch, seq = ids.shape``, ``seq = ids.shape[1]``, ``ids.size()`` and ``ids.size(1)``.
+    """
+    words: dict[tuple[str, int], str] = {}
+    for line in range(first_line, last_line + 1):
+        statement = statement_at(file, line)
+        for part in statement.assigned if statement is not None and statement.line == line else ():
+            tensor, dim = _shape_of(part.value)
+            if tensor is None or (part.unpacks == (dim is not None)):
+                continue
+            for position, name in enumerate(part.names):
+                if name is not None:
+                    words.setdefault((tensor, position if dim is None else dim), name)
+    return words
+
+
+def _shape_of(value: ast.expr) -> tuple[str | None, int | None]:
+    """(tensor, dimension or None for all) where an expression is a tensor's size; (None, None) elsewhere."""
+    match value:
+        case ast.Attribute(value=ast.Name(id=name), attr="shape"):
+            return name, None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="size"), args=[]):
+            return name, None
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=int(dim))
+        ):
+            return name, dim
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=name), attr="size"), args=[ast.Constant(value=int(dim))]
+        ):
+            return name, dim
+    return None, None
+
+
+@functools.lru_cache(maxsize=256)
+def _statements(file: str, lines: tuple[str, ...]) -> dict[int, Statement]:
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return {}
+    spans: list[tuple[int, int, ast.stmt, str]] = []
+    _collect(tree.body, "", spans)
+    by_line: dict[int, list[tuple[int, int, ast.stmt, str]]] = {}
+    for span in spans:
+        for number in range(span[0], span[1] + 1):
+            by_line.setdefault(number, []).append(span)
+    found: dict[int, Statement] = {}
+    made: dict[tuple[int, ...], Statement] = {}
+    for number, covering in by_line.items():
+        key = tuple(id(span[2]) for span in covering)
+        if key not in made:
+            made[key] = _merge(covering, lines)
+        found[number] = made[key]
+    return found
+
+
+def _collect(body: list[ast.stmt], qualname: str, spans: list[tuple[int, int, ast.stmt, str]]) -> None:
+    """The lines of each statement, of compound ones those of their heads."""
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            _collect(statement.body, f"{qualname}.{statement.name}" if qualname else statement.name, spans)
+            continue
+        inner: list[ast.stmt] = []
+        for field in ("body", "orelse", "finalbody"):
+            inner += getattr(statement, field, [])
+        for handler in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:
+            inner += handler.body
+        last = (
+            (statement.end_lineno or statement.lineno)
+            if not inner
+            else max(statement.lineno, inner[0].lineno - 1)
+        )
+        spans.append((statement.lineno, last, statement, qualname))
+        _collect(inner, qualname, spans)
+
+
+def _merge(covering: list[tuple[int, int, ast.stmt, str]], lines: tuple[str, ...]) -> Statement:
+    parts = [_text(first, last, statement, lines) for first, last, statement, _ in covering]
+    assigned = [pair for _, _, statement, _ in covering for pair in _assigned(statement)]
+    returns = any(isinstance(statement, ast.Return) for _, _, statement, _ in covering)
+    return Statement("; ".join(parts), covering[0][3], covering[0][0], tuple(assigned), returns)
+
+
+def _text(first: int, last: int, statement: ast.stmt, lines: tuple[str, ...]) -> str:
+    block = [line.encode() for line in lines[first - 1 : last]]
+    if last == statement.end_lineno:
+        block[-1] = block[-1][: statement.end_col_offset]
+    block[0] = block[0][statement.col_offset :]
+    return one_line(b"".join(block).decode())
+
+
+def one_line(source: str) -> str:
+    """A statement on one line, without comments."""
+    tokens: list[tokenize.TokenInfo] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            tokens.append(token)
+    except (tokenize.TokenError, IndentationError):  # a head without its body ends early: what came is enough
+        pass
+    skipped = (
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    )
+    text, previous = "", None
+    for token in tokens:
+        if token.type in skipped:
+            continue
+        if previous is not None:
+            broken = token.start[0] != previous.end[0]
+            if broken and token.string in ")]}" and text.endswith(",") and not _is_one_tuple(text):
+                text = text[:-1]
+            elif broken:
+                text += "" if previous.string in "([{" or token.string in (")", "]", "}", ".") else " "
+            elif token.start[1] > previous.end[1]:
+                text += " "
+        text += (
+            " ".join(token.string.split("\n"))
+            if "\n" not in token.string
+            else repr(ast.literal_eval(token.string))
+        )
+        previous = token
+    return text.rstrip("\\").strip()
+
+
+def _is_one_tuple(text: str) -> bool:
+    """Whether the comma at the end of `text` makes the bracket that is open there a tuple of one."""
+    depth = 0
+    for position in range(len(text) - 2, -1, -1):
+        character = text[position]
+        if character in ")]}":
+            depth += 1
+        elif character in "([{":
+            if depth == 0:
+                return character == "(" and not text[:position].rstrip()[-1:].isalnum()
+            depth -= 1
+        elif character == "," and depth == 0:
+            return False
+    return False
+
+
+def _assigned(statement: ast.stmt) -> list[Assigned]:
+    match statement:
+        case ast.Assign(targets=[target, *_], value=value):
+            return _pair(target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            return _pair(target, value)
+        case ast.AugAssign(target=target, op=op, value=value):
+            loaded = ast.Name("_", ast.Load())
+            return _pair(target, ast.BinOp(loaded, op, value))
+    return []
+
+
+def _pair(target: ast.expr, value: ast.expr) -> list[Assigned]:
+    if not isinstance(target, ast.Tuple | ast.List):
+        return [Assigned((_name(target),), value, False)]
+    if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+        if not any(isinstance(part, ast.Starred) for part in (*value.elts, *target.elts)):
+            pairs = zip(target.elts, value.elts, strict=True)
+            return [assigned for part, expression in pairs for assigned in _pair(part, expression)]
+    if any(isinstance(part, ast.Starred) for part in target.elts):
+        return []
+    return [Assigned(tuple(_name(part) for part in target.elts), value, True)]
+
+
+def _name(target: ast.expr) -> str | None:
+    """The word that an assignment binds: a local or an attribute; None for ``_`` and for items."""
+    if isinstance(target, ast.Name):
+        return None if target.id.strip("_") == "" else target.id
+    return target.attr if isinstance(target, ast.Attribute) else None
