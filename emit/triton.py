@@ -1,0 +1,207 @@
+"""A kernel plan becomes the text of a Triton kernel file.
+
+The shape of the file stands in templates/triton/: `kernel.py.jinja` is the frame, and each style has a template with
+the body of its functions and of the host function that launches them. What is computed, and under which names, comes
+from triton_block.py (statements) and triton_styles.py (functions). The kernel's parameters follow from what its text
+names, so that none is unused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jinja2
+import torch
+
+import longhand.templates
+from longhand.emit.names import KernelNames, Quote
+from longhand.emit.triton_operators import DEVICE_FUNCTIONS
+from longhand.emit.triton_styles import (
+    FunctionText,
+    constexpr_sizes,
+    elementwise,
+    mentions,
+    rows_persistent,
+    transposed,
+)
+from longhand.emit.triton_types import dtype_word, is_narrow
+from longhand.schedule.plan import Access, KernelPlan, Pointer, Style
+
+_PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames], tuple[FunctionText, set[str]]]] = {
+    Style.ELEMENTWISE: elementwise,
+    Style.TRANSPOSED: transposed,
+    Style.ROWS_PERSISTENT: rows_persistent,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One line of a kernel's parameter list."""
+
+    text: str
+    comment: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One @triton.jit function as the template prints it."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    doc: str
+    body: str
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A kernel file as the template prints it."""
+
+    kernel: str
+    title: str
+    quotes: tuple[Quote, ...]
+    notes: tuple[str, ...]
+    needs_torch: bool
+    needs_libdevice: bool
+    runtime: tuple[str, ...]
+    tunables: tuple[object, ...]
+    functions: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
+    arguments: tuple[str, ...]
+    does: str
+    host: str
+    reference: str
+
+
+def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) -> str:
+    """The text of ``kernels/NAME.py``.
+
+    Args:
+        plan: The kernel.
+        names: Its words.
+        reference: The whole ``def reference(...)`` that closes the file.
+    """
+    environment = _environment()
+    template = environment.get_template(f"triton/{plan.style.value}.jinja")
+    function, device_functions = _PRINTERS[plan.style](plan, names)
+    body = template.module.body(function.context).strip("\n")  # type: ignore[attr-defined]
+    parameters = _parameters(plan, names, function, body)
+    call = _launch_call(f"{names.kernel}_kernel", parameters, plan)
+    host = template.module.host({**function.context, "call": call}).strip("\n")  # type: ignore[attr-defined]
+    ordered = tuple(name for name in DEVICE_FUNCTIONS if name in device_functions)
+    arguments = _arguments(plan, names)
+    kernel = Kernel(function.name, parameters, f"{function.does}{_precision(plan)}.", body)
+    file = File(
+        kernel=names.kernel,
+        title=names.title,
+        quotes=names.quotes,
+        notes=names.notes,
+        needs_torch=mentions([reference, host], "torch"),
+        needs_libdevice=mentions([body], "libdevice") or any(name.endswith("_float") for name in ordered),
+        runtime=tuple(w for w in ("ceil_div", "fast_launch", "next_power_of_2") if w == "fast_launch" or w in host),
+        tunables=plan.tunables,
+        functions=ordered,
+        kernels=(kernel,),
+        arguments=arguments,
+        does=_does(plan, names),
+        host=host,
+        reference=reference.strip("\n"),
+    )
+    text = environment.get_template("triton/kernel.py.jinja").render(file=file)
+    return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(longhand.templates.__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _parameters(
+    plan: KernelPlan, names: KernelNames, function: FunctionText, body: str
+) -> tuple[Parameter, ...]:
+    """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
+    texts = [body]
+    found = [
+        Parameter(f"{names.pointers[pointer.name]}_ptr", _pointer_comment(pointer, names))
+        for pointer in plan.pointers
+        if mentions(texts, f"{names.pointers[pointer.name]}_ptr")
+    ]
+    constant = constexpr_sizes(plan, names)
+    for axis in plan.axes:
+        size = names.axes[axis.name].size
+        if mentions(texts, size):
+            found.append(Parameter(f"{size}: tl.constexpr" if size in constant else size))
+    for argument in plan.ints:
+        if mentions(texts, names.ints[argument.name]):
+            found.append(Parameter(names.ints[argument.name]))
+    # A float is a constant of the compiled kernel: float32 where it meets float32, and free.
+    for scalar in sorted(plan.scalars, key=lambda scalar: scalar.dtype.is_floating_point):
+        word = names.scalars[scalar.position]
+        found.append(Parameter(f"{word}: tl.constexpr" if scalar.dtype.is_floating_point else word))
+    found += [Parameter(f"{name}: tl.constexpr", comment) for name, comment in function.constants]
+    return tuple(found)
+
+
+def _pointer_comment(pointer: Pointer, names: KernelNames) -> str:
+    words = dtype_word(pointer.dtype)
+    if pointer.dims:
+        sizes = ", ".join(names.axes[axis].size for axis in pointer.dims)
+        words += f" ({sizes}{',' if len(pointer.dims) == 1 else ''})"
+    elif pointer.dims is not None:
+        words += ", one element"
+    aliases = [f"{names.pointers[alias]}_ptr" for alias in pointer.may_alias]
+    if aliases and pointer.access is not Access.READ:
+        words += f"; may be {' or '.join(aliases)}"
+    return words
+
+
+def _arguments(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
+    """The host function's parameters: tensors, then sizes, strides and scalars."""
+    tensors = [names.pointers[pointer.name] for pointer in plan.pointers if not pointer.scratch]
+    sizes = [names.axes[axis.name].size for axis in plan.axes]
+    ints = [names.ints[argument.name] for argument in plan.ints]
+    scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
+    return (*tensors, *sizes, *ints, *scalars)
+
+
+def _does(plan: KernelPlan, names: KernelNames) -> str:
+    filled = [names.pointers[p.name] for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
+    updated = [names.pointers[p.name] for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch]
+    parts = [f"fill {_listed(filled)}"] if filled else []
+    parts += [f"update {_listed(updated)} in place"] if updated else []
+    sentence = " and ".join(parts)
+    return f"{sentence[:1].upper()}{sentence[1:]}."
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _precision(plan: KernelPlan) -> str:
+    return "; arithmetic in float32" if any(is_narrow(pointer.dtype) for pointer in plan.pointers) else ""
+
+
+def _launch_call(
+    kernel: str, parameters: tuple[Parameter, ...], plan: KernelPlan
+) -> Callable[[str, str, Mapping[str, str]], str]:
+    """Writes the statement that launches: run-time arguments in order, then what the host function chose by name."""
+    tunables = {tunable.name for tunable in plan.tunables}
+
+    def call(name: str, grid: str, constants: Mapping[str, str]) -> str:
+        words = [parameter.text.removesuffix(": tl.constexpr") for parameter in parameters]
+        arguments = [word.removesuffix("_ptr") for word in words if word not in constants]
+        arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]
+        arguments += [
+            f"{option}={option.upper()}" for option in ("num_warps", "num_stages") if option.upper() in tunables
+        ]
+        listed = "".join(f"    {argument},\n" for argument in arguments)
+        return f"{kernel}{grid}(\n{listed})"
+
+    return call

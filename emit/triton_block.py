@@ -1,0 +1,452 @@
+"""The statements of one Triton function: loads, values, reductions and stores over the lanes that a program holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from longhand.emit.expression import Precedence, Text, render
+from longhand.emit.names import KernelNames
+from longhand.emit.triton_address import Flat, address_terms
+from longhand.emit.triton_nan import nan_may_be_dropped
+from longhand.emit.triton_operators import OperatorTable
+from longhand.emit.triton_types import fits_literal, language_dtype, number
+from longhand.errors import ScheduleError
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    Value,
+    arguments,
+    domains,
+)
+from longhand.schedule.plan import KernelPlan
+
+
+class Kind(enum.Enum):
+    """What a statement does; a change of kind starts a paragraph."""
+
+    LOAD = "load"
+    COMPUTE = "compute"
+    STORE = "store"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One statement."""
+
+    kind: Kind
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """How a function holds the rows (or the cols) of the plan's space.
+
+    Attributes:
+        axes: The axes' keys, outermost first. Empty: there is no such side.
+        lanes: Whether a program holds many of them at once; otherwise one.
+        mask: The name of the mask that keeps lanes in range; None where none can be out.
+    """
+
+    axes: tuple[str, ...] = ()
+    lanes: bool = False
+    mask: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """How a function holds the plan's space.
+
+    Attributes:
+        flats: The index variables and what they flatten.
+        rows: The row side.
+        cols: The col side.
+        both: The name of the mask of both sides together.
+        width: The shape of a block along the reduced side, for accumulators: ``[COLS]``.
+    """
+
+    flats: tuple[Flat, ...]
+    rows: Side
+    cols: Side
+    both: str = "in_range"
+    width: str = "[COLS]"
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether both sides are lanes."""
+        return self.rows.lanes and self.cols.lanes
+
+
+class Block:
+    """Prints values of a body inside one function.
+
+    Args:
+        plan: The kernel.
+        names: Its words.
+        space: How the function holds the space.
+        known: Values that stand under a name already (reduced by an earlier loop or kernel).
+    """
+
+    def __init__(
+        self, plan: KernelPlan, names: KernelNames, space: Space, known: Mapping[int, str] | None = None
+    ) -> None:
+        self.plan = plan
+        self.body = plan.body
+        self.space = space
+        self.domains = domains(plan.body)
+        self.known: dict[int, Text] = {position: Text(text) for position, text in (known or {}).items()}
+        kept = (Load, Pointwise, Reduce)
+        words = {p: name for p, name in names.values.items() if isinstance(plan.body[p], kept)}
+        self.names = dataclasses.replace(names, values=words)
+        self.operators = OperatorTable(plan.body)
+        self.addresses: dict[str, str] = {}  # shared address -> variable
+        self.asked: Counter[str] = Counter()  # how often each address was printed
+        self.functions: set[str] = set()  # device functions needed
+        self._typed = _typed_constants(plan.body)
+        self._row_keys = {axis.name for axis in plan.rows}
+        self._squares = _guarded_squares(plan, self.names)
+
+    # Expressions
+
+    def expression(self, position: int, top: bool = True) -> Text:
+        """A value as text; named values below it by their names."""
+        text = render(position, self.body, self.names, self.operators, self._leaf, self.known, top)
+        for function in re.findall(r"(?<![\w.])(\w+)\(", text.text):
+            self.functions.add(function)
+        return text
+
+    def _leaf(self, position: int) -> Text:
+        value = self.body[position]
+        match value:
+            case Load():
+                return Text(self.load(position))
+            case Constant(value=constant, dtype=dtype):
+                literal = number(constant, dtype)
+                if position in self._typed:
+                    return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
+                return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
+            case Scalar():
+                return Text(self.names.scalars[self._scalar(position)])
+            case Position():
+                return self._position(position)
+            case Extent(axes=axes):
+                sizes = [self.names.axes[axis].size for axis in axes]
+                return Text(" * ".join(sizes), Precedence.ATOM if len(sizes) == 1 else Precedence.PRODUCT)
+            case Reduce():
+                return Text(self.reduction(position))
+        raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
+
+    def _scalar(self, position: int) -> int:
+        value = self.body[position]
+        for scalar in self.plan.scalars:
+            first = self.body[scalar.position]
+            if scalar.position == position or first == value:
+                return scalar.position
+            if isinstance(first, Scalar) and isinstance(value, Scalar):
+                same = (first.value, first.dtype, first.name) == (value.value, value.dtype, value.name)
+                if same:
+                    return scalar.position
+        raise ScheduleError(f"No argument of the kernel feeds the scalar at {position}.")
+
+    def _position(self, position: int) -> Text:
+        text = self.address(position)
+        users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
+        harmless = (PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE, PointwiseOp.LT, PointwiseOp.LE)
+        harmless += (PointwiseOp.GT, PointwiseOp.GE)
+        precedence = Precedence.SUM if " + " in text else Precedence.PRODUCT if " * " in text else Precedence.ATOM
+        plain = Text(text, precedence)
+        if text.isdigit() or self.plan.wide_index or all(user.op in harmless for user in users):
+            return plain
+        return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
+
+    # Memory
+
+    def address(self, position: int) -> str:
+        """The address of a Load or Store (or the value of a Position), without the pointer."""
+        terms = address_terms(
+            self.plan.addresses[position],
+            self.space.flats,
+            self.names,
+            lambda at: self.expression(at, top=False),
+        )
+        return " + ".join(terms) or "0"
+
+    def pointer(self, position: int) -> str:
+        """``x_ptr + row * n_cols + col``, by way of a shared address where there is one."""
+        value = self.body[position]
+        assert isinstance(value, Load | Store)
+        base = f"{self.names.pointers[value.buffer]}_ptr"
+        if not self.plan.addresses[position].axes and not self.plan.addresses[position].values:
+            offset = self.address(position)
+            return base if offset == "0" else f"{base} + {offset}"
+        address = self.address(position)
+        if not self.plan.addresses[position].values:
+            self.asked[address] += 1
+        return f"{base} + {self.addresses.get(address, address)}"
+
+    def mask(self, position: int) -> str | None:
+        """The mask of a Load or Store: the sides it varies over, and its own condition."""
+        value = self.body[position]
+        assert isinstance(value, Load | Store)
+        domain = {axis for axis, _ in self.plan.addresses[position].axes}
+        for at, _ in self.plan.addresses[position].values:
+            domain |= self.domains[at]
+        parts = [self.bounds(domain)]
+        if value.mask is not None:
+            condition = self.expression(value.mask, top=False)
+            parts.append(condition.within(Precedence.BIT_AND) if parts[0] else condition.text)
+        return " & ".join(part for part in parts if part) or None
+
+    def bounds(self, domain: Iterable[str]) -> str | None:
+        """The mask that keeps a value of this domain in range."""
+        axes = set(domain)
+        rows = self.space.rows.mask if axes & set(self.space.rows.axes) else None
+        cols = self.space.cols.mask if axes & set(self.space.cols.axes) else None
+        return self.space.both if rows and cols else rows or cols
+
+    def load(self, position: int) -> str:
+        """``tl.load(...)`` with the conversion to the dtype of the body."""
+        value = self.body[position]
+        assert isinstance(value, Load)
+        arguments = [self.pointer(position)]
+        mask = self.mask(position)
+        if mask is not None:
+            arguments.append(f"mask={mask}")
+            other = value.other if value.mask is not None else self.plan.padding.get(position)
+            if other is not None:
+                arguments.append(f"other={number(other, value.dtype)}")
+        text = f"tl.load({', '.join(arguments)})"
+        pointer = next(p for p in self.plan.pointers if p.name == value.buffer)
+        return text if pointer.dtype == value.dtype else f"{text}.to({language_dtype(value.dtype)})"
+
+    def store(self, position: int) -> str:
+        """``tl.store(...)``; Triton rounds to the pointer's dtype."""
+        value = self.body[position]
+        assert isinstance(value, Store)
+        arguments = [self.pointer(position), self.expression(value.value, top=False).text]
+        mask = self.mask(position)
+        if mask is not None:
+            arguments.append(f"mask={mask}")
+        return f"tl.store({', '.join(arguments)})"
+
+    # Reductions
+
+    def guarded(self, position: int) -> Text:
+        """The argument of a Reduce, with the identity in lanes past the end where the plan asks for that."""
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        argument = self.expression(reduce.arg, top=False)
+        if position not in self.plan.guards or position in self._squares:
+            return argument
+        mask = self.bounds(reduce.axes)
+        if mask is None:
+            return argument
+        return Text(f"tl.where({mask}, {argument.text}, {reduce_identity(self.body, position)})")
+
+    def reduction(self, position: int) -> str:
+        """A Reduce over the lanes of one side, all at once."""
+        return self.reduce_lanes(position, self.guarded(position).text, self._lane_index(position))
+
+    def reduce_lanes(self, position: int, argument: str, index: str | None = None) -> str:
+        """The reduction of a block along its reduced side.
+
+        Args:
+            argument: The block.
+            index: For ARG*: the block of positions.
+        """
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        over_rows = reduce.axes[0] in self._row_keys
+        axis = 0 if over_rows or not self.space.is_tile else 1
+        rest = f"axis={axis}, keep_dims=True" if self.space.is_tile else "axis=0"
+        op = reduce.op
+        if op is ReduceOp.SUM:
+            return f"tl.sum({argument}, {rest})"
+        if op in (ReduceOp.ANY, ReduceOp.ALL):
+            return f"tl.{'max' if op is ReduceOp.ANY else 'min'}(({argument}).to(tl.int32), {rest}) != 0"
+        if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            function = combine_function(op)
+            self.functions.add(function)
+            return f"tl.reduce(({argument}, {index}), {axis}, {function}{', keep_dims=True' * self.space.is_tile})[1]"
+        if self.is_plain(position):
+            return f"tl.{op.value}({argument}, {rest})"
+        function = combine_function(op)
+        self.functions.add(function)
+        return f"tl.reduce({argument}, {axis}, {function}{', keep_dims=True' * self.space.is_tile})"
+
+    def is_plain(self, position: int) -> bool:
+        """Whether Triton's own max or min does: integers, or where NaN shows all the same."""
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        if reduce.op not in (ReduceOp.MAX, ReduceOp.MIN):
+            return False
+        return not reduce.dtype.is_floating_point or nan_may_be_dropped(self.body, position)
+
+    def _lane_index(self, position: int) -> str | None:
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        if reduce.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            return None
+        index = self.space.flats[-1 if reduce.axes[0] not in self._row_keys else 0].index
+        shape = "[ROWS, COLS]" if self.space.is_tile else self.space.width
+        return f"tl.broadcast_to({index}, {shape}).to(tl.int64)"
+
+    # Statements
+
+    def lines(self, positions: Iterable[int]) -> list[Line]:
+        """The statements that evaluate these positions: loads of whole blocks first, then each load before its first
+        use, stores last."""
+        listed = [p for p in positions if p not in self.known]
+        stores = [p for p in listed if isinstance(self.body[p], Store)]
+        named = [p for p in listed if p in self.names.values]
+        whole = frozenset(axis.name for axis in self.plan.axes)
+        first = [p for p in named if self._is_plain_load(p) and self._sides(p) == self._sides_of(whole)]
+        found: list[Line] = [Line(Kind.LOAD, self._assignment(p)) for p in first]
+        done = set(first)
+        for position in named:
+            if self._is_plain_load(position) or position in done:
+                continue
+            for load in self._loads_below(position, named):
+                if load not in done:
+                    done.add(load)
+                    found.append(Line(Kind.LOAD, self._assignment(load)))
+            done.add(position)
+            kind = Kind.LOAD if isinstance(self.body[position], Load) else Kind.COMPUTE
+            found.append(Line(kind, self._assignment(position)))
+        for position in stores:
+            for load in self._loads_below(position, named):
+                if load not in done:
+                    done.add(load)
+                    found.append(Line(Kind.LOAD, self._assignment(load)))
+        found += [Line(Kind.STORE, self.store(position)) for position in stores]
+        return found
+
+    def _assignment(self, position: int) -> str:
+        text = self.expression(position).text
+        for square, factor in self._squares.items():
+            if factor == position:
+                reduce = self.body[square]
+                assert isinstance(reduce, Reduce)
+                text = f"tl.where({self.bounds(reduce.axes)}, {text}, {number(0, reduce.dtype)})"
+        return f"{self.names.values[position]} = {text}"
+
+    def _is_plain_load(self, position: int) -> bool:
+        value = self.body[position]
+        return isinstance(value, Load) and value.mask is None and not value.index.values
+
+    def _sides_of(self, domain: frozenset[str]) -> tuple[bool, bool]:
+        return bool(domain & set(self.space.rows.axes)), bool(domain & set(self.space.cols.axes))
+
+    def _sides(self, position: int) -> tuple[bool, bool]:
+        return self._sides_of(self.domains[position])
+
+    def _loads_below(self, position: int, named: list[int]) -> list[int]:
+        """Named plain loads that the statement of `position` reads directly."""
+        found: list[int] = []
+
+        def visit(at: int) -> None:
+            for arg in arguments(self.body[at]):
+                if arg in self.known:
+                    continue
+                if arg in named:
+                    if self._is_plain_load(arg) and arg not in found:
+                        found.append(arg)
+                    continue
+                visit(arg)
+
+        visit(position)
+        return sorted(found)
+
+
+def combine_function(op: ReduceOp) -> str:
+    """The device function that combines two partial results with PyTorch's rules for NaN."""
+    return {
+        ReduceOp.MAX: "maximum",
+        ReduceOp.MIN: "minimum",
+        ReduceOp.PROD: "multiply",
+        ReduceOp.ARGMAX: "first_max",
+        ReduceOp.ARGMIN: "first_min",
+    }[op]
+
+
+def reduce_identity(body: tuple[Value, ...], position: int) -> str:
+    """The element that changes nothing: 0 for a sum, minus infinity for a maximum."""
+    reduce = body[position]
+    assert isinstance(reduce, Reduce)
+    argument = body[reduce.arg]
+    assert not isinstance(argument, Store)
+    dtype = argument.dtype
+    match reduce.op:
+        case ReduceOp.SUM:
+            return number(0, dtype)
+        case ReduceOp.PROD:
+            return number(1, dtype)
+        case ReduceOp.ANY:
+            return "False"
+        case ReduceOp.ALL:
+            return "True"
+    is_max = reduce.op in (ReduceOp.MAX, ReduceOp.ARGMAX)
+    if dtype.is_floating_point:
+        return number(float("-inf") if is_max else float("inf"), dtype)
+    bits = 63 if "64" in str(dtype) else 31
+    return f"-(2**{bits})" if is_max else f"2**{bits} - 1"
+
+
+def _typed_constants(body: tuple[Value, ...]) -> set[int]:
+    """Constants whose literal would lose digits or give the operation too small a dtype."""
+    found = set()
+    for value in body:
+        args = arguments(value)
+        for arg in args:
+            constant = body[arg]
+            if not isinstance(constant, Constant) or fits_literal(constant.value, constant.dtype):
+                continue
+            infix = isinstance(value, Pointwise) and len(args) == 2 and not isinstance(value, Store)
+            if not infix or all(isinstance(body[other], Constant) for other in args):
+                found.add(arg)
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.dtype.itemsize == 8:
+            if all(isinstance(body[arg], Constant) for arg in args[1:]):
+                found.add(args[1])
+    return found
+
+
+def _guarded_squares(plan: KernelPlan, names: KernelNames) -> dict[int, int]:
+    """Guarded sums of x * x where x has a line: the guard goes there, once, and the square needs none.
+
+    Only where every reduction that x feeds is guarded, so that no other one sees the change.
+    """
+    found: dict[int, int] = {}
+    body = plan.body
+    for position in plan.guards:
+        reduce = body[position]
+        if not isinstance(reduce, Reduce) or reduce.op is not ReduceOp.SUM or plan.passes:
+            continue
+        square = body[reduce.arg]
+        if not isinstance(square, Pointwise) or square.op is not PointwiseOp.MUL or reduce.arg in names.values:
+            continue
+        factor, other = square.args
+        if factor != other or factor not in names.values or not isinstance(body[factor], Pointwise):
+            continue
+        fed = _fed_by(body, factor)
+        if factor not in found.values() and all(p in plan.guards for p in fed if isinstance(body[p], Reduce)):
+            found[position] = factor
+    return found
+
+
+def _fed_by(body: tuple[Value, ...], source: int) -> set[int]:
+    found = {source}
+    for position, value in enumerate(body):
+        if found & set(arguments(value)):
+            found.add(position)
+    return found

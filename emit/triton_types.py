@@ -1,0 +1,58 @@
+"""How dtypes and numbers are written in a Triton kernel."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+_LANGUAGE = {
+    torch.bool: "tl.int1",
+    torch.int8: "tl.int8",
+    torch.uint8: "tl.uint8",
+    torch.int16: "tl.int16",
+    torch.int32: "tl.int32",
+    torch.int64: "tl.int64",
+    torch.float16: "tl.float16",
+    torch.bfloat16: "tl.bfloat16",
+    torch.float32: "tl.float32",
+    torch.float64: "tl.float64",
+}
+
+_WORD = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+def language_dtype(dtype: torch.dtype) -> str:
+    """The dtype inside a kernel: ``tl.float32``."""
+    return _LANGUAGE[dtype]
+
+
+def dtype_word(dtype: torch.dtype) -> str:
+    """The dtype in a parameter's comment: ``bf16``, ``float32``."""
+    return _WORD.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def is_narrow(dtype: torch.dtype) -> bool:
+    """Whether a buffer of `dtype` is computed on in float32."""
+    return dtype in _WORD
+
+
+def number(value: float | int | bool, dtype: torch.dtype) -> str:
+    """A Python literal that Triton gives the kind (bool, integer, float) of `dtype`."""
+    if dtype is torch.bool:
+        return str(bool(value))
+    if not dtype.is_floating_point:
+        return str(int(value))
+    value = float(value)
+    if math.isnan(value):
+        return 'float("nan")'
+    if math.isinf(value):
+        return 'float("inf")' if value > 0 else 'float("-inf")'
+    return repr(value)
+
+
+def fits_literal(value: float | int | bool, dtype: torch.dtype) -> bool:
+    """Whether a literal that stands alone keeps the value: Triton reads it as int32 or float32."""
+    if dtype is torch.float64:
+        return math.isnan(value) or torch.tensor(float(value), dtype=torch.float32).item() == value
+    return dtype is not torch.int64 or -(2**31) <= value < 2**31
