@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jinja2
-import torch
 
 import longhand.templates
 from longhand.emit.names import KernelNames, Quote
@@ -24,6 +23,7 @@ from longhand.emit.triton_styles import (
     constexpr_sizes,
     elementwise,
     mentions,
+    needed,
     rows_persistent,
     transposed,
 )
@@ -86,10 +86,10 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     environment = _environment()
     template = environment.get_template(f"triton/{plan.style.value}.jinja")
     function, device_functions = _PRINTERS[plan.style](plan, names)
-    body = template.module.body(function.context).strip("\n")  # type: ignore[attr-defined]
+    body = _with_sizes(function, template.module.body(function.context))  # type: ignore[attr-defined]
     parameters = _parameters(plan, names, function, body)
     call = _launch_call(f"{names.kernel}_kernel", parameters, plan)
-    host = template.module.host({**function.context, "call": call}).strip("\n")  # type: ignore[attr-defined]
+    host = _with_sizes(function, template.module.host({**function.context, "call": call}))  # type: ignore[attr-defined]
     ordered = tuple(name for name in DEVICE_FUNCTIONS if name in device_functions)
     arguments = _arguments(plan, names)
     kernel = Kernel(function.name, parameters, f"{function.does}{_precision(plan)}.", body)
@@ -100,7 +100,9 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         notes=names.notes,
         needs_torch=mentions([reference, host], "torch"),
         needs_libdevice=mentions([body], "libdevice") or any(name.endswith("_float") for name in ordered),
-        runtime=tuple(w for w in ("ceil_div", "fast_launch", "next_power_of_2") if w == "fast_launch" or w in host),
+        runtime=tuple(
+            w for w in ("ceil_div", "fast_launch", "next_power_of_2") if w == "fast_launch" or w in host
+        ),
         tunables=plan.tunables,
         functions=ordered,
         kernels=(kernel,),
@@ -121,6 +123,12 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def _with_sizes(function: FunctionText, text: str) -> str:
+    """The text below the lines that compute the products of sizes that it names."""
+    text = text.strip("\n")
+    return "\n".join([*needed(function.size_lines, [text]), text])
 
 
 def _parameters(
@@ -173,7 +181,9 @@ def _arguments(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
 
 def _does(plan: KernelPlan, names: KernelNames) -> str:
     filled = [names.pointers[p.name] for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
-    updated = [names.pointers[p.name] for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch]
+    updated = [
+        names.pointers[p.name] for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch
+    ]
     parts = [f"fill {_listed(filled)}"] if filled else []
     parts += [f"update {_listed(updated)} in place"] if updated else []
     sentence = " and ".join(parts)
@@ -199,7 +209,9 @@ def _launch_call(
         arguments = [word.removesuffix("_ptr") for word in words if word not in constants]
         arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]
         arguments += [
-            f"{option}={option.upper()}" for option in ("num_warps", "num_stages") if option.upper() in tunables
+            f"{option}={option.upper()}"
+            for option in ("num_warps", "num_stages")
+            if option.upper() in tunables
         ]
         listed = "".join(f"    {argument},\n" for argument in arguments)
         return f"{kernel}{grid}(\n{listed})"

@@ -164,7 +164,9 @@ class Block:
         users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
         harmless = (PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE, PointwiseOp.LT, PointwiseOp.LE)
         harmless += (PointwiseOp.GT, PointwiseOp.GE)
-        precedence = Precedence.SUM if " + " in text else Precedence.PRODUCT if " * " in text else Precedence.ATOM
+        precedence = (
+            Precedence.SUM if " + " in text else Precedence.PRODUCT if " * " in text else Precedence.ATOM
+        )
         plain = Text(text, precedence)
         if text.isdigit() or self.plan.wide_index or all(user.op in harmless for user in users):
             return plain
@@ -433,7 +435,11 @@ def _guarded_squares(plan: KernelPlan, names: KernelNames) -> dict[int, int]:
         if not isinstance(reduce, Reduce) or reduce.op is not ReduceOp.SUM or plan.passes:
             continue
         square = body[reduce.arg]
-        if not isinstance(square, Pointwise) or square.op is not PointwiseOp.MUL or reduce.arg in names.values:
+        if (
+            not isinstance(square, Pointwise)
+            or square.op is not PointwiseOp.MUL
+            or reduce.arg in names.values
+        ):
             continue
         factor, other = square.args
         if factor != other or factor not in names.values or not isinstance(body[factor], Pointwise):

@@ -1,8 +1,8 @@
 """Where a maximum may drop NaN although PyTorch's does not.
 
-Triton's plain ``tl.max`` and ``tl.maximum`` ignore NaN; the ones that do not cost an instruction more here and there and
-read worse. In a softmax the difference cannot be seen: if an element of the row is NaN, then so is its exponential,
-the row's sum of them, and everything that the sum goes into. This module proves that for a body.
+Triton's plain ``tl.max`` and ``tl.maximum`` ignore NaN; those that do not read worse. In a softmax the difference
+cannot be seen: if an element of the row is NaN, then so is its exponential, the row's sum of them, and everything that
+the sum goes into. This module proves that for a body.
 
 For a Reduce MAX of x, suppose that some element of the row is NaN. Then each value is in one of four states:
 
@@ -26,7 +26,19 @@ Op = PointwiseOp
 _STRICT = frozenset(
     {
         *(Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FMA, Op.NEG, Op.ABS, Op.RECIPROCAL, Op.MAXIMUM, Op.MINIMUM),
-        *(Op.SQRT, Op.RSQRT, Op.EXP, Op.EXP2, Op.EXPM1, Op.LOG, Op.LOG2, Op.LOG10, Op.LOG1P, Op.TANH, Op.SIGMOID),
+        *(
+            Op.SQRT,
+            Op.RSQRT,
+            Op.EXP,
+            Op.EXP2,
+            Op.EXPM1,
+            Op.LOG,
+            Op.LOG2,
+            Op.LOG10,
+            Op.LOG1P,
+            Op.TANH,
+            Op.SIGMOID,
+        ),
     }
 )
 

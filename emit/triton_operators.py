@@ -133,7 +133,10 @@ class OperatorTable:
     def __init__(self, body: tuple[Value, ...]) -> None:
         self._dtypes = [torch.bool if isinstance(value, Store) else value.dtype for value in body]
         self._exact = {
-            id(body[arg]) for value in body if isinstance(value, Pointwise) and _jumps(value) for arg in value.args
+            id(body[arg])
+            for value in body
+            if isinstance(value, Pointwise) and _jumps(value)
+            for arg in value.args
         }
 
     def __call__(self, value: Pointwise) -> Operator:

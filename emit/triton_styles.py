@@ -60,12 +60,14 @@ class FunctionText:
         does: The docstring: what one program computes.
         context: What the style's template needs for the body.
         constants: The constexpr parameters that are tunables or follow from them, with their comments.
+        size_lines: The lines for products of sizes that the texts may name.
     """
 
     name: str
     does: str
     context: dict[str, object]
     constants: tuple[tuple[str, str], ...]
+    size_lines: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,18 +98,16 @@ def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
 
 def shared_address(block: Block, taken: set[str]) -> dict[str, str]:
     """The address that several statements use gets a line: ``at = row * n_cols + col``."""
-    candidates = [
-        (count, address)
-        for address, count in block.asked.items()
-        if count > 1 and " " in address
-    ]
+    candidates = [(count, address) for address, count in block.asked.items() if count > 1 and " " in address]
     if not candidates:
         return {}
     name = "at" if "at" not in taken else "element"
     return {max(candidates)[1]: name}
 
 
-def block_body(plan: KernelPlan, names: KernelNames, space: Space, positions: Iterable[int]) -> tuple[Body, Block]:
+def block_body(
+    plan: KernelPlan, names: KernelNames, space: Space, positions: Iterable[int]
+) -> tuple[Body, Block]:
     """Prints positions over a space: once to count the addresses, once with the shared one named."""
     listed = list(positions)
     draft = Block(plan, names, space)
@@ -144,7 +144,6 @@ def _context(
         "rows": rows if rows.keys else None,
         "cols": cols if cols.keys else None,
         "batch": batch if batch is not None and batch.keys else None,
-        "sizes": [line for side in sides for line in side.size_lines],
         "splits": [line for side in sides for line in needed(side.split_lines, texts)],
         "masks": {name for name in ("in_rows", "in_cols", "in_range") if mentions(texts, name)},
         "shared": body.shared,
@@ -177,7 +176,12 @@ def elementwise(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set
         constants = ()
         does = "The only program computes the one element"
     context = _context(plan, rows, cols, body)
-    return FunctionText(f"{names.kernel}_kernel", does, context, constants), block.functions
+    return (
+        FunctionText(
+            f"{names.kernel}_kernel", does, context, constants, (*rows.size_lines, *cols.size_lines)
+        ),
+        block.functions,
+    )
 
 
 def transposed(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set[str]]:
@@ -190,7 +194,8 @@ def transposed(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set[
     body, block = block_body(plan, names, space, range(len(plan.body)))
     context = _context(plan, rows, cols, body, batch)
     does = "Each program fills one TILE x TILE tile"
-    return FunctionText(f"{names.kernel}_kernel", does, context, (("TILE", ""),)), block.functions
+    sizes = (*batch.size_lines, *rows.size_lines, *cols.size_lines)
+    return FunctionText(f"{names.kernel}_kernel", does, context, (("TILE", ""),), sizes), block.functions
 
 
 def rows_persistent(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set[str]]:
@@ -204,10 +209,15 @@ def rows_persistent(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText,
     )
     body, block = block_body(plan, names, space, range(len(plan.body)))
     context = _context(plan, rows, cols, body)
-    does = "Each program keeps ROWS whole rows in registers" if rows.keys else "The only program keeps all in registers"
+    does = (
+        "Each program keeps ROWS whole rows in registers"
+        if rows.keys
+        else "The only program keeps all in registers"
+    )
     constants = [("ROWS", "")] if rows.keys else []
     constants.append(("COLS", f"{cols.size}, rounded up to a power of two"))
-    return FunctionText(f"{names.kernel}_kernel", does, context, tuple(constants)), block.functions
+    sizes = (*rows.size_lines, *cols.size_lines)
+    return FunctionText(f"{names.kernel}_kernel", does, context, tuple(constants), sizes), block.functions
 
 
 def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
