@@ -35,7 +35,6 @@ _CONTIGUOUS_OF_CONTIGUOUS = frozenset(
         aten.conv1d.default,
         aten.conv2d.default,
         aten.conv3d.default,
-        aten.matmul.default,
         aten.max_pool2d_with_indices.default,
         aten.avg_pool2d.default,
         aten._adaptive_avg_pool2d.default,
@@ -132,6 +131,10 @@ def _layout_is_known(ctx: Context, target: torch._ops.OpOverload, args: tuple[An
         return False
     if target in _CONTIGUOUS:
         return True
+    if target is aten.matmul.default:
+        # As mm or bmm, whatever the arguments' layout. Only a matrix times a batch is computed transposed.
+        first, second = args
+        return len(first.shape) >= len(second.shape)
     if target in _CONTIGUOUS_OF_CONTIGUOUS:
         return all(_is_contiguous(ctx, arg) for arg in args if isinstance(arg, View))
     return False
