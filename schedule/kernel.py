@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from longhand.lower.ir import Buffer, Load, Nest, Pointwise, Reduce, Scalar, Store, Value, arguments
+from longhand.lower.ir import Axis, Buffer, Load, Nest, Pointwise, Reduce, Scalar, Store, Value, arguments
 from longhand.options import Device, Options
 from longhand.schedule.address import Addresses, find_addresses
 from longhand.schedule.flow import Flow, find_flow
@@ -35,6 +35,7 @@ from longhand.schedule.tunables import (
     Work,
     choose_tunables,
     fits_registers,
+    is_long_row,
     should_split_columns,
     should_split_rows,
 )
@@ -75,7 +76,7 @@ def plan_kernel(
         pointers=_pointers(used, addresses, buffers) + scratch,
         ints=addresses.ints,
         scalars=tuple(scalars),
-        tunables=choose_tunables(_work(space, buffers, device, style, loops.is_split)),
+        tunables=choose_tunables(_work(space, buffers, device, style, loops, hints)),
         passes=loops.passes.passes if has_passes else (),
         before=loops.passes.before if has_passes else (),
         partials=partials,
@@ -111,9 +112,7 @@ def _choose_style(
     if space.family in (Family.ELEMENTWISE, Family.TRANSPOSED):
         style = Style.ELEMENTWISE if space.family is Family.ELEMENTWISE else Style.TRANSPOSED
         return style, _Loops(Passes((), ()), Masking((), {}), False)
-    n_rows, n_cols = (
-        math.prod(guess(axis.size, hints) for axis in side) for side in (space.rows, space.cols)
-    )
+    n_rows, n_cols = _count(space.rows, hints), _count(space.cols, hints)
     flow = find_flow(space.body, frozenset(axis.name for axis in space.loop), online=device is Device.CUDA)
     passes = find_passes(flow, _stager(space, flow, buffers, device))
     masking = find_masking(flow)
@@ -124,7 +123,7 @@ def _choose_style(
         return Style.ROWS_SPLIT, _Loops(passes, masking, True)
     if device is Device.CUDA:
         writes_rows = any(one.stores for one in passes.passes)
-        if fits_registers(n_cols, _live_row_values(flow), flow.n_passes, writes_rows):
+        if fits_registers(n_cols, _live_row_values(flow), writes_rows):
             plain = dataclasses.replace(flow, online=())
             return Style.ROWS_PERSISTENT, _Loops(passes, find_masking(plain), False)
     return Style.ROWS_LOOPED, _Loops(passes, masking, False)
@@ -195,7 +194,9 @@ def _scratch(body: tuple[Value, ...], partial: Partial) -> Pointer:
     return Pointer(partial.pointer, dtype, Access.READ_WRITE, None, scratch=True)
 
 
-def _work(space: Space, buffers: Mapping[str, Buffer], device: Device, style: Style, is_split: bool) -> Work:
+def _work(
+    space: Space, buffers: Mapping[str, Buffer], device: Device, style: Style, loops: _Loops, hints: Hints
+) -> Work:
     widest = max(
         buffers[value.buffer].dtype.itemsize for value in space.body if isinstance(value, Load | Store)
     )
@@ -203,7 +204,13 @@ def _work(space: Space, buffers: Mapping[str, Buffer], device: Device, style: St
         device=device,
         style=style,
         has_rows=bool(space.rows),
-        is_split=is_split,
+        is_split=loops.is_split,
         is_heavy=any(isinstance(value, Pointwise) and value.op in HEAVY for value in space.body),
+        is_long=is_long_row(_count(space.cols, hints)),
+        writes_rows=any(one.stores for one in loops.passes.passes),
         element_bytes=widest,
     )
+
+
+def _count(axes: tuple[Axis, ...], hints: Hints) -> int:
+    return math.prod(guess(axis.size, hints) for axis in axes)

@@ -21,6 +21,8 @@ class Work:
         has_rows: Whether there are row axes.
         is_split: Whether chunks leave partial results.
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
+        is_long: Whether rows are longer than most programs hold (see `fits_registers`).
+        writes_rows: Whether a reduction's kernel also stores whole rows.
         element_bytes: Of the widest tensor that varies over everything.
     """
 
@@ -29,6 +31,8 @@ class Work:
     has_rows: bool
     is_split: bool
     is_heavy: bool
+    is_long: bool
+    writes_rows: bool
     element_bytes: int
 
 
@@ -46,35 +50,37 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
         case Style.ELEMENTWISE:
             return (
                 Tunable("ELEMENTS", 4096, "per program: short rows share one"),
-                Tunable("COLS", 1024, "widest piece of a row"),
+                Tunable("COLS", 512, "widest piece of a row"),
                 Tunable("NUM_WARPS", 4),
             )
         case Style.TRANSPOSED:
             side = 128 if work.element_bytes <= 2 else 64
             return Tunable("TILE", side, "rows and columns of a tile"), Tunable("NUM_WARPS", 4)
+        case Style.ROWS_PERSISTENT if work.is_long:
+            return Tunable("ELEMENTS", 32768, "per program: short rows share one"), Tunable("NUM_WARPS", 16)
         case Style.ROWS_PERSISTENT:
             # What costs only loads keeps more of them in flight.
             elements = 4096 if work.is_heavy else 8192
             return Tunable("ELEMENTS", elements, "per program: short rows share one"), Tunable("NUM_WARPS", 8)
         case Style.ROWS_LOOPED:
             return (
-                Tunable("COLS", 1024, "columns at a time"),
+                Tunable("COLS", 4096 if work.writes_rows else 1024, "columns at a time"),
                 Tunable("NUM_WARPS", 16),
                 Tunable("NUM_STAGES", 2),
             )
         case Style.ROWS_SPLIT:
             return (
-                Tunable("COLS", 4096, "columns at a time"),
+                Tunable("COLS", 8192, "columns at a time"),
                 Tunable("SPLITS", 512, "chunks of a row, at most"),
                 Tunable("NUM_WARPS", 8),
             )
         case Style.COLUMNS:
             tile = (
-                Tunable("ROWS", 32, "rows at a time"),
-                Tunable("COLS", 128, "columns per program"),
+                Tunable("ROWS", 16, "rows at a time"),
+                Tunable("COLS", 64, "columns per program"),
             )
             splits = (Tunable("SPLITS", 64, "chunks of the rows, at most"),) if work.is_split else ()
-            return (*tile, *splits, Tunable("NUM_WARPS", 8))
+            return (*tile, *splits, Tunable("NUM_WARPS", 4))
 
 
 def _cpu(work: Work) -> tuple[Tunable, ...]:
@@ -100,19 +106,25 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     return (grain,)
 
 
-# CUDA: a row of up to this many elements stays in registers: (values of the row alive at once, elements).
-_PERSISTENT = ((2, 32768), (4, 16384))
-_PERSISTENT_OTHERWISE = 8192
-# CUDA: one loop that writes nothing for each element reads as fast as registers do, and takes fewer of them.
-_PERSISTENT_ONE_PASS = 8192
+# CUDA: up to this many elements of a row stay in the registers of 8 warps.
+_PERSISTENT = 16384
+_PERSISTENT_CROWDED = 8192  # where more than this many values of the row are alive at once:
+_CROWD = 6
+# ... and of 16 warps, where few are, and the row is written: two loops would read it twice.
+_PERSISTENT_LONG = 32768
+_FEW = 3
 
 
-def fits_registers(n_cols: int, live: int, n_passes: int, writes_rows: bool) -> bool:
-    """Whether a program holds whole rows (CUDA)."""
-    if n_passes == 1 and not writes_rows:
-        return n_cols <= _PERSISTENT_ONE_PASS
-    limit = next((elements for values, elements in _PERSISTENT if live <= values), _PERSISTENT_OTHERWISE)
-    return n_cols <= limit
+def is_long_row(n_cols: int) -> bool:
+    """Whether a row needs the registers of more warps than usual (CUDA)."""
+    return n_cols > _PERSISTENT
+
+
+def fits_registers(n_cols: int, live: int, writes_rows: bool) -> bool:
+    """Whether a program holds whole rows (CUDA); `live` values of the row are alive at once."""
+    if live > _CROWD:
+        return n_cols <= _PERSISTENT_CROWDED
+    return n_cols <= (_PERSISTENT_LONG if live <= _FEW and writes_rows else _PERSISTENT)
 
 
 def should_split_rows(device: Device, n_rows: int, n_cols: int) -> bool:
@@ -125,5 +137,5 @@ def should_split_rows(device: Device, n_rows: int, n_cols: int) -> bool:
 def should_split_columns(device: Device, n_rows: int, n_cols: int) -> bool:
     """Whether chunks of the rows of a column reduction should run at the same time."""
     if device is Device.CUDA:
-        return n_rows >= 256 and n_cols < 128 * 264
+        return n_rows >= 256 and n_cols < 64 * 1024
     return n_rows >= 256 and n_rows * n_cols >= 65536
