@@ -11,11 +11,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import jinja2
 
-import longhand.templates
 from longhand.emit.names import KernelNames, Quote
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_styles import (
@@ -29,6 +27,14 @@ from longhand.emit.triton_styles import (
 )
 from longhand.emit.triton_types import dtype_word, is_narrow
 from longhand.schedule.plan import Access, KernelPlan, Pointer, Style
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("longhand.templates", ""),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 
 _PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames], tuple[FunctionText, set[str]]]] = {
     Style.ELEMENTWISE: elementwise,
@@ -83,8 +89,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         names: Its words.
         reference: The whole ``def reference(...)`` that closes the file.
     """
-    environment = _environment()
-    template = environment.get_template(f"triton/{plan.style.value}.jinja")
+    template = _ENVIRONMENT.get_template(f"triton/{plan.style.value}.jinja")
     function, device_functions = _PRINTERS[plan.style](plan, names)
     body = _with_sizes(function, template.module.body(function.context))  # type: ignore[attr-defined]
     parameters = _parameters(plan, names, function, body)
@@ -111,18 +116,8 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         host=host,
         reference=reference.strip("\n"),
     )
-    text = environment.get_template("triton/kernel.py.jinja").render(file=file)
+    text = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
     return re.sub(r"[ \t]+\n", "\n", text)
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(longhand.templates.__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
 
 
 def _with_sizes(function: FunctionText, text: str) -> str:

@@ -13,7 +13,8 @@ from longhand.emit.names import KernelNames
 from longhand.emit.triton_address import Flat, address_terms
 from longhand.emit.triton_nan import nan_may_be_dropped
 from longhand.emit.triton_operators import OperatorTable
-from longhand.emit.triton_types import fits_literal, language_dtype, number
+from longhand.emit.triton_reductions import combine_function, guarded_squares, reduce_identity
+from longhand.emit.triton_types import language_dtype, number, typed_constants
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
     Constant,
@@ -26,11 +27,18 @@ from longhand.lower.ir import (
     ReduceOp,
     Scalar,
     Store,
-    Value,
     arguments,
     domains,
 )
 from longhand.schedule.plan import KernelPlan
+
+# Operations that mean the same on an int32 position as on an int64 one.
+_ANY_WIDTH = frozenset(
+    {
+        *(PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE),
+        *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
+    }
+)
 
 
 class Kind(enum.Enum):
@@ -113,9 +121,9 @@ class Block:
         self.addresses: dict[str, str] = {}  # shared address -> variable
         self.asked: Counter[str] = Counter()  # how often each address was printed
         self.functions: set[str] = set()  # device functions needed
-        self._typed = _typed_constants(plan.body)
+        self._typed = typed_constants(plan.body)
         self._row_keys = {axis.name for axis in plan.rows}
-        self._squares = _guarded_squares(plan, self.names)
+        self._squares = guarded_squares(plan, words)
 
     # Expressions
 
@@ -162,13 +170,11 @@ class Block:
     def _position(self, position: int) -> Text:
         text = self.address(position)
         users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
-        harmless = (PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE, PointwiseOp.LT, PointwiseOp.LE)
-        harmless += (PointwiseOp.GT, PointwiseOp.GE)
         precedence = (
             Precedence.SUM if " + " in text else Precedence.PRODUCT if " * " in text else Precedence.ATOM
         )
         plain = Text(text, precedence)
-        if text.isdigit() or self.plan.wide_index or all(user.op in harmless for user in users):
+        if text.isdigit() or self.plan.wide_index or all(user.op in _ANY_WIDTH for user in users):
             return plain
         return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
 
@@ -369,90 +375,3 @@ class Block:
 
         visit(position)
         return sorted(found)
-
-
-def combine_function(op: ReduceOp) -> str:
-    """The device function that combines two partial results with PyTorch's rules for NaN."""
-    return {
-        ReduceOp.MAX: "maximum",
-        ReduceOp.MIN: "minimum",
-        ReduceOp.PROD: "multiply",
-        ReduceOp.ARGMAX: "first_max",
-        ReduceOp.ARGMIN: "first_min",
-    }[op]
-
-
-def reduce_identity(body: tuple[Value, ...], position: int) -> str:
-    """The element that changes nothing: 0 for a sum, minus infinity for a maximum."""
-    reduce = body[position]
-    assert isinstance(reduce, Reduce)
-    argument = body[reduce.arg]
-    assert not isinstance(argument, Store)
-    dtype = argument.dtype
-    match reduce.op:
-        case ReduceOp.SUM:
-            return number(0, dtype)
-        case ReduceOp.PROD:
-            return number(1, dtype)
-        case ReduceOp.ANY:
-            return "False"
-        case ReduceOp.ALL:
-            return "True"
-    is_max = reduce.op in (ReduceOp.MAX, ReduceOp.ARGMAX)
-    if dtype.is_floating_point:
-        return number(float("-inf") if is_max else float("inf"), dtype)
-    bits = 63 if "64" in str(dtype) else 31
-    return f"-(2**{bits})" if is_max else f"2**{bits} - 1"
-
-
-def _typed_constants(body: tuple[Value, ...]) -> set[int]:
-    """Constants whose literal would lose digits or give the operation too small a dtype."""
-    found = set()
-    for value in body:
-        args = arguments(value)
-        for arg in args:
-            constant = body[arg]
-            if not isinstance(constant, Constant) or fits_literal(constant.value, constant.dtype):
-                continue
-            infix = isinstance(value, Pointwise) and len(args) == 2 and not isinstance(value, Store)
-            if not infix or all(isinstance(body[other], Constant) for other in args):
-                found.add(arg)
-        if isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.dtype.itemsize == 8:
-            if all(isinstance(body[arg], Constant) for arg in args[1:]):
-                found.add(args[1])
-    return found
-
-
-def _guarded_squares(plan: KernelPlan, names: KernelNames) -> dict[int, int]:
-    """Guarded sums of x * x where x has a line: the guard goes there, once, and the square needs none.
-
-    Only where every reduction that x feeds is guarded, so that no other one sees the change.
-    """
-    found: dict[int, int] = {}
-    body = plan.body
-    for position in plan.guards:
-        reduce = body[position]
-        if not isinstance(reduce, Reduce) or reduce.op is not ReduceOp.SUM or plan.passes:
-            continue
-        square = body[reduce.arg]
-        if (
-            not isinstance(square, Pointwise)
-            or square.op is not PointwiseOp.MUL
-            or reduce.arg in names.values
-        ):
-            continue
-        factor, other = square.args
-        if factor != other or factor not in names.values or not isinstance(body[factor], Pointwise):
-            continue
-        fed = _fed_by(body, factor)
-        if factor not in found.values() and all(p in plan.guards for p in fed if isinstance(body[p], Reduce)):
-            found[position] = factor
-    return found
-
-
-def _fed_by(body: tuple[Value, ...], source: int) -> set[int]:
-    found = {source}
-    for position, value in enumerate(body):
-        if found & set(arguments(value)):
-            found.add(position)
-    return found

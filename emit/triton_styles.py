@@ -163,6 +163,7 @@ def elementwise(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set
         cols=Side(cols.keys, bool(cols.keys), "in_cols" if tile else "in_range"),
     )
     body, block = block_body(plan, names, space, range(len(plan.body)))
+    constants: tuple[tuple[str, str], ...]
     if tile:
         constants = (("ROWS", ""), ("COLS", ""))
         does = "Each program computes a block of ROWS x COLS elements"

@@ -6,6 +6,8 @@ import math
 
 import torch
 
+from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Store, Value, arguments
+
 _LANGUAGE = {
     torch.bool: "tl.int1",
     torch.int8: "tl.int8",
@@ -51,7 +53,25 @@ def number(value: float | int | bool, dtype: torch.dtype) -> str:
     return repr(value)
 
 
-def fits_literal(value: float | int | bool, dtype: torch.dtype) -> bool:
+def typed_constants(body: tuple[Value, ...]) -> set[int]:
+    """Constants whose literal would lose digits or give the operation too small a dtype."""
+    found = set()
+    for value in body:
+        args = arguments(value)
+        for arg in args:
+            constant = body[arg]
+            if not isinstance(constant, Constant) or _fits_literal(constant.value, constant.dtype):
+                continue
+            infix = isinstance(value, Pointwise) and len(args) == 2 and not isinstance(value, Store)
+            if not infix or all(isinstance(body[other], Constant) for other in args):
+                found.add(arg)
+        chooses = isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.dtype.itemsize == 8
+        if chooses and all(isinstance(body[arg], Constant) for arg in args[1:]):
+            found.add(args[1])
+    return found
+
+
+def _fits_literal(value: float | int | bool, dtype: torch.dtype) -> bool:
     """Whether a literal that stands alone keeps the value: Triton reads it as int32 or float32."""
     if dtype is torch.float64:
         return math.isnan(value) or torch.tensor(float(value), dtype=torch.float32).item() == value
