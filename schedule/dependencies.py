@@ -27,7 +27,8 @@ def effects(step: Step) -> Effects:
     """What a step reads and writes."""
     if isinstance(step, Extern):
         viewed = [view.buffer for view in views(step)]
-        return Effects(tuple(dict.fromkeys(viewed)), tuple(dict.fromkeys((*step.outputs, *step.mutates))))
+        made = [name for name in (*step.outputs, *step.mutates) if name]
+        return Effects(tuple(dict.fromkeys(viewed)), tuple(dict.fromkeys(made)))
     read = [value.buffer for value in step.body if isinstance(value, Load)]
     written = [value.buffer for value in step.body if isinstance(value, Store)]
     return Effects(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)))

@@ -1,0 +1,126 @@
+"""Whole steps that need not run: results that nobody reads, and the same work done twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from longhand.lower.ir import Buffer, BufferKind, Extern, Load, Nest, Step, Store, View
+from longhand.schedule.bodies import without_stores
+from longhand.schedule.cleanup import clean_nest, value_key
+from longhand.schedule.dependencies import effects
+
+
+def clean_steps(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str]) -> list[Step]:
+    """Cleaned bodies, equal steps once, and nothing that nobody reads. `kept` are buffers that the caller sees."""
+    cleaned = [clean_nest(step) if isinstance(step, Nest) else step for step in steps]
+    return drop_unread(share_equal(cleaned, buffers, kept), buffers, kept)
+
+
+def drop_unread(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str]) -> list[Step]:
+    """The steps, and of nests the stores, whose results somebody reads. Effects on inputs and on random state stay."""
+    wanted = set(kept)
+    left: list[Step] = []
+    for step in reversed(steps):
+        if isinstance(step, Nest):
+            trimmed = without_stores(step, lambda store: _is_unread(store.buffer, buffers, wanted))
+            if not any(isinstance(value, Store) for value in trimmed.body):
+                continue
+            if len(trimmed.body) != len(step.body):
+                step = clean_nest(trimmed)
+        elif not step.mutates and not _is_random(step):
+            if all(_is_unread(name, buffers, wanted) for name in step.outputs if name):
+                continue
+        wanted.update(effects(step).reads)
+        left.append(step)
+    return left[::-1]
+
+
+def share_equal(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str]) -> list[Step]:
+    """Each computation once: a later step that does the same on the same contents is left out, its results renamed."""
+    written_once = _once([name for step in steps for name in effects(step).writes])
+    versions: dict[str, int] = {}
+    renamed: dict[str, str] = {}
+    known: dict[object, tuple[str, ...]] = {}
+    left: list[Step] = []
+    for step in steps:
+        step = rename_buffers(step, lambda name: renamed.get(name, name))
+        outputs = effects(step).writes
+        is_sharable = all(
+            name in written_once and name not in kept and buffers[name].kind is BufferKind.INTERMEDIATE
+            for name in outputs
+        )
+        if is_sharable and not (isinstance(step, Extern) and (step.mutates or _is_random(step))):
+            key = _step_key(step, buffers, versions, outputs)
+            twin = known.setdefault(key, outputs)
+            if twin is not outputs:
+                renamed.update(zip(outputs, twin, strict=True))
+                continue
+        for name in outputs:
+            versions[name] = versions.get(name, 0) + 1
+        left.append(step)
+    return left
+
+
+def rename_buffers(step: Step, name_of: Callable[[str], str]) -> Step:
+    """The step on other buffers."""
+    if isinstance(step, Nest):
+        body = tuple(
+            (
+                dataclasses.replace(value, buffer=name_of(value.buffer))
+                if isinstance(value, Load | Store)
+                else value
+            )
+            for value in step.body
+        )
+        return Nest(step.axes, body)
+    return dataclasses.replace(
+        step,
+        args=_rename_views(step.args, name_of),
+        kwargs=_rename_views(step.kwargs, name_of),
+        outputs=tuple(name_of(name) if name else name for name in step.outputs),
+        mutates=tuple(name_of(name) for name in step.mutates),
+    )
+
+
+def _once(names: Sequence[str]) -> set[str]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return {name for name, count in counts.items() if count == 1}
+
+
+def _is_unread(name: str, buffers: Mapping[str, Buffer], wanted: set[str]) -> bool:
+    return name not in wanted and buffers[name].kind is BufferKind.INTERMEDIATE
+
+
+def _is_random(step: Extern) -> bool:
+    """Whether a call draws random numbers, or may have effects that its schema does not tell."""
+    return torch.Tag.nondeterministic_seeded in step.target.tags or step.target.namespace != "aten"
+
+
+def _step_key(
+    step: Step, buffers: Mapping[str, Buffer], versions: Mapping[str, int], outputs: Sequence[str]
+) -> object:
+    """What tells steps apart that compute different things: contents by name and version, results by number."""
+    number = {name: place for place, name in enumerate(outputs)}
+
+    def content(name: str) -> str:
+        return f"result {number[name]}" if name in number else f"{name} {versions.get(name, 0)}"
+
+    plain = rename_buffers(step, content)
+    made = tuple((buffers[n].dtype, buffers[n].shape, buffers[n].stride) for n in outputs)
+    if isinstance(plain, Nest):
+        return (plain.axes, tuple(value_key(value) for value in plain.body), made)
+    return (plain.target, repr(plain.args), repr(plain.kwargs), plain.outputs, made)
+
+
+def _rename_views(argument: Any, name_of: Callable[[str], str]) -> Any:
+    if isinstance(argument, View):
+        return dataclasses.replace(argument, buffer=name_of(argument.buffer))
+    if isinstance(argument, tuple):
+        return tuple(_rename_views(part, name_of) for part in argument)
+    return argument

@@ -1,0 +1,253 @@
+"""Equal layers, found after everything is planned: runs of steps that are one another up to the buffers named.
+
+Steps become tokens (what they do, without the names of buffers). A stretch that equals itself moved by a period is a
+repeat if the buffers correspond as well: made inside by the same step, the same weight of the next module, handed on
+from run to run, or one and the same. Where a run begins is free (a residual sum often is fused with the norm of the
+next layer): the beginning is chosen so that each run uses the weights of one module.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from longhand.lower.ir import Buffer, Extern, Program, View
+from longhand.schedule.dependencies import views
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
+
+FEWEST_RUNS = 3
+FEWEST_RUNS_OF_LONG = 2
+LONG = 4  # launches and library calls
+SHORTEST = 2
+
+Weights = Mapping[str, str]  # the dotted path of each weight, by buffer
+
+
+def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[str]) -> list[UnitStep]:
+    """The steps with stretches of equal runs as `Repeat`.
+
+    Args:
+        steps: In order, with allocations and reuses.
+        program: For buffers and the paths of weights.
+        kept: Buffers that the caller sees.
+    """
+    weights = {entry.node: entry.target for entry in program.graph.inputs if "." in entry.target}
+    folded = _fold(list(steps), program.buffers, weights, kept)
+    return [step for part in folded for step in part]
+
+
+def _fold(
+    steps: list[PlanStep], buffers: Mapping[str, Buffer], weights: Weights, kept: frozenset[str]
+) -> list[list[UnitStep]]:
+    numbers = _token_numbers(steps, buffers)
+    for stretch in _stretches(numbers):
+        found = _best_repeat(steps, stretch, weights, kept)
+        if found is not None:
+            start, end, repeat = found
+            reads_after = frozenset(name for step in steps[start:] for name in _references(step))
+            before = _fold(steps[:start], buffers, weights, kept | reads_after)
+            after = _fold(steps[end:], buffers, weights, kept)
+            return [*before, [repeat], *after]
+    return [list(steps)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stretch:
+    """tokens[start : start + length] repeats itself with a period."""
+
+    start: int
+    length: int
+    period: int
+
+
+def _stretches(numbers: Sequence[int]) -> list[_Stretch]:
+    """Maximal stretches of at least two periods, those that save most first."""
+    last: dict[int, int] = {}
+    distances: dict[int, None] = {}
+    for place, number in enumerate(numbers):
+        if number in last:
+            distances[place - last[number]] = None
+        last[number] = place
+    found: list[_Stretch] = []
+    for period in sorted(distances):
+        run = 0
+        for place in range(len(numbers) - period + 1):
+            is_equal = place + period < len(numbers) and numbers[place] == numbers[place + period]
+            if is_equal:
+                run += 1
+                continue
+            if run >= period:
+                found.append(_Stretch(place - run, run + period, period))
+            run = 0
+    return sorted(found, key=lambda s: (-(s.length // s.period * s.period), s.period, s.start))
+
+
+def _best_repeat(
+    steps: Sequence[PlanStep], stretch: _Stretch, weights: Weights, kept: frozenset[str]
+) -> tuple[int, int, Repeat] | None:
+    """(start, end, repeat): the beginning with the most runs that hand on the least."""
+    best: tuple[tuple[int, int, int], tuple[int, int, Repeat]] | None = None
+    period = stretch.period
+    for start in range(stretch.start, stretch.start + min(period + 1, stretch.length - 2 * period + 1)):
+        runs = (stretch.start + stretch.length - start) // period
+        # The buffers of the first or the last run may not correspond where its tokens do.
+        for first, count in ((0, runs), (1, runs - 1), (0, runs - 1), (1, runs - 2)):
+            if not _is_worth(steps[start : start + period], count):
+                continue
+            begin = start + first * period
+            repeat = _as_repeat(steps, begin, period, count, weights, kept)
+            if repeat is not None:
+                cost = (-count, len(repeat.inputs[0]) + len(repeat.outputs[0]), begin)
+                if best is None or cost < best[0]:
+                    best = (cost, (begin, begin + count * period, repeat))
+                break
+    return None if best is None else best[1]
+
+
+def _is_worth(run: Sequence[PlanStep], count: int) -> bool:
+    length = sum(isinstance(step, Launch | Extern) for step in run)
+    return length >= SHORTEST and (count >= FEWEST_RUNS or (count >= FEWEST_RUNS_OF_LONG and length >= LONG))
+
+
+def _as_repeat(
+    steps: Sequence[PlanStep], start: int, period: int, count: int, weights: Weights, kept: frozenset[str]
+) -> Repeat | None:
+    """The runs as a Repeat if their buffers correspond."""
+    runs = [tuple(steps[start + n * period : start + (n + 1) * period]) for n in range(count)]
+    made = [_made_inside(run) for run in runs]
+    paths: list[str] | None = None
+    differing: dict[tuple[str, ...], None] = {}
+    for place in range(period):
+        for names in zip(*(_references(run[place]) for run in runs), strict=True):
+            numbers = {own.get(name, -1) for own, name in zip(made, names, strict=True)}
+            if len(numbers) != 1:
+                return None
+            if numbers != {-1} or len(set(names)) == 1:
+                continue
+            if all(name in weights for name in names):
+                prefixes = _module_paths([weights[name] for name in names])
+                if prefixes is None or (paths is not None and prefixes != paths):
+                    return None
+                paths = prefixes
+            else:
+                differing[names] = None
+    if paths is None or len(set(paths)) != count:
+        return None
+    inputs = list(differing)
+    outputs = _outputs(steps, start, period, made, inputs, kept)
+    return Repeat(
+        tuple(runs),
+        tuple(paths),
+        tuple(tuple(names[run] for names in inputs) for run in range(count)),
+        outputs,
+    )
+
+
+def _outputs(
+    steps: Sequence[PlanStep],
+    start: int,
+    period: int,
+    made: Sequence[Mapping[str, int]],
+    inputs: Sequence[tuple[str, ...]],
+    kept: frozenset[str],
+) -> tuple[tuple[str, ...], ...]:
+    """What each run hands on, by number of making: first what the next run takes, then what is read later."""
+    count = len(made)
+    wanted: dict[int, None] = {}
+    for names in inputs:
+        for run in range(1, count):
+            if names[run] in made[run - 1]:
+                wanted[made[run - 1][names[run]]] = None
+    later = set(kept)
+    read_later: set[int] = set()
+    for step in steps[start + count * period :]:
+        later.update(_references(step))
+    for run in range(count - 1, -1, -1):
+        read_later.update(number for name, number in made[run].items() if name in later)
+        begin = start + run * period
+        for step in steps[begin : begin + period]:
+            later.update(_references(step))
+    wanted.update(dict.fromkeys(sorted(read_later)))
+    names_of = [{number: name for name, number in own.items()} for own in made]
+    return tuple(tuple(own[number] for number in wanted) for own in names_of)
+
+
+def _made_inside(run: Sequence[PlanStep]) -> dict[str, int]:
+    """The buffers that a run makes, numbered in order."""
+    found: dict[str, int] = {}
+    for step in run:
+        names: tuple[str, ...] = ()
+        if isinstance(step, Extern):
+            names = tuple(name for name in step.outputs if name)
+        elif isinstance(step, Allocate | Reuse):
+            names = (step.buffer,)
+        for name in names:
+            found.setdefault(name, len(found))
+    return found
+
+
+def _module_paths(paths: Sequence[str]) -> list[str] | None:
+    """The paths up to the one component, a number, in which they differ; None if they differ otherwise."""
+    split = [path.split(".") for path in paths]
+    if len({len(parts) for parts in split}) != 1:
+        return None
+    places = [place for place in range(len(split[0])) if len({parts[place] for parts in split}) > 1]
+    if len(places) != 1 or not all(parts[places[0]].isdigit() for parts in split):
+        return None
+    return [".".join(parts[: places[0] + 1]) for parts in split]
+
+
+def _references(step: PlanStep) -> tuple[str, ...]:
+    """The buffers that a step names, in the order of its token."""
+    match step:
+        case Launch():
+            return step.buffers
+        case Extern():
+            return (*(v.buffer for v in views(step)), *(name for name in step.outputs if name), *step.mutates)
+        case Allocate():
+            return (step.buffer,)
+        case Reuse():
+            return (step.buffer, step.of)
+        case Release():
+            return step.buffers
+    raise AssertionError(step)
+
+
+def _token_numbers(steps: Sequence[PlanStep], buffers: Mapping[str, Buffer]) -> list[int]:
+    known: dict[object, int] = {}
+    return [known.setdefault(_token(step, buffers), len(known)) for step in steps]
+
+
+def _token(step: PlanStep, buffers: Mapping[str, Buffer]) -> object:
+    """What a step does, without the names of buffers."""
+    memory = tuple(
+        (buffers[name].dtype, buffers[name].shape, buffers[name].stride) for name in _references(step)
+    )
+    match step:
+        case Launch():
+            return (step.kernel, step.sizes, step.ints, step.scalars, memory)
+        case Extern():
+            arguments = tuple(_plain((step.args, step.kwargs)))
+            return (str(step.target), arguments, tuple(map(bool, step.outputs)), len(step.mutates), memory)
+        case Allocate():
+            return ("allocate", step.is_result, memory)
+        case Reuse():
+            return ("reuse", step.in_place, memory)
+        case Release():
+            return ("release", memory)
+    raise AssertionError(step)
+
+
+def _plain(argument: Any) -> Iterator[str]:
+    """An argument without the names of buffers, as text."""
+    if isinstance(argument, View):
+        yield f"view {argument.shape} {argument.stride} {argument.offset}"
+        yield from (f"{call.target} {call.args}" for call in argument.calls)
+    elif isinstance(argument, tuple):
+        yield "("
+        for part in argument:
+            yield from _plain(part)
+        yield ")"
+    else:
+        yield f"{type(argument).__name__} {argument!r}"

@@ -1,0 +1,72 @@
+"""From a loop program to the complete plan: clean, fuse, order, plan kernels, place buffers, find repeats."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from longhand.lower.ir import Buffer, Extern, Nest, Program, View
+from longhand.options import Options
+from longhand.schedule.fusion import fuse
+from longhand.schedule.memory import place_buffers, release_buffers, release_run, touched
+from longhand.schedule.order import order_steps
+from longhand.schedule.plan import Launch, Repeat, UnitPlan, UnitStep
+from longhand.schedule.planning import Planner
+from longhand.schedule.redundancy import clean_steps, drop_unread
+from longhand.schedule.repeats import fold_repeats
+from longhand.schedule.sizes import Hints, guess
+
+
+def schedule(program: Program, options: Options) -> UnitPlan:
+    """The complete plan of a program.
+
+    Args:
+        program: What lower made.
+        options: What is generated; the device decides how kernels walk their space.
+
+    Raises:
+        ScheduleError: A step could not be planned: a bug of ours.
+    """
+    hints = {size.symbol: size.example for size in program.graph.symbols}
+    position_of = {node.name: place for place, node in enumerate(program.graph.graph.nodes)}
+    kept = frozenset(result.buffer for result in program.results if isinstance(result, View))
+    buffers = program.buffers
+
+    steps = clean_steps(program.steps, buffers, kept)
+    fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
+    ordered = order_steps(drop_unread(fused.steps, buffers, kept), position_of)
+
+    planner = Planner(buffers, options, hints, position_of)
+    planned: list[Launch | Extern] = [
+        planner.launch(step) if isinstance(step, Nest) else step for step in ordered
+    ]
+    placed, kernels = place_buffers(planned, planner.kernels, buffers, kept)
+    folded = fold_repeats(placed, program, kept)
+    finished = _release(folded, buffers, kept, hints)
+    used = _used(finished, program)
+    return UnitPlan(program, options, kernels, tuple(finished), used, fused.refusals)
+
+
+def _release(
+    steps: list[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
+) -> list[UnitStep]:
+    """Releases outside of repeats, and inside each run of what the run makes and keeps to itself."""
+    found: list[UnitStep] = []
+    for step in release_buffers(steps, buffers, kept, hints):
+        if isinstance(step, Repeat):
+            runs = tuple(
+                release_run(run, buffers, kept | frozenset(outputs), hints)
+                for run, outputs in zip(step.runs, step.outputs, strict=True)
+            )
+            step = dataclasses.replace(step, runs=runs)
+        found.append(step)
+    return found
+
+
+def _used(steps: list[UnitStep], program: Program) -> dict[str, Buffer]:
+    """The buffers that the plan names, in the program's order."""
+    names = {result.buffer for result in program.results if isinstance(result, View)}
+    for step in steps:
+        for one in (inner for run in step.runs for inner in run) if isinstance(step, Repeat) else (step,):
+            names.update(touched(one))
+    return {name: buffer for name, buffer in program.buffers.items() if name in names}
