@@ -135,7 +135,11 @@ def release_buffers(
     limit = max(WORTH_RELEASING, max(size.values(), default=0) // RELEASED_PART)
     dying: dict[int, list[str]] = {}
     for name, number in last.items():
-        if name in size and size[name] >= limit and name not in kept and name not in before.values():
+        step = steps[number]
+        ended_inside = isinstance(step, Repeat) and name in _made(step)
+        if name not in size or name in kept or ended_inside:
+            continue
+        if size[name] >= limit and name not in before.values():
             # The memory goes only when all of its names do.
             while name in made and name not in kept:
                 dying.setdefault(number, []).append(name)

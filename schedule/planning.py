@@ -13,7 +13,7 @@ from longhand.schedule.bodies import origins, split_axes
 from longhand.schedule.cleanup import value_key
 from longhand.schedule.kernel import plan_kernel
 from longhand.schedule.plan import KernelPlan, Launch
-from longhand.schedule.redundancy import rename_buffers
+from longhand.schedule.redundancy import rename_in_nest
 from longhand.schedule.sizes import Hints
 
 
@@ -55,7 +55,7 @@ class Planner:
     def _key(self, nest: Nest, names: tuple[str, ...]) -> object:
         """The nest up to the names of its axes and buffers, and up to its origins."""
         number = {name: f"{place}" for place, name in enumerate(names)}
-        plain = rename_buffers(nest, number.__getitem__)
+        plain = rename_in_nest(nest, number.__getitem__)
         plain = split_axes(plain, {a.name: (Axis(f"{i}", a.size),) for i, a in enumerate(nest.axes)})
         memory: list[tuple[torch.dtype, tuple[Size, ...], tuple[Size, ...]]] = []
         for name in names:

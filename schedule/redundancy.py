@@ -31,9 +31,8 @@ def drop_unread(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: froz
                 continue
             if len(trimmed.body) != len(step.body):
                 step = clean_nest(trimmed)
-        elif not step.mutates and not _is_random(step):
-            if all(_is_unread(name, buffers, wanted) for name in step.outputs if name):
-                continue
+        elif _has_only_results(step) and all(_is_unread(n, buffers, wanted) for n in step.outputs if n):
+            continue
         wanted.update(effects(step).reads)
         left.append(step)
     return left[::-1]
@@ -53,7 +52,7 @@ def share_equal(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: froz
             name in written_once and name not in kept and buffers[name].kind is BufferKind.INTERMEDIATE
             for name in outputs
         )
-        if is_sharable and not (isinstance(step, Extern) and (step.mutates or _is_random(step))):
+        if is_sharable and (isinstance(step, Nest) or _has_only_results(step)):
             key = _step_key(step, buffers, versions, outputs)
             twin = known.setdefault(key, outputs)
             if twin is not outputs:
@@ -65,18 +64,19 @@ def share_equal(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: froz
     return left
 
 
+def rename_in_nest(nest: Nest, name_of: Callable[[str], str]) -> Nest:
+    """The nest on other buffers."""
+    body = tuple(
+        dataclasses.replace(value, buffer=name_of(value.buffer)) if isinstance(value, Load | Store) else value
+        for value in nest.body
+    )
+    return Nest(nest.axes, body)
+
+
 def rename_buffers(step: Step, name_of: Callable[[str], str]) -> Step:
     """The step on other buffers."""
     if isinstance(step, Nest):
-        body = tuple(
-            (
-                dataclasses.replace(value, buffer=name_of(value.buffer))
-                if isinstance(value, Load | Store)
-                else value
-            )
-            for value in step.body
-        )
-        return Nest(step.axes, body)
+        return rename_in_nest(step, name_of)
     return dataclasses.replace(
         step,
         args=_rename_views(step.args, name_of),
@@ -97,9 +97,10 @@ def _is_unread(name: str, buffers: Mapping[str, Buffer], wanted: set[str]) -> bo
     return name not in wanted and buffers[name].kind is BufferKind.INTERMEDIATE
 
 
-def _is_random(step: Extern) -> bool:
-    """Whether a call draws random numbers, or may have effects that its schema does not tell."""
-    return torch.Tag.nondeterministic_seeded in step.target.tags or step.target.namespace != "aten"
+def _has_only_results(step: Extern) -> bool:
+    """Whether a call does nothing but make its results: no writes, no random numbers, nothing its schema hides."""
+    is_random = torch.Tag.nondeterministic_seeded in step.target.tags
+    return not step.mutates and not is_random and step.target.namespace == "aten"
 
 
 def _step_key(
