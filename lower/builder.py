@@ -54,6 +54,13 @@ _BOOL_RESULT = frozenset(
 )
 
 
+def converted(value: Number, dtype: torch.dtype) -> Number:
+    """A Python number as an element of `dtype`."""
+    if dtype is torch.bool:
+        return bool(value)
+    return float(value) if dtype.is_floating_point else int(value)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Handle:
     """A value of a body under construction."""
@@ -158,14 +165,7 @@ class BodyBuilder:
 
     def constant(self, value: Number, dtype: torch.dtype) -> Handle:
         """A number, converted to the compute dtype of `dtype`."""
-        computed = compute_dtype(dtype)
-        if computed is torch.bool:
-            value = bool(value)
-        elif computed.is_floating_point:
-            value = float(value)
-        else:
-            value = int(value)
-        return self._add(Constant(value, computed))
+        return self._add(Constant(converted(value, dtype), compute_dtype(dtype)))
 
     def scalar(self, value: float | Size, dtype: torch.dtype, name: str | None = None) -> Handle:
         """A number that the caller passes."""
@@ -251,10 +251,6 @@ class BodyBuilder:
         value = self.values[handle.position]
         if name is not None and value.name is None and not isinstance(value, Constant):
             self.values[handle.position] = dataclasses.replace(value, name=name)
-
-    def value_of(self, handle: Handle) -> Value:
-        """The IR value behind a handle."""
-        return self.values[handle.position]
 
     def _fit(self, handle: Handle, dtype: torch.dtype) -> Handle:
         self._fits[handle.position] = dtype

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -17,7 +17,7 @@ from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.sizes import as_size, contiguous_strides
 from longhand.lower.views import TensorView, whole
 
-Operand = TensorView | Number | sympy.Expr
+Operand: TypeAlias = TensorView | float | sympy.Expr
 Combine = Callable[..., Handle]
 
 LOOP_DTYPES = frozenset(
@@ -164,12 +164,30 @@ class Context:
         found = view.as_ir()
         if found is not None:
             return found
-        if not self.buffers[view.buffer].layout_is_known and view.calls is not None:
-            # The strides are not known anyway; the words say it all.
+        plain = self.buffers[view.buffer].layout_is_known and view.dtype in LOOP_DTYPES
+        if not plain and view.calls is not None:
+            # The strides are not known, or ATen has to copy: the words say it all.
             return View(view.buffer, view.shape, contiguous_strides(view.shape), 0, view.calls)
         copied = self.copy(view).as_ir()
         assert copied is not None
         return copied
+
+    def node_argument(self, node: fx.Node) -> View:
+        """A node's value as an argument of a library call. A copy that it takes is made once, under its name."""
+        view: TensorView = self.values[node.name]
+        found = view.as_ir()
+        if (
+            found is not None
+            or not self.buffers[view.buffer].layout_is_known
+            or view.dtype not in LOOP_DTYPES
+        ):
+            return self.argument(view)
+        before, self.node = self.node, node
+        name = node.name if node.name not in self.buffers else self.fresh(f"{node.name}_contiguous")
+        copied = self.copy(view, name)
+        self.node = before
+        self.values[node.name] = copied
+        return self.argument(copied)
 
     def call(
         self,

@@ -107,6 +107,8 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
 
 
 def _argument(ctx: Context, value: Any) -> Any:
+    if isinstance(value, fx.Node) and isinstance(ctx.values[value.name], TensorView):
+        return ctx.node_argument(value)
     if isinstance(value, fx.Node):
         value = ctx.values[value.name]
     if isinstance(value, TensorView):

@@ -186,7 +186,9 @@ def bind_sizes(program: Program, inputs: Mapping[str, torch.Tensor | int]) -> di
     found = {}
     for entry in program.graph.symbols:
         given = inputs[entry.input_node]
-        found[entry.symbol] = given.shape[entry.dim] if isinstance(given, torch.Tensor) else int(given)
+        if isinstance(given, torch.Tensor):
+            given = given.shape[entry.dim or 0]
+        found[entry.symbol] = int(given)
     return found
 
 

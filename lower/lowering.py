@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from typing import Any
 
@@ -11,10 +10,18 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.errors import LoweringError
-
-# Each of these registers its lowerings.
-from longhand.lower import activations, normalization, pointwise, reductions, viewing  # noqa: F401
-from longhand.lower.context import Context, Decline
+from longhand.lower import (
+    activations,
+    creation,
+    indexing,
+    joining,
+    losses,
+    normalization,
+    pointwise,
+    reductions,
+    viewing,
+)
+from longhand.lower.context import Context, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
 from longhand.lower.ir import BufferKind, Program, ViewCall
 from longhand.lower.pruning import prune
@@ -25,6 +32,19 @@ from longhand.lower.views import TensorView
 from longhand.options import Options
 
 aten = torch.ops.aten
+
+# Importing one of these registers its lowerings.
+FAMILIES = (
+    activations,
+    creation,
+    indexing,
+    joining,
+    losses,
+    normalization,
+    pointwise,
+    reductions,
+    viewing,
+)
 
 _KINDS = {
     InputKind.ARGUMENT: BufferKind.INPUT,
@@ -91,7 +111,7 @@ def _lower_node(ctx: Context) -> Any:
         return call_extern(ctx)
     n_steps, known = len(ctx.steps), set(ctx.buffers)
     try:
-        return lowering(ctx, *args)
+        return lowering(ctx, *(_readable(ctx, arg) for arg in args))
     except Decline as decline:
         del ctx.steps[n_steps:]
         for name in set(ctx.buffers) - known:
@@ -99,9 +119,18 @@ def _lower_node(ctx: Context) -> Any:
         return call_extern(ctx, str(decline))
 
 
+def _readable(ctx: Context, value: Any) -> Any:
+    """An argument with tensors of unknown layout replaced by contiguous ones, so that lowerings may map them."""
+    if isinstance(value, TensorView):
+        return ctx.readable(value)
+    return [_readable(ctx, item) for item in value] if isinstance(value, list) else value
+
+
 def _lower_view(ctx: Context, args: list[Any]) -> Any:
     """The result of a view op: an index map; of a copy where the tensor's own map does not allow it."""
     try:
+        if ctx.node.target in _WORDLESS:
+            require_loop_dtypes(args[0].dtype)
         return replay_view(ctx, ctx.node, args[0], args[1:])
     except Decline as decline:
         return call_extern(ctx, str(decline))
@@ -121,11 +150,9 @@ def replay_view(ctx: Context, node: fx.Node, x: TensorView, rest: list[Any] | No
             view = VIEWS[node.target](ctx, source, *args)
         if view is None:
             raise LoweringError(f"{node.name}: {node.target} of a contiguous tensor is no index map.")
-        if view is source:
+        if view is source or wordless:
             return view
-        if wordless:
-            return dataclasses.replace(view, calls=None)
-        return view.called(_view_call(ctx, node.target, args, view))
+        return view.said(source, _view_call(ctx, node.target, args, view))
     finally:
         ctx.node = before
 

@@ -219,7 +219,7 @@ def _group_norm(
     require_loop_dtypes(*(view.dtype for view in views))
     nest, (x_view, *others) = ctx.nest(split, views)
     value = nest.load(x_view)
-    normalized, _, _ = normalize(nest, value, nest.axes(range(2, len(split))), eps)
+    normalized, _mean, _rstd = normalize(nest, value, nest.axes(range(2, len(split))), eps)
     result = affine(nest, normalized, weight, bias, others)
     target = ctx.make_result()
     as_split = target.reshape(split)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import fx
 
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Decline, Operand
@@ -115,8 +116,12 @@ def apply(op: PointwiseOp, *args: Handle | Number, name: str | None = None) -> H
 
 def operand_type(ctx: Context) -> torch.dtype:
     """The dtype that the node's tensor and number arguments are brought to before they are compared."""
-    values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in ctx.node.args[:2]]
-    return torch.result_type(*values)
+    first, second = (_example(arg) for arg in ctx.node.args[:2])
+    return torch.result_type(first, second)
+
+
+def _example(arg: Any) -> Any:
+    return arg.meta["val"] if isinstance(arg, fx.Node) else arg
 
 
 @lowers(*_FLOAT_UNARY)
@@ -354,11 +359,12 @@ def _copy(ctx: Context, x: TensorView, *_: Any) -> TensorView:
     assert isinstance(source, torch.fx.Node)
     if source.meta["val"].device != ctx.result().device:
         raise Decline("It moves between devices.")
-    if x.dtype is ctx.result().dtype and not ctx.buffers[x.buffer].layout_is_known:
-        target = ctx.make_result()
-        ctx.call(aten.contiguous.default, (ctx.argument(x),), outputs=(target.buffer,))
-        return target
     return ctx.pointwise([x], lambda x: x)
+
+
+@lowers(aten.fill.Tensor)
+def _fill(ctx: Context, x: TensorView, value: TensorView) -> TensorView:
+    return ctx.pointwise([value], lambda value: value)
 
 
 @lowers(aten.copy.default)

@@ -79,10 +79,10 @@ def _prune_nest(step: Nest, buffers: Mapping[str, Buffer], needed: set[str]) -> 
     live: set[int] = set()
     for position in range(len(step.body) - 1, -1, -1):
         value = step.body[position]
-        is_store = isinstance(value, Store)
-        wanted = is_store and (
-            value.buffer in needed or buffers[value.buffer].kind is not BufferKind.INTERMEDIATE
-        )
+        wanted = False
+        if isinstance(value, Store):
+            outside = buffers[value.buffer].kind is not BufferKind.INTERMEDIATE
+            wanted = outside or value.buffer in needed
         if wanted or position in live:
             live |= {position, *arguments(value)}
     if not live:

@@ -10,7 +10,7 @@ import torch
 from longhand.lower.context import Context, Decline
 from longhand.lower.ir import Size, ViewCall
 from longhand.lower.registry import lowers, views
-from longhand.lower.sizes import add, as_size, divide, multiply, product, static
+from longhand.lower.sizes import add, as_size, multiply, product, static
 from longhand.lower.views import TensorView, as_strided
 
 aten = torch.ops.aten
@@ -115,7 +115,7 @@ def slice_start(size: Size, start: Size | None, length: Size) -> Size:
     """Where a slice begins: the index wrapped and clamped, as Python does it."""
     begin = 0 if start is None else start
     if isinstance(begin, int) and begin < 0:
-        begin = max(add(size, begin), 0) if isinstance(size, int) else add(size, begin)  # type: ignore[type-var]
+        begin = max(size + begin, 0) if isinstance(size, int) else add(size, begin)
     if isinstance(begin, int) and isinstance(size, int):
         return min(begin, size)
     if not isinstance(begin, int) and not begin.is_nonnegative:
@@ -183,10 +183,10 @@ def _parts(ctx: Context, x: TensorView, dim: int, lengths: Sequence[Size]) -> tu
         end = add(start, length)
         part = x.narrow(dim, start, length)
         if part is None:
-            x = ctx.copy(ctx.readable(x))
+            x = ctx.copy(x)
             part = x.narrow(dim, start, length)
             assert part is not None
-        parts.append(part.called(ViewCall(aten.slice.Tensor, (dim, start, end))))
+        parts.append(part.said(x, ViewCall(aten.slice.Tensor, (dim, start, end))))
         start = end
     return tuple(parts)
 
@@ -203,16 +203,22 @@ def _split_with_sizes(ctx: Context, x: TensorView, sizes: Sequence[Size], dim: i
     return _parts(ctx, x, dim, sizes)
 
 
+@lowers(aten.broadcast_tensors.default)
+def _broadcast_tensors(ctx: Context, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    shape = ctx.result_shape(0)
+    return tuple(x.expand(shape).said(x, ViewCall(aten.expand.default, (shape,))) for x in tensors)
+
+
 @lowers(aten.unbind.int)
 def _unbind(ctx: Context, x: TensorView, dim: int) -> tuple[TensorView, ...]:
     dim = wrap(dim, x.rank)
     if x.stride_of(dim) is None:
-        x = ctx.copy(ctx.readable(x))
+        x = ctx.copy(x)
     parts = []
     for i in range(static(x.size(dim), "The size of a dimension that is unbound")):
         part = x.select(dim, i)
         assert part is not None
-        parts.append(part.called(ViewCall(aten.select.int, (dim, i))))
+        parts.append(part.said(x, ViewCall(aten.select.int, (dim, i))))
     return tuple(parts)
 
 
@@ -239,8 +245,3 @@ def _repeat(ctx: Context, x: TensorView, repeats: Sequence[Size]) -> TensorView 
     for count, size in zip(repeats, shape, strict=True):
         doubled += [count, size]
     return x.expand(doubled).reshape(ctx.result_shape())
-
-
-def is_whole_multiple(size: Size, part: Size) -> bool:
-    """Whether `part` divides `size`."""
-    return divide(size, part) is not None

@@ -67,14 +67,13 @@ class TensorView:
         """The size of one dimension."""
         return product(atom.size for atom in self.dims[dim])
 
-    def called(self, *calls: ViewCall) -> TensorView:
-        """The same map, with the words that led to it appended."""
-        if self.calls is None:
-            return self
-        return dataclasses.replace(self, calls=self.calls + calls)
+    def said(self, source: TensorView, call: ViewCall) -> TensorView:
+        """The same map with its words: those of `source`, and one call more."""
+        return dataclasses.replace(self, calls=None if source.calls is None else (*source.calls, call))
 
     def _with(self, dims: Sequence[Dim], offset: Size | None = None) -> TensorView:
-        return dataclasses.replace(self, dims=tuple(dims), offset=self.offset if offset is None else offset)
+        start = self.offset if offset is None else offset
+        return TensorView(self.buffer, self.dtype, tuple(dims), start, calls=None)
 
     # --- views that move, drop and add dimensions ---
 
@@ -168,8 +167,7 @@ class TensorView:
             return None
         dims = list(self.dims)
         dims[dim] = _atoms(size, stride)
-        shifted = self._with(dims, add(self.offset, multiply(multiply(start, stride), -1)))
-        return dataclasses.replace(shifted, calls=None)
+        return self._with(dims, add(self.offset, multiply(multiply(start, stride), -1)))
 
     # --- views that split and merge dimensions ---
 
@@ -264,7 +262,7 @@ def whole(buffer: Buffer) -> TensorView:
 def as_strided(view: TensorView, shape: Sequence[Size], strides: Sequence[Size], offset: Size) -> TensorView:
     """Any strided map onto the buffer of a view."""
     dims = tuple(_atoms(size, stride) for size, stride in zip(shape, strides, strict=True))
-    return dataclasses.replace(view, dims=dims, offset=offset)
+    return TensorView(view.buffer, view.dtype, dims, offset, calls=None)
 
 
 def merge_atoms(atoms: Sequence[Atom]) -> list[Atom]:

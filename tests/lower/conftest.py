@@ -23,10 +23,17 @@ OPTIONS = Options(Target(Device.CPU))
 def traced(
     function: Callable[..., Any], args: Sequence[torch.Tensor], *, symbolic: bool = False
 ) -> CapturedGraph:
-    """The graph of a function over tensors; decomposed to what the tracer gives, without autograd."""
+    """The graph of a function over tensors, without autograd. Composite ops stay whole, as capture keeps them."""
     mode = "symbolic" if symbolic else "fake"
+
+    def over(*xs: torch.Tensor) -> Any:
+        return function(*xs)
+
     with torch.no_grad():
-        module = make_fx(torch.func.functionalize(function), tracing_mode=mode)(*args)
+        module = make_fx(over, tracing_mode=mode, pre_dispatch=True)(*args)
+        if any(_mutates(node) for node in module.graph.nodes):
+            module = make_fx(torch.func.functionalize(over), tracing_mode=mode)(*args)
+    constants = _lift_constants(module)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     output = next(node for node in module.graph.nodes if node.op == "output")
     leaves, out_spec = pytree.tree_flatten(output.args[0])
@@ -36,7 +43,12 @@ def traced(
         source="tests.traced",
         is_module=False,
         graph=module.graph,
-        inputs=tuple(GraphInput(node.name, InputKind.ARGUMENT, node.name) for node in placeholders),
+        inputs=tuple(
+            GraphInput(
+                node.name, InputKind.CONSTANT if node.name in constants else InputKind.ARGUMENT, node.name
+            )
+            for node in placeholders
+        ),
         outputs=tuple(
             GraphOutput(leaf.name if isinstance(leaf, torch.fx.Node) else Literal(leaf)) for leaf in leaves
         ),
@@ -44,8 +56,28 @@ def traced(
         in_spec=in_spec,
         argument_leaves=tuple(node.name for node in placeholders),
         out_spec=out_spec,
+        constants=constants,
         symbols=_symbols(placeholders) if symbolic else (),
     )
+
+
+def _mutates(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _lift_constants(module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
+    """Turns get_attr nodes into placeholders, as capture does."""
+    graph, found = module.graph, {}
+    for node in list(graph.nodes):
+        if node.op == "get_attr":
+            value = getattr(module, node.target)
+            with graph.inserting_before(next(iter(graph.nodes))):
+                lifted = graph.placeholder(node.name)
+            lifted.meta["val"] = value
+            node.replace_all_uses_with(lifted)
+            graph.erase_node(node)
+            found[lifted.name] = value
+    return found
 
 
 def _symbols(placeholders: Sequence[torch.fx.Node]) -> tuple[SymbolicSize, ...]:
@@ -87,7 +119,7 @@ class Lowered:
 def lowered(function: Callable[..., Any], *args: torch.Tensor, symbolic: bool = False) -> Lowered:
     """A function's loop program."""
     graph = traced(function, args, symbolic=symbolic)
-    names = [entry.node for entry in graph.inputs]
+    names = [entry.node for entry in graph.inputs if entry.kind is InputKind.ARGUMENT]
     return Lowered(lower(graph, OPTIONS), dict(zip(names, args, strict=True)))
 
 
