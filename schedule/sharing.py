@@ -1,12 +1,13 @@
 """Whether a kernel may be given one memory for a tensor that it reads and one that it writes (work in place).
 
 It may if every element is read before it is written, by the very lanes that write it: the same address, and no loop
-over the row that reads after one that writes (a staged value written into the output row counts as a write).
+over the row that reads after one that writes (a staged value written into the output row counts as a write). Since a
+load may be printed inside the statement that uses it, no later store may depend on what was there.
 """
 
 from __future__ import annotations
 
-from longhand.lower.ir import Load, Store
+from longhand.lower.ir import Load, Reduce, Store, arguments
 from longhand.schedule.plan import Access, KernelPlan
 
 
@@ -22,11 +23,24 @@ def may_share(plan: KernelPlan, read: str, written: str) -> bool:
     stores = [
         at for at, value in enumerate(plan.body) if isinstance(value, Store) and value.buffer == written
     ]
-    if len(stores) != 1 or plan.addresses[stores[0]].values:
+    if len(stores) != 1 or not loads or plan.addresses[stores[0]].values:
         return False
     if any(plan.addresses[load] != plan.addresses[stores[0]] for load in loads):
         return False
+    if _feeds_later_store(plan, set(loads), stores[0]):
+        return False
     return _last_read(plan, loads) <= _first_write(plan, stores[0])
+
+
+def _feeds_later_store(plan: KernelPlan, loads: set[int], written: int) -> bool:
+    """Whether a store that comes after `written` uses one of the loads other than through a reduction."""
+    dependent = set(loads)
+    for position, value in enumerate(plan.body):
+        if not isinstance(value, Reduce) and dependent & set(arguments(value)):
+            if isinstance(value, Store) and position > written:
+                return True
+            dependent.add(position)
+    return False
 
 
 def _last_read(plan: KernelPlan, loads: list[int]) -> float:

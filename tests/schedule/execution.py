@@ -158,9 +158,9 @@ def run_nest(nest: Nest, memory: Memory) -> Memory:
     return result
 
 
-def run_plan(plan: KernelPlan, launch: Launch, memory: Memory) -> Memory:
+def run_plan(plan: KernelPlan, launch: Launch, memory: Memory, copy: bool = True) -> Memory:
     """What the plan says, pass by pass, using in each place only what the plan puts there."""
-    result = {name: tensor.clone() for name, tensor in memory.items()}
+    result = {name: tensor.clone() for name, tensor in memory.items()} if copy else memory
     lanes = PlannedLanes(plan, launch, result)
     if not plan.passes:
         _straight(lanes)
