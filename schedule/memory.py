@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from longhand.lower.ir import Buffer, BufferKind, Extern, Load, Store
+from longhand.lower.ir import Buffer, BufferKind, Extern
 from longhand.schedule.dependencies import views
 from longhand.schedule.plan import (
     Access,
@@ -23,6 +23,7 @@ from longhand.schedule.plan import (
     Reuse,
     UnitStep,
 )
+from longhand.schedule.sharing import may_share
 from longhand.schedule.sizes import Hints, guess, product, same
 
 WORTH_RELEASING = 1 << 18  # bytes
@@ -212,38 +213,10 @@ def _reusable(
             and candidate.layout_is_known
             and same(product(candidate.shape), product(target.shape))
             and _is_contiguous(candidate)
-            and overwrites_in_step(plan, other.name, pointer)
+            and may_share(plan, other.name, pointer)
         ):
             return other.name, source
     return None
-
-
-def overwrites_in_step(plan: KernelPlan, read: str, written: str) -> bool:
-    """Whether each element of `read` is used for the last time before the same place of `written` is stored."""
-    reads = [p for p, value in enumerate(plan.body) if isinstance(value, Load) and value.buffer == read]
-    writes = [p for p, value in enumerate(plan.body) if isinstance(value, Store) and value.buffer == written]
-    if (
-        len(writes) != 1
-        or not reads
-        or any(p.name == read and p.access is not Access.READ for p in plan.pointers)
-    ):
-        return False
-    store = writes[0]
-    value = plan.body[store]
-    assert isinstance(value, Store)
-    if value.mask is not None or value.index.values:
-        return False
-    if any(plan.addresses[position] != plan.addresses[store] for position in reads):
-        return False
-    first_write = min(
-        (
-            number
-            for number, one in enumerate(plan.passes)
-            if store in one.stores or store in one.then or any(stage.store == store for stage in one.stages)
-        ),
-        default=len(plan.passes),
-    )
-    return not any(position in one.compute for one in plan.passes[first_write + 1 :] for position in reads)
 
 
 def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:

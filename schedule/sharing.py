@@ -25,6 +25,9 @@ def may_share(plan: KernelPlan, read: str, written: str) -> bool:
     ]
     if len(stores) != 1 or not loads or plan.addresses[stores[0]].values:
         return False
+    store = plan.body[stores[0]]
+    if not isinstance(store, Store) or store.mask is not None:
+        return False
     if any(plan.addresses[load] != plan.addresses[stores[0]] for load in loads):
         return False
     if _feeds_later_store(plan, set(loads), stores[0]):
