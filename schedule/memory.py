@@ -26,8 +26,18 @@ from longhand.schedule.plan import (
 from longhand.schedule.sharing import may_share
 from longhand.schedule.sizes import Hints, guess, product, same
 
+TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
 WORTH_RELEASING = 1 << 18  # bytes
-RELEASED_PART = 8  # at least this part of the largest buffer
+
+# Library calls whose result is certainly memory of its own: nothing else may be overwritten in place.
+_FRESH = frozenset(
+    (
+        "mm bmm addmm baddbmm addbmm addmv mv linear matmul convolution conv1d conv2d conv3d embedding clone cumsum "
+        "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention sort topk argsort "
+        "max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d"
+    ).split()
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +126,7 @@ def touched(step: PlanStep) -> tuple[str, ...]:
 def release_buffers(
     steps: Sequence[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
 ) -> list[UnitStep]:
-    """The steps with a Release after the last use of each buffer that is large among those made here.
+    """The steps with as few Releases as bring the peak of memory close to what it could be.
 
     Args:
         steps: Of the whole unit, or of one run of a Repeat.
@@ -124,34 +134,93 @@ def release_buffers(
         kept: Never released.
         hints: For sizes.
     """
-    last: dict[str, int] = {}
-    made: set[str] = set()
-    before: dict[str, str] = {}
-    for number, step in enumerate(steps):
-        last.update(dict.fromkeys(_names(step), number))
-        made.update(_made(step))
-        if isinstance(step, Reuse):
-            before[step.buffer] = step.of
-    size = {name: guess(product(buffers[name].shape), hints) * buffers[name].dtype.itemsize for name in made}
-    limit = max(WORTH_RELEASING, max(size.values(), default=0) // RELEASED_PART)
+    spans = _spans(steps, buffers, kept, hints)
+    ends = {span.end for span in spans}
+    inside = [peak_inside(step, buffers, kept, hints) for step in steps]
+    lowest = _peak(spans, inside, frozenset(range(len(spans))))[0]
+    released: frozenset[int] = frozenset()
+    while True:
+        peak, place = _peak(spans, inside, released)
+        if peak <= lowest * TOLERATED_PEAK or peak - lowest < WORTH_RELEASING:
+            break
+        idle = [n for n, span in enumerate(spans) if n not in released and span.end < place]
+        released |= {max(idle, key=lambda n: (spans[n].size, -n))}
     dying: dict[int, list[str]] = {}
-    for name, number in last.items():
-        step = steps[number]
-        ended_inside = isinstance(step, Repeat) and name in _made(step)
-        if name not in size or name in kept or ended_inside:
-            continue
-        if size[name] >= limit and name not in before.values():
-            # The memory goes only when all of its names do.
-            while name in made and name not in kept:
-                dying.setdefault(number, []).append(name)
-                name = before.get(name, "")
+    for number in sorted(released):
+        dying.setdefault(spans[number].end, []).extend(spans[number].names)
     found: list[UnitStep] = []
     for number, step in enumerate(steps):
         found.append(step)
-        # After the last step everything goes by itself.
-        if number in dying and number + 1 < len(steps):
+        if number in ends and number in dying:
             found.append(Release(tuple(dying[number])))
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Span:
+    """One piece of memory: its names in turn, its bytes, the steps that make it and that use it last."""
+
+    names: tuple[str, ...]
+    size: int
+    start: int
+    end: int
+
+
+def _spans(
+    steps: Sequence[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
+) -> list[_Span]:
+    """The memory that the steps make and that may be released, in order of making."""
+    spans: list[_Span] = []
+    owner: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        if isinstance(step, Reuse) and step.of in owner:
+            owner[step.buffer] = owner[step.of]
+            span = spans[owner[step.of]]
+            spans[owner[step.of]] = dataclasses.replace(span, names=(*span.names, step.buffer))
+        elif not isinstance(step, Reuse):
+            for name in _made(step):
+                size = guess(product(buffers[name].shape), hints) * buffers[name].dtype.itemsize
+                owner[name] = len(spans)
+                spans.append(_Span((name,), size, number, number))
+        for name in _names(step):
+            if name in owner:
+                spans[owner[name]] = dataclasses.replace(spans[owner[name]], end=number)
+    ended_inside = {
+        n for n, span in enumerate(spans) if isinstance(steps[span.end], Repeat) and span.start == span.end
+    }
+    return [
+        span for n, span in enumerate(spans) if n not in ended_inside and not kept.intersection(span.names)
+    ]
+
+
+def peak_inside(step: UnitStep, buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints) -> int:
+    """Bytes that a Repeat's run needs besides what it takes and hands on; 0 for plain steps."""
+    if not isinstance(step, Repeat):
+        return 0
+    run, outputs = step.runs[0], step.outputs[0]
+    spans = _spans(run, buffers, kept | frozenset(outputs), hints)
+    gone = frozenset(n for n, span in enumerate(spans) if _is_released(span, run))
+    return _peak(spans, [0] * len(run), gone)[0]
+
+
+def _is_released(span: _Span, steps: Sequence[UnitStep]) -> bool:
+    return isinstance(steps[span.end], Release)
+
+
+def _peak(spans: Sequence[_Span], inside: Sequence[int], released: frozenset[int]) -> tuple[int, int]:
+    """(bytes, step) where most is alive at once, if only `released` go before the end."""
+    length = len(inside)
+    change = [0] * (length + 1)
+    for number, span in enumerate(spans):
+        change[span.start] += span.size
+        if number in released:
+            change[span.end + 1] -= span.size
+    alive = highest = place = 0
+    for step in range(length):
+        alive += change[step]
+        if alive + inside[step] > highest:
+            highest, place = alive + inside[step], step
+    return highest, place
 
 
 def release_run(
@@ -239,8 +308,8 @@ def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:
 
 
 def _may_return_view(step: Extern) -> bool:
-    """Whether the op's schema allows its result to share memory with an argument."""
-    return any(returned.alias_info is not None for returned in step.target._schema.returns)
+    """Whether a call's result may share memory with an argument: all but those known not to."""
+    return step.target._schema.name.removeprefix("aten::") not in _FRESH
 
 
 def _is_contiguous(buffer: Buffer) -> bool:

@@ -122,7 +122,7 @@ def absorb_problem(producer: Nest, buffer: str, consumer: Nest, n_readers: int, 
 
 
 def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
-    """Whether computing a producer's value again is no dearer than loading it: casts, scalings, fills."""
+    """Whether computing a producer's value again is no dearer than loading it: fills, casts to a wider type, expansions."""
     if len(producer.body) > 8 or any(isinstance(v, Pointwise) and v.op in EXPENSIVE for v in producer.body):
         return False
     if reduced_axes(producer) or any(value.index.values for _, value in loads(producer)):
@@ -130,7 +130,7 @@ def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
     reading = len({load.buffer for _, load in loads(producer)})
     written = sum(_bytes(store, producer, buffers, hint) for _, store in stores(producer))
     read = sum(_bytes(load, producer, buffers, hint) for _, load in loads(producer))
-    return reading <= 1 and read <= written
+    return reading <= 1 and 2 * read <= written
 
 
 def _bytes(access: Load | Store, nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:

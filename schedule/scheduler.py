@@ -50,17 +50,17 @@ def schedule(program: Program, options: Options) -> UnitPlan:
 def _release(
     steps: list[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
 ) -> list[UnitStep]:
-    """Releases outside of repeats, and inside each run of what the run makes and keeps to itself."""
-    found: list[UnitStep] = []
-    for step in release_buffers(steps, buffers, kept, hints):
+    """Releases inside each run of a repeat, of what it makes and keeps to itself, then around them."""
+    inner: list[UnitStep] = []
+    for step in steps:
         if isinstance(step, Repeat):
             runs = tuple(
                 release_run(run, buffers, kept | frozenset(outputs), hints)
                 for run, outputs in zip(step.runs, step.outputs, strict=True)
             )
             step = dataclasses.replace(step, runs=runs)
-        found.append(step)
-    return found
+        inner.append(step)
+    return release_buffers(inner, buffers, kept, hints)
 
 
 def _used(steps: list[UnitStep], program: Program) -> dict[str, Buffer]:
