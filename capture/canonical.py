@@ -152,10 +152,9 @@ def _squeeze(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any
     source: Handle = args[0]
     given = bound(target, args, kwargs).get("dim", list(range(source.fake.dim())))
     rank = max(source.fake.dim(), 1)
-    dims = [dim for dim in ([given] if isinstance(given, int) else given)]
     dims = [
         dim
-        for dim in dims
+        for dim in ([given] if isinstance(given, int) else given)
         if source.fake.dim() and isinstance(source.fake.shape[dim], int) and source.fake.shape[dim] == 1
     ]
     if not dims:
@@ -360,6 +359,11 @@ def _variance(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
     )
 
 
+def _item(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """A number read from a tensor that Dynamo passes a Python float in: specialized on, with Dynamo's guard."""
+    return float(eager) if isinstance(eager, torch.SymFloat) else eager
+
+
 def _are_ints(sizes: tuple[Any, ...]) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
@@ -393,5 +397,7 @@ RULES: dict[str, Rule] = {
     "_native_batch_norm_legit_no_training": _eval_batch_norm,
     "batch_norm": _batch_norm,
     **dict.fromkeys(["var", "std", "var_mean", "std_mean"], _variance),
+    "item": _item,
+    "_local_scalar_dense": _item,
     **WRITE_RULES,
 }

@@ -6,7 +6,7 @@ dimensions and indices stay as the user gave them, negative ones included.
 
 **Views** arrive as these overloads of ``torch.ops.aten`` and no others:
 
-    reshape.default(x, sizes)           every view/reshape/flatten/unflatten/ravel; a view or a copy, only the value counts
+    reshape.default(x, sizes)           also view, flatten, unflatten, ravel: a view or a copy, only the value counts
     permute.default(x, dims)            also movedim
     transpose.int(x, dim0, dim1)        also t, mT, swapaxes
     expand.default(x, sizes)            also expand_as, broadcast_to
@@ -23,8 +23,9 @@ layer_norm, rms_norm, group_norm, batch_norm with ``training=False``, activation
 addmm, convolutions, scaled_dot_product_attention, embedding, var and std (``.correction``), var_mean, logsumexp,
 linalg_vector_norm, pooling, interpolation, sort, topk, FFT, recurrent layers.
 
-**Rewritten**: any cast is ``_to_copy.default(x, dtype=...)``; ``zeros``, ``ones``, ``new_zeros``, ... are ``full`` and
-``full_like``; einsum is permute/reshape/bmm; batch norm in training is `_native_batch_norm_legit_functional` and writes.
+**Rewritten**: any cast is ``_to_copy.default(x, dtype=...)``; ``zeros``, ``ones``, ``new_zeros``, ... are ``full``
+and ``full_like``; einsum is permute/reshape/bmm; batch norm in training is `_native_batch_norm_legit_functional` and
+writes.
 
 **Gone**: clone, contiguous, alias, detach, lift_fresh, casts to the dtype a tensor has, views that change nothing,
 dropout in eval, assertions. A clone remains only where a result must be fresh memory but its value is an input, a

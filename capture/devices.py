@@ -17,7 +17,7 @@ from longhand.options import Device, Target
 
 
 def move_to_target(graph: fx.Graph, target: Target) -> None:
-    """Rewrites device arguments and ``meta["val"]`` in place where the graph is all on the CPU and the target is not."""
+    """Rewrites device arguments and ``meta["val"]`` where the graph is all on the CPU and the target is not."""
     wanted = torch.device(target.device.value)
     if target.device is Device.CPU or not _is_all_on_cpu(graph):
         return

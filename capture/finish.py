@@ -120,7 +120,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     results = [output[0] for output in outputs if isinstance(output[0], fx.Node)]
     rewriter.graph.output((*results, *(node for _, node in written)))
     rewriter.graph.eliminate_dead_code()
-    assign_provenance(rewriter.graph)
+    assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
     names, graph = _named(rewriter.graph, {entry.node: entry.target for entry, _ in kept})
     move_to_target(graph, target)
     return _assemble(traced, graph, names, known, kept, outputs, written)
@@ -331,7 +331,7 @@ def _refuse_data_dependence(node: fx.Node) -> None:
                 raise CaptureError(
                     f"`{node.target}` yields a size or number that depends on the data.",
                     where=place(node),
-                    hint="Take it out of the compiled part, or give it a fixed size (torch.where instead of indexing by a mask).",
+                    hint="Take it out of the compiled part, or use torch.where instead of indexing by a mask.",
                 )
 
 

@@ -216,7 +216,7 @@ class Rewriter:
         args, kwargs = _without_defaults(target, args, kwargs)
         node = self.emit(target, args, kwargs, value=eager)
         if not isinstance(eager, list | tuple):
-            return self._wrap(node, eager, sources, lambda parent: self._again(node, parent, None))
+            return self._wrap(node, eager, sources, _bind(self._again, node, None))
         results = []
         for position, value in enumerate(eager):
             item = None if value is None else self.emit(operator.getitem, (node, position), value=value)
@@ -242,6 +242,8 @@ class Rewriter:
 
     def _again(self, node: fx.Node, position: int | None, parent: fx.Node) -> fx.Node:
         """The view `node` (or one of its items) taken of another value of its first argument."""
+        if not node.args or not isinstance(node.args[0], fx.Node):
+            raise CannotFunctionalize(f"{node.target} shows memory that is written")
         copy = self.emit(node.target, (parent, *node.args[1:]), dict(node.kwargs))
         return copy if position is None else self.emit(operator.getitem, (copy, position))
 

@@ -49,13 +49,19 @@ class Frame:
     function: str
 
 
-def assign_provenance(graph: fx.Graph) -> None:
-    """Sets ``meta["provenance"]`` of every node from its traced stack and module stack."""
+def assign_provenance(graph: fx.Graph, root_class: str) -> None:
+    """Sets ``meta["provenance"]`` of every node from its traced stack and module stack.
+
+    Args:
+        root_class: The class of the captured module; empty for a function.
+    """
     nodes = [node for node in graph.nodes if node.op == "call_function"]
     frames = {node: user_frames(node.meta.get("stack_trace") or "") for node in nodes}
     locals_ = _locals(nodes, frames)
     for node in graph.nodes:
         module, module_class = _module(node)
+        if not module:
+            module_class = root_class
         if not frames.get(node):
             node.meta["provenance"] = Provenance(module=module, module_class=module_class)
             continue
@@ -97,7 +103,7 @@ def _module(node: fx.Node) -> tuple[str, str]:
 
 def dotted_path(path: str) -> str:
     """``blocks.0.attn`` of ``L['self']._modules['blocks'][0].attn`` and the like."""
-    path = re.sub(r"^L\[['\"]\w+['\"]\]", "", path)
+    path = re.sub(r"^[LG]\[['\"]\w+['\"]\]", "", path)
     path = re.sub(r"\._(?:modules|parameters|buffers)(?=\[)", "", path)
     path = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", path)
     return path.removeprefix("L__self__").lstrip(".")

@@ -22,17 +22,34 @@ def symbolic_sizes(
     """
     kinds = {entry.node: entry for entry in inputs}
     found: dict[sympy.Symbol, SymbolicSize] = {}
+    words = _words(graph, names)
     for node in graph.nodes:
         if node.op != "placeholder":
             break
         value = node.meta.get("val")
         if kinds[node.name].kind is InputKind.SIZE:
-            _add(found, value, kinds[node.name].target, node.name, None)
+            _add(found, value, words.get(_symbol(value), kinds[node.name].target), node.name, None)
         elif isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
-                default = f"{node.name}_size_{dim}"
-                _add(found, size, names.get((node.name, dim), default), node.name, dim)
+                _add(found, size, words.get(_symbol(size), f"{node.name}_size_{dim}"), node.name, dim)
     return tuple(found.values())
+
+
+def _symbol(size: Any) -> Any:
+    return torch_private.symbolic_expression(size) if isinstance(size, torch.SymInt) else None
+
+
+def _words(graph: fx.Graph, names: dict[tuple[str, int], str]) -> dict[Any, str]:
+    """The first word given to each symbol."""
+    words: dict[Any, str] = {}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        for dim, size in enumerate(
+            value.shape if node.op == "placeholder" and isinstance(value, torch.Tensor) else ()
+        ):
+            if (node.name, dim) in names and isinstance(size, torch.SymInt):
+                words.setdefault(_symbol(size), names[node.name, dim])
+    return words
 
 
 def _add(found: dict[sympy.Symbol, SymbolicSize], size: Any, name: str, node: str, dim: int | None) -> None:

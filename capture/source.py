@@ -71,6 +71,20 @@ def shape_words(file: str, first_line: int, last_line: int) -> dict[tuple[str, i
     return words
 
 
+def function_lines(file: str, line: int) -> tuple[int, int]:
+    """The first and last line of the innermost function around a line; (line, line) where there is none."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return line, line
+    around = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, default=(line, line))
+
+
 def _shape_of(value: ast.expr) -> tuple[str | None, int | None]:
     """(tensor, dimension or None for all) where an expression is a tensor's size; (None, None) elsewhere."""
     match value:
@@ -214,12 +228,11 @@ def _assigned(statement: ast.stmt) -> list[Assigned]:
 def _pair(target: ast.expr, value: ast.expr) -> list[Assigned]:
     if not isinstance(target, ast.Tuple | ast.List):
         return [Assigned((_name(target),), value, False)]
-    if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
-        if not any(isinstance(part, ast.Starred) for part in (*value.elts, *target.elts)):
-            pairs = zip(target.elts, value.elts, strict=True)
-            return [assigned for part, expression in pairs for assigned in _pair(part, expression)]
-    if any(isinstance(part, ast.Starred) for part in target.elts):
+    if any(isinstance(part, ast.Starred) for part in (*getattr(value, "elts", []), *target.elts)):
         return []
+    if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+        pairs = zip(target.elts, value.elts, strict=True)
+        return [assigned for part, expression in pairs for assigned in _pair(part, expression)]
     return [Assigned(tuple(_name(part) for part in target.elts), value, True)]
 
 

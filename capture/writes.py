@@ -44,7 +44,8 @@ def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eage
     """``x.add_(y)``: computes add(x, y), casts to x's dtype, writes it into x."""
     name = target._schema.name.split("::")[1]
     if name in _METADATA:
-        return rewriter.call(_overload(name[:-1], target._overloadname), args, kwargs)
+        overload = "int" if name == "transpose_" else target._overloadname
+        return rewriter.call(_overload(name[:-1], overload), args, kwargs)
     destination: Handle = args[0]
     result = rewriter.call(_overload(_RENAMED.get(name, name[:-1]), target._overloadname), args, kwargs)
     return _store(rewriter, destination, result)
@@ -70,7 +71,7 @@ def fill(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) ->
 
 def write_out(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """``op(..., out=t)``: computes the functional overload and writes the result into t."""
-    outs = [name for name in torch_private.writes(target)]
+    outs = torch_private.writes(target)
     packet = getattr(aten, target._schema.name.split("::")[1])
     wanted = [argument.name for argument in target._schema.arguments if argument.name not in outs]
     for overload in packet.overloads():

@@ -35,6 +35,12 @@ def run_printed(
             fed.append(state[entry.target] if entry.target in state else graph.constants[entry.target])
     with torch.no_grad():
         results = list(namespace["forward"](*fed))
+    outside = {value.untyped_storage().data_ptr() for value in fed if isinstance(value, torch.Tensor)}
+    made = [leaf for leaf in graph.outputs if not isinstance(leaf.value, Literal)]
+    for output, value in zip(made, results, strict=False):
+        if output.alias is AliasKind.FRESH and isinstance(value, torch.Tensor) and value.numel():
+            assert value.untyped_storage().data_ptr() not in outside
+            outside.add(value.untyped_storage().data_ptr())
     leaves = [o.value.value if isinstance(o.value, Literal) else results.pop(0) for o in graph.outputs]
     written = {m.input_node: value for m, value in zip(graph.mutations, results, strict=True)}
     return pytree.tree_unflatten(leaves, graph.out_spec), written

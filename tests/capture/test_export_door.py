@@ -86,7 +86,7 @@ class TiedLanguageModel(nn.Module):
         self.register_buffer("scale", torch.tensor(0.5))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        batch, seq = ids.shape
+        _, seq = ids.shape
         x = self.embed(ids)
         q, k, v = x, self.norm(x), x * self.scale
         att = (q @ k.mT).masked_fill(~self.mask[:seq, :seq], float("-inf"))

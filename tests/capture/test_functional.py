@@ -1,0 +1,125 @@
+"""Writes through views, in random programs: the functional graph must do what eager does."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+VIEWS = [
+    lambda r, t: t.reshape(-1),
+    lambda r, t: t.view(t.shape),
+    lambda r, t: t.transpose(0, -1) if t.dim() else t.unsqueeze(0),
+    lambda r, t: t.permute(*reversed(range(t.dim()))),
+    lambda r, t: t[r.randrange(t.shape[0])] if t.dim() > 1 else t.unsqueeze(0),
+    lambda r, t: t[:, -1] if t.dim() > 1 else t.unsqueeze(-1),
+    lambda r, t: t[1:] if t.dim() and t.shape[0] > 1 else t,
+    lambda r, t: t[..., ::2] if t.dim() else t,
+    lambda r, t: t.unsqueeze(r.randrange(t.dim() + 1)),
+    lambda r, t: t.squeeze(),
+    lambda r, t: t.chunk(2, -1)[-1] if t.dim() else t,
+    lambda r, t: t.split(1, 0)[0] if t.dim() else t,
+    lambda r, t: t.unbind(0)[-1] if t.dim() > 1 else t,
+    lambda r, t: t.diagonal() if t.dim() == 2 else t,
+    lambda r, t: t.flatten(),
+    lambda r, t: t.unfold(0, 2, 2) if t.dim() and t.shape[0] >= 2 else t,
+    lambda r, t: t.movedim(0, -1) if t.dim() else t,
+    lambda r, t: t.narrow(0, 0, 1) if t.dim() else t,
+    lambda r, t: t.detach(),
+    lambda r, t: t.contiguous(),
+    lambda r, t: t.mT if t.dim() > 1 else t,
+    lambda r, t: t.view_as(t),
+    lambda r, t: t.clone(),
+    lambda r, t: t.to(torch.float32),
+    lambda r, t: t.expand(t.shape),
+]
+
+WRITES = [
+    lambda r, t, o: t.add_(1),
+    lambda r, t, o: t.mul_(o.sum()),
+    lambda r, t, o: t.copy_(o.mean()),
+    lambda r, t, o: t.zero_(),
+    lambda r, t, o: t.fill_(r.random()),
+    lambda r, t, o: t.sub_(t.clone() * 0.5),
+    lambda r, t, o: t.masked_fill_(t > 0, 0.25),
+    lambda r, t, o: t.clamp_(min=-0.5),
+    lambda r, t, o: t.relu_(),
+    lambda r, t, o: torch.add(t, 1, out=t),
+    lambda r, t, o: t.index_fill_(0, torch.tensor([0]), 3.0) if t.dim() else t.neg_(),
+    lambda r, t, o: t.lerp_(torch.ones_like(t), 0.5),
+    lambda r, t, o: t.__ior__(t > 0) if t.dtype is torch.bool else t.exp_().clamp_(max=9),
+    lambda r, t, o: t.__setitem__(0, 1.5) if t.dim() else t.sin_(),
+    lambda r, t, o: t.index_put_((torch.tensor([0, -1]),), torch.tensor(2.0)) if t.dim() else t.cos_(),
+]
+
+
+def program(seed: int):
+    """A function of two tensors: views of views, writes into some, a few results that may share memory."""
+
+    def run(x, y):
+        choose = random.Random(seed)
+        tensors = [x, y, x * 2]
+        for _ in range(choose.randrange(3, 10)):
+            tensor = choose.choice(tensors)
+            if choose.random() < 0.6:
+                tensors.append(choose.choice(VIEWS)(choose, tensor))
+            elif choose.random() < 0.8:
+                choose.choice(WRITES)(choose, tensor, choose.choice(tensors))
+            else:
+                tensors.append(tensor + choose.choice(tensors).mean())
+        return tuple(choose.sample(tensors, 3))
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_random_views_and_writes(captured, seed):
+    graph = captured(program(seed), (torch.randn(4, 6), torch.randn(3, 4, 2)))
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            assert not node.target._schema.is_mutable
+
+
+def test_metadata_writes(captured):
+    def run(x):
+        y = x * 2
+        z = y.unsqueeze_(0)
+        y.transpose_(1, 2)
+        return z.add_(1), y.squeeze_()
+
+    captured(run, (torch.randn(2, 3),))
+
+
+def test_a_write_into_an_argument_of_another_dtype_is_cast(captured):
+    def run(x, counts):
+        counts.copy_(x)
+        x.mul_(counts)
+        return counts + 1
+
+    captured(run, (torch.randn(3) * 5, torch.zeros(3, dtype=torch.int64)))
+
+
+def test_a_custom_op_that_writes_works_on_a_clone(captured):
+    @torch.library.custom_op("longhand_test::bump", mutates_args=("x",))
+    def bump(x: torch.Tensor, by: float) -> None:
+        x.add_(by)
+
+    def run(x):
+        y = x * 1
+        bump(y, 2.0)
+        bump(x, 3.0)
+        return y + x
+
+    graph = captured(run, (torch.randn(3),))
+    assert [mutation.input_node for mutation in graph.mutations] == ["x"]
+
+
+def test_a_custom_op_stays_whole(captured):
+    @torch.library.custom_op("longhand_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(lambda x: torch.empty_like(x))
+    graph = captured(lambda x: twice(x) + 1, (torch.randn(3),))
+    assert any(str(node.target) == "longhand_test.twice.default" for node in graph.graph.nodes)
