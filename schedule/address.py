@@ -15,6 +15,9 @@ from longhand.lower.ir import Axis, Index, Load, Position, Size, Store, Value
 from longhand.schedule.plan import Address, Factor, IntParameter, ParameterRef, Product, SizeOf
 from longhand.schedule.sizes import Hints, guess, is_negative, plus, same, times
 
+# Numbers from here on read better as an argument with a name.
+LARGEST_PLAIN_NUMBER = 10
+
 
 @dataclasses.dataclass(frozen=True)
 class Addresses:
@@ -98,6 +101,10 @@ class _Finder:
     def _next_in_chain(self, remaining: Mapping[str, Size], step: Size) -> str | None:
         return next((axis for axis, magnitude in remaining.items() if same(magnitude, step)), None)
 
+    def _is_plain_number(self, pointer: str | None, value: Size) -> bool:
+        """Small numbers of a Position are math (the diagonal of tril), not sizes: they stay in the text."""
+        return pointer is None and isinstance(value, int) and abs(value) < LARGEST_PLAIN_NUMBER
+
     def _products(self, pointer: str | None, index: Index) -> dict[str, Product]:
         """For each axis the product that its coefficient's magnitude is."""
         step: Size = 1
@@ -143,6 +150,9 @@ class _Finder:
         self, pointer: str | None, axis: str | None, value: Size, role: str, remember: bool = True
     ) -> Product:
         """What is known for this coefficient of the pointer, else a new argument. Offsets are shared by value too."""
+        if self._is_plain_number(pointer, value):
+            assert isinstance(value, int)
+            return (value,)
         for pointer_, axis_, value_, product_ in self.known if remember else ():
             if (pointer_, axis_) == (pointer, axis) and same(value_, value):
                 return product_

@@ -290,7 +290,8 @@ class KernelPlan:
         padding: For each Load by position that varies along the reduced side: the value that lanes past the end get
             (`other=`). For a Load with a mask of its own it equals the Load's `other`. Loads that are not in it need no
             `other=`.
-        wide_index: Whether positions can pass 2**31 - 1 elements, so that row numbers must be int64.
+        wide_index: CUDA: whether positions can pass 2**31 - 1 elements, so that every index variable that an address
+            multiplies with something must be int64 (rows; in TRANSPOSED and COLUMNS the cols too).
         origins: Nodes of the captured graph that the body computes, in order, from the first launch.
         bytes_moved: Bytes read and written by the first launch, each element once.
     """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from longhand.lower.interpreter import flat, run_nest
+from longhand.lower.interpreter import bind_sizes, flat, number_of, run_nest
 from longhand.lower.interpreter import run_program as interpret
-from longhand.lower.ir import Nest, Store
+from longhand.lower.ir import Load, Nest, Store
 from longhand.schedule.kernel import plan_kernel
 from longhand.schedule.space import refusal
 from tests.lower.conftest import lowered
@@ -105,3 +106,42 @@ def check_nest(nest: Nest, described, tensors, options) -> None:
     actual = run_plan(plan, launch, memory)
     for name in written:
         torch.testing.assert_close(actual[name], expected[name], rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+SYMBOLIC = (
+    "softmax",
+    "layer_norm",
+    "sums",
+    "rotary",
+    "gelu bias",
+    "transposed",
+    "cross_entropy",
+)
+
+
+@pytest.mark.parametrize("options", DEVICES, ids=("cpu", "cuda"))
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_nests(name: str, options) -> None:
+    """Planned once with symbols, the launch's sizes and strides evaluated afterwards."""
+    function, args = FUNCTIONS[name]
+    result = lowered(function, *args, symbolic=True)
+    program, inputs = result.program, {name: tensor.clone() for name, tensor in result.inputs.items()}
+    sizes = bind_sizes(program, inputs)
+    assert sizes
+    tensors = interpret(program, inputs)
+    hints = {symbol.symbol: symbol.example for symbol in program.graph.symbols}
+    for nest in result.nests:
+        plan, launch = plan_kernel(nest, program.buffers, options, hints)
+        bound = dataclasses.replace(
+            launch,
+            sizes=tuple(number_of(size, sizes) for size in launch.sizes),
+            ints=tuple(number_of(size, sizes) for size in launch.ints),
+            scalars=tuple(number_of(value, sizes) for value in launch.scalars),
+        )
+        named = {value.buffer for value in nest.body if isinstance(value, Load | Store)}
+        memory = {name: flat(tensors[name]).clone() for name in named}
+        expected = {name: tensor.clone() for name, tensor in memory.items()}
+        run_nest(nest, expected, sizes=sizes)
+        actual = run_plan(plan, bound, memory)
+        for name in named:
+            torch.testing.assert_close(actual[name], expected[name], rtol=1e-4, atol=1e-5, equal_nan=True)

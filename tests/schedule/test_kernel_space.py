@@ -7,7 +7,7 @@ import sympy
 import torch
 
 from longhand.errors import ScheduleError
-from longhand.lower.ir import Axis, Index, Load, Nest, Reduce, ReduceOp, Store
+from longhand.lower.ir import Axis, Index, Load, Nest, PointwiseOp, Reduce, ReduceOp, Store
 from longhand.schedule.kernel import plan_kernel
 from longhand.schedule.plan import KernelPlan, ParameterRef, SizeOf, Style
 from longhand.schedule.space import refusal
@@ -236,3 +236,17 @@ def test_axes_in_the_body_are_the_plan_s() -> None:
 
 def _both(make: NestMaker):
     return make.nest(), make.buffers
+
+
+def test_small_numbers_of_a_position_are_math_and_large_ones_arguments() -> None:
+    def shifted(diagonal: int) -> NestMaker:
+        make = NestMaker(row=8, col=8)
+        below = make.op(PointwiseOp.LE, make.position(col=1), make.position(diagonal, row=1))
+        zero = make.constant(0.0)
+        make.store("out", "row col", make.op(PointwiseOp.WHERE, below, make.load("x", "row col"), zero))
+        return make
+
+    plan, launch = plan_kernel(*_both(shifted(-1)), CUDA)
+    assert launch.ints == () and plan.addresses[1].offset == ((-1,),)
+    plan, launch = plan_kernel(*_both(shifted(100)), CUDA)
+    assert launch.ints == (100,) and plan.ints[0].pointer is None
