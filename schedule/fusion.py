@@ -43,7 +43,7 @@ def fuse(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[s
     fusion = _Fusion(StepGraph(steps), buffers, kept, hint)
     fusion.absorb_free_producers()
     fusion.run()
-    return Fused(tuple(fusion.graph.ordered()), tuple(fusion.refusals.values()))
+    return Fused(tuple(fusion.graph.ordered()), fusion.lasting_refusals())
 
 
 class _Fusion:
@@ -103,6 +103,20 @@ class _Fusion:
                     self.graph.replace(reader, joined, self.graph.before[number])
                 self.graph.remove(number)
 
+    def lasting_refusals(self) -> tuple[Refusal, ...]:
+        """The refusals of pairs that did not become one in another way, in order of their place."""
+        place = {
+            name: number for number, step in enumerate(self.graph.ordered()) for name in effects(step).writes
+        }
+        lasting = [
+            refusal
+            for refusal in self.refusals.values()
+            if refusal.producer in place
+            and refusal.consumer in place
+            and place[refusal.producer] != place[refusal.consumer]
+        ]
+        return tuple(sorted(lasting, key=lambda refusal: (place[refusal.producer], place[refusal.consumer])))
+
     def _enqueue(self, number: int) -> None:
         for first, second in self._partners(number):
             pair = (min(first, second), max(first, second))
@@ -150,6 +164,8 @@ class _Fusion:
         assert isinstance(one, Nest) and isinstance(other, Nest)
         handed = [buffer for buffer in effects(one).writes if buffer in effects(other).reads]
         obstacle = self.graph.between(first, second)
+        if obstacle is not None and not handed:
+            return None
         if obstacle is not None:
             name = effects(self.graph.steps[obstacle]).writes[0]
             return self._refuse(first, second, Verdict.NOT_LEGAL, f"{name} must be computed in between")

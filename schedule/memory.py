@@ -30,14 +30,13 @@ TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at on
 WORTH_RELEASING = 1 << 18  # bytes
 
 # Library calls whose result is certainly memory of its own: nothing else may be overwritten in place.
-_FRESH = frozenset(
-    (
-        "mm bmm addmm baddbmm addbmm addmv mv linear matmul convolution conv1d conv2d conv3d embedding clone cumsum "
-        "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
-        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention sort topk argsort "
-        "max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d"
-    ).split()
-)
+_FRESH_RESULTS = """
+    mm bmm addmm baddbmm addbmm addmv mv linear matmul convolution conv1d conv2d conv3d embedding clone cumsum
+    scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention sort topk argsort
+    max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d
+"""
+_FRESH = frozenset(_FRESH_RESULTS.split())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -122,7 +122,7 @@ def absorb_problem(producer: Nest, buffer: str, consumer: Nest, n_readers: int, 
 
 
 def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
-    """Whether computing a producer's value again is no dearer than loading it: fills, casts to a wider type, expansions."""
+    """Whether computing a producer's value again is cheaper than loading it: fills, casts to a wider type."""
     if len(producer.body) > 8 or any(isinstance(v, Pointwise) and v.op in EXPENSIVE for v in producer.body):
         return False
     if reduced_axes(producer) or any(value.index.values for _, value in loads(producer)):
