@@ -1,0 +1,183 @@
+"""The words for a buffer, best first: the user's local, the module's name, the parameter's path, the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Provenance
+from longhand.emit.op_words import OpWord, aten_name, op_word
+from longhand.emit.words import identifier, path_words, snake_case, without_counter
+
+_SHORT = 14
+
+# What the result of an operation is, where the operation's own word would not read as a thing.
+_RESULT_WORDS = {
+    "add": "total",
+    "bias": "biased",
+    "scale": "scaled",
+    "mul": "product",
+    "sub": "difference",
+    "div": "ratio",
+    "mm": "product",
+    "bmm": "product",
+    "matmul": "product",
+    "addmm": "projected",
+    "linear": "projected",
+    "convolution": "features",
+    "conv1d": "features",
+    "conv2d": "features",
+    "conv3d": "features",
+    "attention": "attended",
+    "softmax": "weights",
+    "layer_norm": "normalized",
+    "rms_norm": "normalized",
+    "group_norm": "normalized",
+    "batch_norm": "normalized",
+    "embedding": "embedded",
+    "gelu": "activated",
+    "silu": "activated",
+    "relu": "activated",
+    "sigmoid": "gate",
+    "cat": "joined",
+    "stack": "stacked",
+    "gather": "gathered",
+    "mask": "masked",
+    "where": "selected",
+    "exp": "exponentials",
+    "sum": "sums",
+    "max": "maxima",
+    "min": "minima",
+    "not": "inverted",
+    "copy": "copied",
+    "transpose": "transposed",
+    "cast": "converted",
+    "max_pool2d_with_indices": "pooled",
+}
+
+
+class BufferWords:
+    """Candidates for the names of a captured graph's values."""
+
+    def __init__(self, graph: CapturedGraph) -> None:
+        self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
+        self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
+        self._users = _local_of_views(graph)
+
+    @property
+    def nodes(self) -> Mapping[str, fx.Node]:
+        """The graph's nodes by name."""
+        return self._nodes
+
+    @property
+    def inputs(self) -> Mapping[str, GraphInput]:
+        """The placeholders by node name."""
+        return self._inputs
+
+    def provenance(self, node: str) -> Provenance:
+        """Where a node came from; an empty one if that is not known."""
+        found = self._nodes.get(node)
+        return found.meta.get("provenance", Provenance()) if found is not None else Provenance()
+
+    def candidates(self, buffer: str) -> Iterator[str]:
+        """Names for a buffer, best first. Never empty."""
+        entry = self._inputs.get(buffer)
+        if entry is not None:
+            yield from _of_input(entry)
+            return
+        node = self._nodes.get(buffer)
+        if node is None:
+            # A buffer that lowering or scheduling added: its name is a node's with a word appended.
+            yield without_counter(identifier(buffer))
+            return
+        yield from self._of_node(node)
+
+    def _of_node(self, node: fx.Node) -> Iterator[str]:
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        local = origin.local or self._users.get(node.name)
+        if local:
+            yield local
+        yield from _of_module(origin)
+        phrase = self._phrase(node)
+        if phrase:
+            yield phrase
+        op: OpWord = op_word(node)
+        hint = without_counter(node.name).strip("_")
+        if hint not in (op.word, aten_name(node).strip("_")):
+            yield hint
+        result = _RESULT_WORDS.get(op.word, op.word)
+        yield result
+        if local:
+            yield f"{local}_{result}"
+            yield f"new_{local}"
+        last = _last_word(origin.module)
+        if last:
+            yield f"{last}_{result}"
+        if origin.module_class:
+            yield f"{snake_case(origin.module_class)}_{result}"
+        yield hint
+
+    def _phrase(self, node: fx.Node) -> str | None:
+        """``x_plus_attn``: the sum of two values that have short names of their own."""
+        if aten_name(node) not in ("add", "add_"):
+            return None
+        sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+        if len(sides) != 2:
+            return None
+        words = [self._short_name(side) for side in sides]
+        if not all(words) or words[0] == words[1]:
+            return None
+        return f"{words[0]}_plus_{words[1]}"
+
+    def _short_name(self, node: fx.Node) -> str | None:
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        entry = self._inputs.get(node.name)
+        if entry is not None:
+            word: str | None = next(_of_input(entry), None)
+        else:
+            word = origin.local or self._users.get(node.name) or next(_of_module(origin), None)
+        return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _local_of_views(graph: CapturedGraph) -> dict[str, str]:
+    """For values without a local whose only user is a view that has one: that local (``q = linear(x).view(...)``)."""
+    found: dict[str, str] = {}
+    for node in reversed(list(graph.graph.nodes)):
+        if not op_word(node).silent or node.op != "call_function":
+            continue
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        local = origin.local or found.get(node.name)
+        source = node.args[0] if node.args else None
+        if local and isinstance(source, fx.Node) and len(source.users) == 1 and source.op == "call_function":
+            own: Provenance = source.meta.get("provenance", Provenance())
+            if not own.local:
+                found[source.name] = local
+    return found
+
+
+def _of_input(entry: GraphInput) -> Iterator[str]:
+    if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+        yield identifier(entry.target)
+        return
+    for word in path_words(entry.target):
+        plain = without_counter(word.lstrip("_"))
+        yield {"tensor_constant": "table", "lifted_tensor": "table"}.get(plain, word)
+
+
+def _of_module(origin: Provenance) -> Iterator[str]:
+    """The name under which the user holds the module whose call this is, if it is a layer of torch.nn's kind."""
+    word = _last_word(origin.module)
+    if word and (not origin.statement or not origin.qualname or _is_call_of(origin.statement, origin.module)):
+        yield word
+
+
+def _is_call_of(statement: str, module: str) -> bool:
+    """Whether the statement calls the module by its attribute: ``x + self.c_proj(h)`` calls c_proj."""
+    last = module.rpartition(".")[2]
+    return f".{last}(" in statement
+
+
+def _last_word(path: str) -> str | None:
+    last = path.rpartition(".")[2]
+    return identifier(last) if last and not last.isdigit() else None

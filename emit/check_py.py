@@ -1,0 +1,156 @@
+"""check.py: every kernel against its reference within a real call, and the model with references for kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, InputKind, Literal
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.names import KernelNames, UnitNames
+from longhand.emit.op_words import SILENT, aten_name
+from longhand.emit.reference import Reference, StridedView
+from longhand.emit.templates import render_template
+from longhand.emit.trees import Parameter, build_arguments, parameters
+from longhand.schedule.plan import KernelPlan, UnitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedKernel:
+    """One kernel as check.py knows it.
+
+    Attributes:
+        name: The kernel.
+        arguments: What its host function is given, in order.
+        read: (parameter of the reference, expression).
+        written: Expressions for what the reference returns, in order.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    read: tuple[tuple[str, str], ...]
+    written: tuple[str, ...]
+
+
+def write_check(
+    plan: UnitPlan, names: UnitNames, words: BufferWords, references: Mapping[str, Reference], exported: str
+) -> str:
+    """The text of check.py, not yet formatted."""
+    graph = plan.program.graph
+    kernels = [
+        _checked(kernel, names.kernels[key], references[key])
+        for key, kernel in sorted(plan.kernels.items(), key=lambda entry: names.kernels[entry[0]].kernel)
+    ]
+    records = plan.options.mode.records_cuda_graphs and plan.options.target.device.value == "cuda"
+    tensors = list(_random_tensors(graph, words, parameters(graph)))
+    needs_memory = any("memory(" in text for kernel in kernels for _, text in kernel.read)
+    return render_template(
+        "check.py.jinja",
+        name=exported,
+        is_module=graph.is_module,
+        device=plan.options.target.device.value,
+        kernels=kernels,
+        tensors=tensors,
+        arguments=(
+            ", ".join(variable for _, variable, _ in tensors)
+            if records
+            else build_arguments(graph, {leaf: variable for leaf, variable, _ in tensors})
+        ),
+        needs_layout=any("laid_out(" in text for _, _, text in tensors),
+        records=records,
+        needs_memory=needs_memory,
+        needs_window=any(
+            "window(" in text for kernel in kernels for text in [*kernel.written, *dict(kernel.read).values()]
+        ),
+    )
+
+
+def _checked(plan: KernelPlan, names: KernelNames, reference: Reference) -> CheckedKernel:
+    pointers = [names.pointers[pointer.name] for pointer in plan.pointers if not pointer.scratch]
+    sizes = [names.axes[axis.name].size for axis in plan.axes]
+    ints = [names.ints[parameter.name] for parameter in plan.ints]
+    scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
+    read = []
+    for parameter in reference.parameters:
+        view = reference.views.get(parameter)
+        if view is not None:
+            read.append((parameter, _window(view)))
+        elif parameter in reference.views:
+            read.append((parameter, f"memory({parameter})"))
+        else:
+            read.append((parameter, parameter))
+    written = tuple(_window(view) for view in reference.results)
+    return CheckedKernel(names.kernel, (*pointers, *sizes, *ints, *scalars), tuple(read), written)
+
+
+def _window(view: StridedView) -> str:
+    def listed(items: tuple[str, ...]) -> str:
+        return f"({', '.join(items)}{',' * (len(items) == 1)})"
+
+    offset = "" if view.offset == "0" else f", {view.offset}"
+    return f"window({view.tensor}, {listed(view.shape)}, {listed(view.stride)}{offset})"
+
+
+def _random_tensors(
+    graph: CapturedGraph, words: BufferWords, given: tuple[Parameter, ...]
+) -> Iterator[tuple[str, str, str]]:
+    """(placeholder, variable, expression) for each tensor argument."""
+    kinds = {entry.node: entry.kind for entry in graph.inputs}
+    examples = {str(size.symbol): size.example for size in graph.symbols}
+    for parameter in given:
+        for leaf, _ in parameter.leaves:
+            if isinstance(leaf, Literal):
+                continue
+            node = words.nodes[leaf]
+            variable = next(iter(words.candidates(leaf)))
+            if kinds[leaf] is InputKind.SIZE:
+                yield leaf, variable, str(_example(node.meta["val"], examples))
+            else:
+                yield leaf, variable, _random(node, examples)
+
+
+def _example(size: object, examples: Mapping[str, int]) -> int:
+    return size if isinstance(size, int) else examples[str(size)]
+
+
+def _random(node: fx.Node, examples: Mapping[str, int]) -> str:
+    value: torch.Tensor = node.meta["val"]
+    shape = [_example(size, examples) for size in value.shape]
+    dims = ", ".join(map(str, shape))
+    if value.dtype is torch.bool:
+        text = f"torch.rand({dims}) < 0.5" if dims else "torch.rand(()) < 0.5"
+        text = f"({text})"
+    elif not value.dtype.is_floating_point and not value.dtype.is_complex:
+        text = f"torch.randint(0, {_bound(node)}, ({dims}{',' * (len(shape) == 1)}), dtype={value.dtype})"
+    else:
+        dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
+        text = f"torch.randn({dims or '()'}{dtype})"
+    if not value.is_contiguous():
+        stride = tuple(_example(step, examples) for step in value.stride())
+        text = f"laid_out({text}, {stride})"
+    return text
+
+
+def _bound(node: fx.Node) -> int:
+    """The number of choices of an index: the rows of the table that it picks from; otherwise 2."""
+    seen, waiting = set(), [node]
+    smallest: list[int] = []
+    while waiting:
+        current = waiting.pop()
+        for user in current.users:
+            name = aten_name(user)
+            if user in seen:
+                continue
+            seen.add(user)
+            if name == "embedding" and user.args[1] is current:
+                smallest.append(int(user.args[0].meta["val"].shape[0]))  # type: ignore[union-attr]
+            elif name in ("gather", "index_select") and user.args[2] is current:
+                smallest.append(int(user.args[0].meta["val"].shape[user.args[1]]))  # type: ignore[union-attr]
+            elif name in SILENT or name in ("add", "sub", "clamp"):
+                waiting.append(user)
+            elif name in ("nll_loss_forward", "nll_loss", "cross_entropy_loss"):
+                smallest.append(int(user.args[0].meta["val"].shape[-1]))  # type: ignore[union-attr]
+    return min(smallest, default=2)

@@ -1,0 +1,86 @@
+"""Lifted constants: as one line of torch where one line makes the same values, else as bytes for constants.pt."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+import torch
+
+_SMALL = 8
+
+
+def literal_of(value: torch.Tensor) -> str | None:
+    """The expression that makes a tensor equal to `value`, if there is a short one."""
+    value = value.detach().cpu()
+    dtype = value.dtype
+    if dtype.is_complex or value.layout is not torch.strided:
+        return None
+    for text, candidate in _candidates(value):
+        same = candidate.dtype == dtype and candidate.shape == value.shape and torch.equal(candidate, value)
+        if same and not _has_negative_zero(value):
+            return text
+    return None
+
+
+def _has_negative_zero(value: torch.Tensor) -> bool:
+    return value.dtype.is_floating_point and bool(((value == 0) & torch.signbit(value)).any())
+
+
+def _candidates(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    dtype, shape = value.dtype, tuple(value.shape)
+    suffix = "" if dtype is torch.float32 else f", dtype={dtype}"
+    found: list[tuple[str, torch.Tensor]] = []
+    if value.numel() == 0:
+        return [(f"torch.empty({shape}{suffix})", torch.empty(shape, dtype=dtype))]
+    first = value.flatten()[0].item()
+    if bool((value == first).all()) and value.ndim:
+        found.append(
+            (f"torch.full({shape}, {_number(first)}, dtype={dtype})", torch.full(shape, first, dtype=dtype))
+        )
+    if value.numel() <= _SMALL and value.ndim <= 1:
+        items = value.tolist()
+        listed = ", ".join(_number(item) for item in items) if value.ndim else ""
+        text = f"[{listed}]" if value.ndim else _number(items)
+        found.append((f"torch.tensor({text}, dtype={dtype})", torch.tensor(items, dtype=dtype)))
+    if value.ndim and dtype is not torch.bool:
+        found += _ranges(value)
+    if value.ndim >= 2 and shape[-1] == shape[-2]:
+        found += _triangles(value)
+    return found
+
+
+def _ranges(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    """arange along the one dimension that is longer than 1."""
+    if sum(size > 1 for size in value.shape) != 1:
+        return []
+    n = value.numel()
+    suffix = "" if value.dtype is torch.int64 else f", dtype={value.dtype}"
+    view = "" if value.ndim == 1 else f".view({', '.join(map(str, value.shape))})"
+    return [(f"torch.arange({n}{suffix}){view}", torch.arange(n, dtype=value.dtype).view(value.shape))]
+
+
+def _triangles(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    n = value.shape[-1]
+    if value.numel() != n * n:
+        return []
+    view = "" if value.ndim == 2 else f".view({', '.join(map(str, value.shape))})"
+    ones = torch.ones(n, n, dtype=value.dtype)
+    text = f"torch.ones({n}, {n}" + ("" if value.dtype is torch.float32 else f", dtype={value.dtype}") + ")"
+    return [
+        (f"{text}.tril(){view}", ones.tril().view(value.shape)),
+        (f"{text}.triu(1){view}", ones.triu(1).view(value.shape)),
+    ]
+
+
+def _number(value: float | int | bool) -> str:
+    text = repr(value)
+    return f'float("{text}")' if text in ("inf", "-inf", "nan") else text
+
+
+def constants_file(values: Mapping[str, torch.Tensor]) -> bytes:
+    """The bytes of constants.pt: plain contiguous CPU tensors, in the order of their names."""
+    plain = {name: values[name].detach().cpu().contiguous().clone() for name in sorted(values)}
+    stream = io.BytesIO()
+    torch.save(plain, stream)
+    return stream.getvalue()

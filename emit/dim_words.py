@@ -1,0 +1,228 @@
+"""A word for each dimension of each value: the user's own (``B, T, C = x.shape``), else the customary ones.
+
+Words start at the call's arguments and are carried through the captured graph, so that two sizes that happen to be
+equal numbers (1024 tokens of 1024 features) are still told apart in model.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, InputKind, Provenance
+from longhand.emit.op_words import aten_name
+from longhand.emit.words import identifier
+from longhand.lower.ir import Size
+
+Words = tuple[str | None, ...]
+
+_CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
+    (1, True): ("n",),
+    (2, True): ("n_rows", "n_cols"),
+    (3, True): ("batch", "seq", "dim"),
+    (4, True): ("batch", "channels", "height", "width"),
+    (5, True): ("batch", "channels", "depth", "height", "width"),
+    (1, False): ("n",),
+    (2, False): ("batch", "seq"),
+}
+_MATMULS = frozenset({"mm", "bmm", "matmul"})
+
+
+class DimWords:
+    """Words for dimensions.
+
+    Attributes:
+        arguments: For each tensor argument's placeholder: a word for each dimension, None where there is none.
+    """
+
+    def __init__(self, graph: CapturedGraph) -> None:
+        self.arguments: dict[str, Words] = _argument_words(graph)
+        self._words: dict[str, Words] = dict(self.arguments)
+        for node in graph.graph.nodes:
+            if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor):
+                self._words[node.name] = _carried(node, self._words)
+
+    def of(self, buffer: str, n_dims: int) -> Words:
+        """Words for the dimensions of a buffer, as far as they are known."""
+        found = self._words.get(buffer, ())
+        return found if len(found) == n_dims else (None,) * n_dims
+
+
+def _shape(node: Any) -> tuple[Size, ...]:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
+    nodes = {node.name: node for node in graph.graph.nodes}
+    written = _unpacked_shapes(graph)
+    symbols = {(size.input_node, size.dim): size.name for size in graph.symbols}
+    owner: dict[str, Size] = {}
+    found: dict[str, Words] = {}
+    for entry in graph.inputs:
+        if entry.kind is not InputKind.ARGUMENT:
+            continue
+        value = nodes[entry.node].meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        is_float = value.dtype.is_floating_point
+        customary = _CUSTOMARY.get((value.ndim, is_float), ())
+        if (value.ndim, is_float) == (4, True) and not _feeds_image_op(nodes[entry.node]):
+            customary = ("batch", "heads", "seq", "dim")
+        own = written.get(entry.target, ())
+        words: list[str | None] = []
+        for dim, size in enumerate(value.shape):
+            choices = [
+                symbols.get((entry.node, dim)),
+                own[dim] if len(own) == value.ndim else None,
+                customary[dim] if customary else None,
+            ]
+            words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
+        for word, size in zip(words, value.shape, strict=True):
+            if word is not None:
+                owner[word] = size
+        found[entry.node] = tuple(words)
+    return found
+
+
+def _agrees(owner: Mapping[str, Size], word: str, size: Size) -> bool:
+    """Whether the word is new or already stands for this very size."""
+    return word not in owner or str(owner[word]) == str(size)
+
+
+def _feeds_image_op(node: fx.Node) -> bool:
+    """Whether some image operation follows: then four dimensions are an image's."""
+    image = ("conv", "batch_norm", "group_norm", "instance_norm", "pool", "upsample", "pixel_shuffle")
+    return any(
+        any(word in aten_name(user) for word in image)
+        for user in node.graph.nodes
+        if user.op == "call_function"
+    )
+
+
+def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:
+    """``B, T, C = x.shape`` (or ``x.size()``) in the captured function itself: {"x": ("B", "T", "C")}."""
+    for node in graph.graph.nodes:
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        if not origin.file or origin.module:
+            continue
+        function = origin.qualname.rpartition(".")[2]
+        if graph.is_module and function != "forward":
+            continue
+        return _unpacked_in(origin.file, origin.qualname)
+    return {}
+
+
+@functools.lru_cache(maxsize=64)
+def _unpacked_in(file: str, qualname: str) -> dict[str, tuple[str, ...]]:
+    try:
+        tree: ast.AST = ast.parse(Path(file).read_text())
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    for part in qualname.split("."):
+        if part == "<locals>":
+            continue
+        inner = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == part
+        ]
+        if not inner:
+            return {}
+        tree = inner[0]
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+            source = _shape_of(node.value)
+            targets = node.targets[0].elts
+            if source and all(isinstance(target, ast.Name) for target in targets):
+                found.setdefault(source, tuple(t.id for t in targets if isinstance(t, ast.Name)))
+    return found
+
+
+def _shape_of(value: ast.AST) -> str | None:
+    """The name of the tensor whose whole shape the expression is."""
+    if isinstance(value, ast.Call) and not value.args and isinstance(value.func, ast.Attribute):
+        value = value.func if value.func.attr == "size" else value
+    if (
+        isinstance(value, ast.Attribute)
+        and value.attr in ("shape", "size")
+        and isinstance(value.value, ast.Name)
+    ):
+        return identifier(value.value.id)
+    return None
+
+
+def _carried(node: fx.Node, words: Mapping[str, Words]) -> Words:
+    """The words of a result, from those of its arguments."""
+    name, shape = aten_name(node), _shape(node)
+    given = [argument for argument in node.all_input_nodes if _shape(argument)]
+    first = words.get(given[0].name, (None,) * len(_shape(given[0]))) if given else ()
+    if name == "linear" and len(first) == len(shape):
+        return (*first[:-1], None)
+    if name in _MATMULS and len(given) == 2:
+        second = words.get(given[1].name, (None,) * len(_shape(given[1])))
+        if len(first) == len(shape) == len(second):
+            return (*first[:-1], second[-1])
+    if name == "addmm" and len(given) == 3:
+        return (words.get(given[1].name, (None, None))[0], None)
+    if name == "embedding":
+        indices = words.get(given[-1].name, ())
+        return (*indices, None) if len(indices) == len(shape) - 1 else (None,) * len(shape)
+    if name in ("transpose", "permute", "t", "unsqueeze", "select"):
+        moved = _moved(name, node.args, first, len(shape))
+        if moved is not None and len(moved) == len(shape):
+            return moved
+    if name in ("view", "_unsafe_view", "reshape", "flatten", "unflatten"):
+        return _reshaped(_shape(given[0]) if given else (), first, shape)
+    if name == "scaled_dot_product_attention" and len(first) == len(shape):
+        return (*first[:-1], None)
+    return _broadcast(given, words, shape)
+
+
+def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words | None:
+    if name == "t":
+        return tuple(reversed(first))
+    if name == "permute":
+        return tuple(first[dim] for dim in args[1])
+    if name == "transpose":
+        moved = list(first)
+        one, other = args[1], args[2]
+        moved[one], moved[other] = moved[other], moved[one]
+        return tuple(moved)
+    dim = args[1] % n_dims if name == "unsqueeze" else args[1] % len(first)
+    if name == "unsqueeze":
+        return (*first[:dim], None, *first[dim:])
+    return (*first[:dim], *first[dim + 1 :])
+
+
+def _reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Words:
+    """Dimensions that stay, counted from both ends, keep their words."""
+    found: list[str | None] = [None] * len(new)
+    front = 0
+    while front < min(len(old), len(new)) and str(old[front]) == str(new[front]):
+        found[front] = words[front] if front < len(words) else None
+        front += 1
+    for back in range(1, min(len(old), len(new)) - front + 1):
+        if str(old[-back]) != str(new[-back]):
+            break
+        found[-back] = words[-back] if back <= len(words) else None
+    return tuple(found)
+
+
+def _broadcast(given: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
+    found: list[str | None] = [None] * len(shape)
+    for argument in given:
+        old, carried = _shape(argument), words.get(argument.name, ())
+        if len(carried) != len(old):
+            continue
+        for back in range(1, min(len(old), len(shape)) + 1):
+            if found[-back] is None and str(old[-back]) == str(shape[-back]):
+                found[-back] = carried[-back]
+    return tuple(found)

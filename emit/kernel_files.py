@@ -1,0 +1,57 @@
+"""The files under kernels/: one kernel each, with its reference beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.cpp import print_cpp_kernel
+from longhand.emit.cpp_headers import print_cpp_headers
+from longhand.emit.names import UnitNames
+from longhand.emit.reference import Reference, write_reference
+from longhand.emit.templates import render_template
+from longhand.emit.triton import print_triton_kernel
+from longhand.options import Device
+from longhand.schedule.plan import UnitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelFiles:
+    """What stands under kernels/.
+
+    Attributes:
+        files: By path in the unit, not yet formatted.
+        references: By kernel key.
+    """
+
+    files: Mapping[str, str]
+    references: Mapping[str, Reference]
+
+
+def write_kernels(plan: UnitPlan, names: UnitNames, words: BufferWords) -> KernelFiles:
+    """Every kernel of the unit, its Python face and the package that exports them all."""
+    references = {
+        key: write_reference(kernel, names.kernels[key], words) for key, kernel in plan.kernels.items()
+    }
+    is_cpu = plan.options.target.device is Device.CPU
+    files: dict[str, str] = {}
+    for key, kernel in plan.kernels.items():
+        name = names.kernels[key]
+        reference = references[key]
+        if is_cpu:
+            files[f"kernels/{name.kernel}.cpp"] = print_cpp_kernel(kernel, name)
+            files[f"kernels/{name.kernel}.py"] = render_template(
+                "cpp_kernel.py.jinja",
+                kernel=name,
+                reference=reference,
+                uses_torch="torch." in reference.source,
+            )
+        else:
+            files[f"kernels/{name.kernel}.py"] = print_triton_kernel(kernel, name, reference.source)
+    if is_cpu:
+        headers = print_cpp_headers(files[path] for path in list(files) if path.endswith(".cpp"))
+        files |= {f"kernels/{header}": text for header, text in headers.items()}
+    exported = sorted(name.kernel for key, name in names.kernels.items() if key in plan.kernels)
+    files["kernels/__init__.py"] = render_template("kernels_init.py.jinja", kernels=exported)
+    return KernelFiles(files, references)

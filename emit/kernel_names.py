@@ -1,0 +1,126 @@
+"""The names of kernels: the math, and where two kernels share it, what tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.op_words import name_of_ops, op_word
+from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, snake_case, without_counter
+from longhand.lower.ir import Load, Store
+from longhand.schedule.plan import Access, KernelPlan, Launch, Style
+
+_LONGEST = 40
+
+_DTYPES = {
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.int16: "int16",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+}
+_LAYOUTS = {
+    Style.COLUMNS: "columns",
+    Style.TRANSPOSED: "transposed",
+    Style.ROWS_SPLIT: "split",
+    Style.ROWS_LOOPED: "rows",
+    Style.ROWS_PERSISTENT: "rows",
+}
+
+
+def kernel_scope() -> Scope:
+    """A scope for the names of a unit's kernels."""
+    return Scope(RESERVED_IN_KERNEL | {"kernels", "runtime", "model", "check", "reference"})
+
+
+def name_kernel(plan: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> str:
+    """A free name for the kernel, taken from `scope`."""
+    for candidate in _candidates(plan, launch, words):
+        word = identifier(candidate)[:_LONGEST].rstrip("_")
+        if scope.is_free(word):
+            return scope.take(word)
+    raise AssertionError("unreachable: the last candidate holds the kernel's own key")
+
+
+def _candidates(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
+    origins = launch.origins or plan.origins
+    nodes = [words.nodes[name] for name in origins if name in words.nodes]
+    base = name_of_ops(nodes)
+    yield base
+    qualifiers = [text for text in _qualifiers(plan, launch, words) if text and text not in base.split("_")]
+    for qualifier in qualifiers:
+        yield _joined(base, qualifier)
+    for first in qualifiers:
+        for second in qualifiers:
+            if first != second:
+                yield _joined(base, first, second)
+    yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
+    yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _joined(base: str, *qualifiers: str) -> str:
+    """The parts joined, the base shortened by whole words where needed."""
+    tail = "_".join(qualifiers)
+    room = _LONGEST - len(tail) - 1
+    parts = base.split("_")
+    while len(parts) > 1 and len("_".join(parts)) > room:
+        parts.pop()
+    return "_".join(part for part in ("_".join(parts)[: max(room, 1)], tail) if part)
+
+
+def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
+    """What may tell this kernel from another of the same math, best first."""
+    if plan.style in (Style.COLUMNS, Style.TRANSPOSED, Style.ROWS_SPLIT):
+        yield _LAYOUTS[plan.style]
+    yield from _broadcasts(plan)
+    yield "_".join(
+        dict.fromkeys(_DTYPES.get(p.dtype, "") for p in plan.pointers if p.access is not Access.READ)
+    )
+    yield "_".join(dict.fromkeys(_DTYPES.get(p.dtype, "") for p in plan.pointers if p.access is Access.READ))
+    written = [b for p, b in zip(_passed(plan), launch.buffers, strict=False) if p.access is not Access.READ]
+    for buffer in reversed(written):
+        local = words.provenance(buffer).local
+        if local:
+            yield without_counter(identifier(local))
+    origins = launch.origins or plan.origins
+    for origin in reversed(origins):
+        module = words.provenance(origin).module.rpartition(".")[2]
+        if module and not module.isdigit():
+            yield identifier(module)
+    for origin in reversed(origins):
+        yield snake_case(identifier(words.provenance(origin).module_class))
+    yield _LAYOUTS.get(plan.style, "strided" if plan.ints else "flat")
+    if plan.ints:
+        yield "strided"
+    if len(written) > 1:
+        yield {2: "pair", 3: "triple"}.get(len(written), "several")
+    if any(isinstance(value, Load) and value.mask is not None for value in plan.body):
+        yield "masked"
+    if any(isinstance(value, Store) and value.mask is not None for value in plan.body):
+        yield "partial"
+    if plan.wide_index:
+        yield "wide"
+
+
+def _passed(plan: KernelPlan) -> list:
+    return [pointer for pointer in plan.pointers if not pointer.scratch]
+
+
+def _broadcasts(plan: KernelPlan) -> Iterator[str]:
+    """`by_row` or `by_col` where some tensor varies over only these."""
+    rows = {axis.name for axis in plan.rows}
+    cols = {axis.name for axis in plan.cols}
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load) and rows and cols:
+            axes = {axis for axis, _ in plan.addresses[position].axes}
+            if axes and axes <= rows:
+                yield "by_row"
+            elif axes and axes <= cols:
+                yield "by_col"

@@ -1,0 +1,60 @@
+"""The ledger: which kernel was given which words, kept in the lock so that a name once given stays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from longhand.emit.names import AxisNames, KernelNames, Quote
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """Names by canonical kernel key."""
+
+    kernels: Mapping[str, KernelNames] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values, sorted by the kernel's name."""
+        entries = sorted(self.kernels.items(), key=lambda entry: entry[1].kernel)
+        return {key: _to_json(names) for key, names in entries}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Ledger:
+        """What `to_json` wrote; entries that are damaged are left out (their names are then given anew)."""
+        kernels = {}
+        for key, entry in data.items():
+            try:
+                kernels[key] = _from_json(entry)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue
+        return Ledger(kernels)
+
+
+def _to_json(names: KernelNames) -> dict[str, Any]:
+    return {
+        "kernel": names.kernel,
+        "title": names.title,
+        "quotes": [[quote.qualname, quote.statement] for quote in names.quotes],
+        "pointers": dict(names.pointers),
+        "axes": {axis: [words.index, words.size] for axis, words in names.axes.items()},
+        "ints": dict(names.ints),
+        "scalars": {str(position): word for position, word in names.scalars.items()},
+        "values": {str(position): word for position, word in names.values.items()},
+        "notes": list(names.notes),
+    }
+
+
+def _from_json(entry: Mapping[str, Any]) -> KernelNames:
+    return KernelNames(
+        kernel=str(entry["kernel"]),
+        title=str(entry["title"]),
+        quotes=tuple(Quote(qualname, statement) for qualname, statement in entry["quotes"]),
+        pointers=dict(entry["pointers"]),
+        axes={axis: AxisNames(index, size) for axis, (index, size) in entry["axes"].items()},
+        ints=dict(entry["ints"]),
+        scalars={int(position): str(word) for position, word in entry["scalars"].items()},
+        values={int(position): str(word) for position, word in entry["values"].items()},
+        notes=tuple(entry["notes"]),
+    )

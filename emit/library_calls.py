@@ -1,0 +1,200 @@
+"""Library calls as a person writes them: ``F.linear(x, self.c_proj.weight)``; any other as torch.ops names it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from longhand.emit.sizes import SizeWriter
+from longhand.emit.view_calls import argument, write_view
+from longhand.lower.ir import Extern, View
+
+# torch functions that take the same arguments in the same order as the ATen op of that name.
+_SAME_IN_TORCH_TEXT = """
+    mm bmm addmm baddbmm addbmm addmv mv dot vdot matmul sort argsort topk kthvalue cumsum cumprod logcumsumexp
+    cummax cummin searchsorted bucketize index_select index_add scatter scatter_add gather cat stack flip roll
+    where masked_fill nonzero clone argmax argmin einsum histc bincount multinomial outer cross trace complex
+    polar view_as_real_copy view_as_complex_copy
+"""
+_SAME_IN_TORCH = frozenset(_SAME_IN_TORCH_TEXT.split())
+_IN_FUNCTIONAL_TEXT = """
+    linear max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
+    adaptive_avg_pool2d conv1d conv2d conv3d conv_transpose1d bilinear scaled_dot_product_attention layer_norm
+    group_norm softmax log_softmax gelu silu relu pixel_shuffle one_hot
+"""
+_IN_FUNCTIONAL = frozenset(_IN_FUNCTIONAL_TEXT.split())
+# Python's names for arguments that ATen's schema calls something else.
+_RENAMED = {"self": "input"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryCall:
+    """A call, printed.
+
+    Attributes:
+        text: The right-hand side.
+        needs_functional: Whether it names ``F``.
+    """
+
+    text: str
+    needs_functional: bool = False
+
+
+class LibraryWriter:
+    """Prints externs.
+
+    Args:
+        variables: The variable of each buffer.
+        sizes: Writes sizes.
+    """
+
+    def __init__(self, variables: Mapping[str, str], sizes: SizeWriter) -> None:
+        self._variables = variables
+        self.sizes = sizes
+
+    def write(self, step: Extern) -> LibraryCall:
+        """The call of `step`."""
+        name = str(step.target.overloadpacket.__name__)
+        is_aten = step.target.namespace == "aten"
+        special = _SPECIAL.get(name) if is_aten else None
+        if special is not None:
+            text = special(self, step)
+            if text is not None:
+                return LibraryCall(text, text.startswith("F."))
+        if is_aten and name in _IN_FUNCTIONAL:
+            return LibraryCall(f"F.{name}({self._arguments(step)})", True)
+        if is_aten and name in _SAME_IN_TORCH:
+            return LibraryCall(f"torch.{name}({self._arguments(step)})")
+        return LibraryCall(f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)})")
+
+    def value(self, value: Any) -> str:
+        """An argument: a tensor through its views, or anything else."""
+        if isinstance(value, View):
+            return write_view(value, self._variables[value.buffer], self.sizes)
+        if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
+            return f"[{', '.join(self.value(item) for item in value)}]"
+        return argument(value, self.sizes)
+
+    def named(self, step: Extern) -> dict[str, Any]:
+        """All arguments by the schema's names, defaults filled in."""
+        found: dict[str, Any] = {}
+        given = dict(step.kwargs)
+        for place, parameter in enumerate(step.target._schema.arguments):
+            if place < len(step.args) and not parameter.kwarg_only:
+                found[parameter.name] = step.args[place]
+            elif parameter.name in given:
+                found[parameter.name] = given[parameter.name]
+            elif parameter.has_default_value():
+                found[parameter.name] = parameter.default_value
+        return found
+
+    def _arguments(self, step: Extern) -> str:
+        """Tensors by position; of the rest what is not the default, by name."""
+        parts: list[str] = []
+        by_name = False
+        given = self.named(step)
+        for parameter in step.target._schema.arguments:
+            if parameter.name not in given:
+                continue
+            value = given[parameter.name]
+            is_default = parameter.has_default_value() and _equal(value, parameter.default_value)
+            if is_default:
+                by_name = True
+                continue
+            text = self.value(value)
+            if (
+                parameter.kwarg_only
+                or by_name
+                or not (_holds_tensor(value) or not parameter.has_default_value())
+            ):
+                by_name = True
+                parts.append(f"{_RENAMED.get(parameter.name, parameter.name)}={text}")
+            else:
+                parts.append(text)
+        return ", ".join(parts)
+
+    def _raw_arguments(self, step: Extern) -> str:
+        parts = [self.value(value) for value in step.args]
+        parts += [f"{name}={self.value(value)}" for name, value in step.kwargs]
+        return ", ".join(parts)
+
+
+def _qualified(target: torch._ops.OpOverload) -> str:
+    return f"{target.namespace}.{target.overloadpacket.__name__}.{target._overloadname}"
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_holds_tensor(item) for item in value)
+    return isinstance(value, View)
+
+
+def _equal(value: Any, default: Any) -> bool:
+    if _holds_tensor(value):
+        return False
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return list(value) == list(default)
+    return type(value) is type(default) and bool(value == default)
+
+
+def _uniform(values: Any, sizes: SizeWriter) -> str:
+    """``2`` for (2, 2)."""
+    items = list(values)
+    if items and all(isinstance(item, int) and item == items[0] for item in items):
+        return str(items[0])
+    return argument(tuple(items), sizes)
+
+
+def _convolution(writer: LibraryWriter, step: Extern) -> str | None:
+    given = writer.named(step)
+    weight = given["weight"]
+    n_dims = len(weight.shape) - 2
+    if n_dims not in (1, 2, 3):
+        return None
+    transposed = bool(given["transposed"])
+    parts = [writer.value(given["input"]), writer.value(weight)]
+    if given.get("bias") is not None:
+        parts.append(writer.value(given["bias"]))
+    defaults = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
+    if not transposed:
+        defaults.pop("output_padding")
+    for name, default in defaults.items():
+        value = given[name]
+        text = str(value) if name == "groups" else _uniform(value, writer.sizes)
+        if text != str(default):
+            parts.append(f"{name}={text}")
+    return f"F.conv{'_transpose' * transposed}{n_dims}d({', '.join(parts)})"
+
+
+def _embedding(writer: LibraryWriter, step: Extern) -> str:
+    given = writer.named(step)
+    return f"F.embedding({writer.value(given['indices'])}, {writer.value(given['weight'])})"
+
+
+def _attention(writer: LibraryWriter, step: Extern) -> str:
+    given = writer.named(step)
+    parts = [writer.value(given[name]) for name in ("query", "key", "value")]
+    defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
+    for name, default in defaults.items():
+        value = given.get(name, default)
+        if isinstance(value, View) or value != default:
+            parts.append(f"{name}={writer.value(value)}")
+    return f"F.scaled_dot_product_attention({', '.join(parts)})"
+
+
+def _contiguous(writer: LibraryWriter, step: Extern) -> str | None:
+    source = step.args[0]
+    if not isinstance(source, View) or any(value is not torch.contiguous_format for _, value in step.kwargs):
+        return None
+    return f"{writer.value(source)}.contiguous()"
+
+
+_SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
+    "convolution": _convolution,
+    "embedding": _embedding,
+    "scaled_dot_product_attention": _attention,
+    "contiguous": _contiguous,
+}

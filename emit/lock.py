@@ -1,0 +1,111 @@
+"""longhand.lock: what the unit was made from and with, and the ledger of names. The only file with such facts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longhand.capture.graph import CapturedGraph, InputKind, Provenance
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.ledger import Ledger
+from longhand.emit.names import UnitNames
+from longhand.schedule.plan import UnitPlan
+
+LOCK = "longhand.lock"
+FORMAT = 1
+
+
+def write_lock(
+    plan: UnitPlan, names: UnitNames, words: BufferWords, files: Mapping[str, str | bytes], exported: str
+) -> str:
+    """The lock's text.
+
+    Args:
+        plan: The unit's plan.
+        names: Its words.
+        words: The captured graph's.
+        files: Every other file, as written, by path.
+        exported: The class or function.
+    """
+    options, graph = plan.options, plan.program.graph
+    lock = {
+        "format": FORMAT,
+        "name": exported,
+        "source": graph.source,
+        "factory": options.factory,
+        "device": options.target.device.value,
+        "arch": options.target.arch,
+        "mode": options.mode.value,
+        "versions": _versions(),
+        "inputs": list(options.inputs),
+        "guards": _guards(graph, words),
+        "hashes": {path: _hash(files[path]) for path in sorted(files)},
+        "quotes": _quotes(graph, words),
+        "kernels": {names.kernels[key].kernel: key for key in plan.kernels},
+        "ledger": Ledger(names.kernels).to_json(),
+    }
+    return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _hash(content: str | bytes) -> str:
+    data = content if isinstance(content, bytes) else content.encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    found = {"torch": torch.__version__.partition("+")[0]}
+    for package in ("longhand", "triton", "black", "clang-format"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _guards(graph: CapturedGraph, words: BufferWords) -> list[dict[str, Any]]:
+    """What a call must be given, input by input."""
+    guards: list[dict[str, Any]] = []
+    for entry in graph.inputs:
+        value = words.nodes[entry.node].meta.get("val")
+        if entry.kind is InputKind.ARGUMENT and isinstance(value, torch.Tensor):
+            guards.append(
+                {
+                    "name": entry.target,
+                    "dtype": str(value.dtype).removeprefix("torch."),
+                    "shape": [size if isinstance(size, int) else str(size) for size in value.shape],
+                    "stride": [step if isinstance(step, int) else str(step) for step in value.stride()],
+                }
+            )
+    for size in graph.symbols:
+        guards.append({"name": size.name, "minimum": size.minimum, "maximum": size.maximum})
+    return guards
+
+
+def _quotes(graph: CapturedGraph, words: BufferWords) -> dict[str, str]:
+    """Where each quoted statement stands: file, relative to the project, and line."""
+    found: dict[str, str] = {}
+    for node in graph.graph.nodes:
+        where: Provenance = words.provenance(node.name)
+        if where.statement and where.file:
+            found.setdefault(
+                f"{where.qualname}    {where.statement}", f"{_relative(where.file)}:{where.line}"
+            )
+    return dict(sorted(found.items()))
+
+
+def _relative(file: str) -> str:
+    """A file's path within its project or its installed package, so that the lock is the same on every machine."""
+    path = Path(file)
+    for parent in path.parents:
+        if parent.name in ("site-packages", "dist-packages") or (parent / "pyproject.toml").exists():
+            return path.relative_to(parent).as_posix()
+    for parent in path.parents:
+        if (parent / ".git").exists():
+            return path.relative_to(parent).as_posix()
+    return path.name

@@ -1,0 +1,151 @@
+"""Repeated blocks as loops: which repeats become one function called once a layer, and what it is given.
+
+A repeat is a loop if its runs are alike: every buffer that a run reads from outside is a weight under the run's own
+path, or the same for all runs, or made by the run before. Any other repeat is printed run by run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.emit.buffer_flow import buffers_made, buffers_read
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.words import identifier
+from longhand.schedule.plan import PlanStep, Repeat, UnitPlan, UnitStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """A repeat, ready to be printed as ``for block in self.h: x = block(x)``.
+
+    Attributes:
+        repeat: The plan's.
+        owner: The path of the list that holds the blocks: ``h``, ``model.layers``.
+        positions: The blocks' positions in it, in order.
+        class_name: The block's class in the user's code: ``Block``.
+        carried: For each of the run's inputs: its position among the outputs of the run before.
+        shared: Buffers from outside that all runs read alike, in order of first use.
+        own_weights: By buffer of the first run: the path below the block: ``ln_1.weight``.
+        collected: Positions of outputs of all runs that are read after the loop.
+    """
+
+    repeat: Repeat
+    owner: str
+    positions: tuple[int, ...]
+    class_name: str
+    carried: tuple[int, ...]
+    shared: tuple[str, ...]
+    own_weights: dict[str, str]
+    collected: tuple[int, ...]
+
+
+ModelStep = PlanStep | Loop
+
+
+def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
+    """The plan's steps with repeats as loops, or unrolled where they are none."""
+    arranged: list[ModelStep] = []
+    for place, step in enumerate(plan.steps):
+        if not isinstance(step, Repeat):
+            arranged.append(step)
+            continue
+        loop = _as_loop(plan, step, plan.steps[place + 1 :], words)
+        if loop is not None:
+            arranged.append(loop)
+        else:
+            arranged += [inner for run in step.runs for inner in run]
+    return tuple(arranged)
+
+
+def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: BufferWords) -> Loop | None:
+    graph = plan.program.graph
+    owners = {path.rpartition(".")[0] for path in repeat.paths}
+    lasts = [path.rpartition(".")[2] for path in repeat.paths]
+    if len(owners) != 1 or not all(last.isdigit() for last in lasts) or not graph.is_module:
+        return None
+    carried = _carried(repeat)
+    if carried is None:
+        return None
+    own_weights = _own_weights(graph, repeat)
+    if own_weights is None:
+        return None
+    made = {name for step in repeat.runs[0] for name in buffers_made(step)}
+    outside = dict.fromkeys(name for step in repeat.runs[0] for name in buffers_read(step))
+    shared = tuple(
+        name
+        for name in outside
+        if name not in made and name not in own_weights and name not in repeat.inputs[0]
+    )
+    if any(_reads(run) & set(shared) != set(shared) for run in repeat.runs):
+        return None
+    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
+    read_later = results | {name for step in later for name in buffers_read(step)}
+    collected = tuple(
+        place
+        for place in range(len(repeat.outputs[0]))
+        if any(run[place] in read_later for run in repeat.outputs[:-1])
+    )
+    return Loop(
+        repeat,
+        owners.pop(),
+        tuple(int(last) for last in lasts),
+        _class_of(graph, repeat.paths[0], words),
+        carried,
+        shared,
+        own_weights,
+        collected,
+    )
+
+
+def _reads(run: Sequence[PlanStep]) -> set[str]:
+    return {name for step in run for name in buffers_read(step)}
+
+
+def _carried(repeat: Repeat) -> tuple[int, ...] | None:
+    """For each input its place among the previous run's outputs; None if that differs from run to run."""
+    found: list[int] = []
+    for place in range(len(repeat.inputs[0])):
+        sources = {
+            before.index(run[place]) if run[place] in before else None
+            for before, run in zip(repeat.outputs, repeat.inputs[1:], strict=False)
+        }
+        if len(sources) != 1 or None in sources:
+            return None
+        found.append(next(source for source in sources if source is not None))
+    return tuple(found)
+
+
+def _own_weights(graph: CapturedGraph, repeat: Repeat) -> dict[str, str] | None:
+    """The weights below each run's path, by the first run's buffers; None if the runs' weights do not correspond."""
+    weights = {
+        entry.node: entry for entry in graph.inputs if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    }
+    below = [_below(weights, path, run) for path, run in zip(repeat.paths, repeat.runs, strict=True)]
+    reference = sorted(below[0].values())
+    if any(sorted(found.values()) != reference for found in below[1:]):
+        return None
+    # Weights elsewhere must be the same in all runs.
+    elsewhere = [
+        {name for name in _reads(run) if name in weights and name not in found}
+        for run, found in zip(repeat.runs, below, strict=True)
+    ]
+    return below[0] if all(names == elsewhere[0] for names in elsewhere) else None
+
+
+def _below(weights: dict[str, GraphInput], path: str, run: Sequence[PlanStep]) -> dict[str, str]:
+    return {
+        name: weights[name].target[len(path) + 1 :]
+        for name in dict.fromkeys(name for step in run for name in buffers_read(step))
+        if name in weights and weights[name].target.startswith(f"{path}.")
+    }
+
+
+def _class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
+    """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
+    for node in graph.graph.nodes:
+        origin = words.provenance(node.name)
+        if origin.module == path and origin.module_class:
+            return identifier(origin.module_class)
+    return "Layer"

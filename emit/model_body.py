@@ -1,0 +1,275 @@
+"""The statements of model.py: steps of the plan as paragraphs of Python, each under the user's own statement."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from longhand.emit.buffer_flow import buffers_made, buffers_read
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.library_calls import LibraryWriter
+from longhand.emit.loops import Loop, ModelStep
+from longhand.emit.names import Quote, UnitNames
+from longhand.emit.sizes import SizeWriter
+from longhand.emit.view_calls import argument, number
+from longhand.lower.ir import Buffer, Extern, Size
+from longhand.options import Device
+from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse, UnitPlan
+
+_WIDEST = 108
+_MOST_QUOTES = 3
+
+
+@dataclasses.dataclass
+class Paragraph:
+    """Statements that came from the same words of the user's.
+
+    Attributes:
+        quotes: What the user wrote.
+        lines: What runs.
+    """
+
+    quotes: tuple[Quote, ...]
+    lines: list[str]
+
+
+@dataclasses.dataclass
+class Needs:
+    """What the statements name and model.py must import."""
+
+    functional: bool = False
+    kernels: bool = False
+    empty: bool = False
+
+    def merge(self, other: Needs) -> None:
+        """Adds what another function names."""
+        self.functional |= other.functional
+        self.kernels |= other.kernels
+        self.empty |= other.empty
+
+
+class BodyWriter:
+    """Prints the steps of one function.
+
+    Args:
+        plan: The unit's plan.
+        names: Its words.
+        words: The captured graph's.
+        variables: The variable of each buffer inside this function.
+        sizes: Writes sizes with the words that this function binds.
+        device: A Python expression for the device of new tensors on CUDA: ``x.device``.
+    """
+
+    def __init__(
+        self,
+        plan: UnitPlan,
+        names: UnitNames,
+        words: BufferWords,
+        variables: Mapping[str, str],
+        sizes: SizeWriter,
+        device: str,
+    ) -> None:
+        self.plan = plan
+        self.names = names
+        self.words = words
+        self.variables = variables
+        self.sizes = sizes
+        self.device = device
+        self.library = LibraryWriter(variables, sizes)
+        self.needs = Needs()
+
+    def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
+        """The paragraphs of `steps`.
+
+        Args:
+            steps: In order.
+            loop_lines: For the place of each Loop among `steps`: its lines.
+        """
+        paragraphs: list[Paragraph] = []
+        waiting: list[str] = []
+        for place, step in enumerate(steps):
+            if isinstance(step, Loop):
+                self._append(paragraphs, (), waiting + loop_lines[place])
+                waiting = []
+            elif isinstance(step, Allocate):
+                waiting.append(self._allocate(step, _next_launch(steps, place)))
+            elif isinstance(step, Reuse):
+                waiting += self._reuse(step)
+            elif isinstance(step, Release):
+                self._release(step, steps, place, paragraphs)
+            else:
+                lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
+                self._append(paragraphs, self._quotes(step), waiting + lines)
+                waiting = []
+        if waiting:
+            self._append(paragraphs, (), waiting)
+        return _joined_quotes(paragraphs)
+
+    @staticmethod
+    def _append(paragraphs: list[Paragraph], quotes: tuple[Quote, ...], lines: list[str]) -> None:
+        if paragraphs and quotes and paragraphs[-1].quotes == quotes:
+            paragraphs[-1].lines += lines
+        else:
+            paragraphs.append(Paragraph(quotes, list(lines)))
+
+    def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
+        origins = step.origins if isinstance(step, Launch) else (step.origin,)
+        found: dict[Quote, None] = {}
+        for origin in origins:
+            where = self.words.provenance(origin)
+            if where.statement:
+                found[Quote(where.qualname, where.statement)] = None
+        quotes = tuple(found)
+        return quotes if len(quotes) <= _MOST_QUOTES else (*quotes[: _MOST_QUOTES - 1], quotes[-1])
+
+    def _buffer(self, name: str) -> Buffer:
+        return self.plan.buffers[name]
+
+    def _allocate(self, step: Allocate, launch: Launch | None) -> str:
+        buffer = self._buffer(step.buffer)
+        variable = self.variables[step.buffer]
+        twin = self._twin(buffer, launch)
+        dims = ", ".join(self.sizes.dims(buffer)) if twin is None else ""
+        shape = f"{twin}.shape" if twin is not None else f"({dims}{',' * (len(buffer.shape) == 1)})"
+        if self.plan.options.target.device is Device.CPU:
+            self.needs.empty = True
+            return f"{variable} = empty({shape}, {buffer.dtype})"
+        if twin is not None:
+            return f"{variable} = torch.empty_like({twin})"
+        return f"{variable} = torch.empty({shape}, dtype={buffer.dtype}, device={self.device})"
+
+    def _twin(self, buffer: Buffer, launch: Launch | None) -> str | None:
+        """A tensor at hand with the same shape, dtype and layout: something that the launch reads."""
+        if launch is None:
+            return None
+        for name in launch.buffers:
+            other = self._buffer(name)
+            is_alike = (
+                name != buffer.name
+                and other.dtype == buffer.dtype
+                and _same(other.shape, buffer.shape)
+                and _same(other.stride, buffer.stride)
+                and other.layout_is_known
+            )
+            if is_alike and self.variables[name].isidentifier() and self._reads(launch, name):
+                return self.variables[name]
+        return None
+
+    def _reads(self, launch: Launch, name: str) -> bool:
+        kernel = self.plan.kernels[launch.kernel]
+        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+        return any(
+            pointer.access is not Access.WRITE
+            for pointer, given in zip(passed, launch.buffers, strict=True)
+            if given == name
+        )
+
+    def _reuse(self, step: Reuse) -> list[str]:
+        new, old = self.variables[step.buffer], self.variables[step.of]
+        buffer, other = self._buffer(step.buffer), self._buffer(step.of)
+        view = "" if _same(buffer.shape, other.shape) else f".view({', '.join(self.sizes.dims(buffer))})"
+        if new == old and not view:
+            return []
+        why = (
+            f"in place: nothing reads {old} afterwards"
+            if step.in_place
+            else f"takes over the memory of {old}"
+        )
+        if new == old:
+            why = "in place" if step.in_place else "the same memory again"
+        return [f"{new} = {old}{view}  # {why}"]
+
+    def _release(
+        self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
+    ) -> None:
+        names = [self.variables[b] for b in step.buffers if self.variables.get(b, "").isidentifier()]
+        still = _rebound_or_alive(self, names, steps, place)
+        dropped = [name for name in dict.fromkeys(names) if name not in still]
+        if dropped and paragraphs:
+            paragraphs[-1].lines.append(f"del {', '.join(dropped)}")
+
+    def _launch(self, step: Launch) -> list[str]:
+        self.needs.kernels = True
+        buffers = [self._buffer(name) for name in step.buffers]
+        sizes = [self.sizes.merged(size, list(reversed(buffers))) for size in step.sizes]
+        ints = [self.sizes.text(value) for value in step.ints]
+        scalars = [self._scalar(value) for value in step.scalars]
+        given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
+        return [f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)})"]
+
+    def _scalar(self, value: float | Size) -> str:
+        return number(value) if isinstance(value, float) else argument(value, self.sizes)
+
+    def _extern(self, step: Extern) -> list[str]:
+        call = self.library.write(step)
+        self.needs.functional |= call.needs_functional
+        lines = [f"# {step.reason}"] if step.reason else []
+        outputs = [self.variables.get(name, "_") if name else "_" for name in step.outputs]
+        target = f"{', '.join(outputs)} = " if outputs else ""
+        return [*lines, f"{target}{call.text}"]
+
+
+def _same(one: Iterable[Size], other: Iterable[Size]) -> bool:
+    return [str(size) for size in one] == [str(size) for size in other]
+
+
+def _next_launch(steps: Sequence[ModelStep], place: int) -> Launch | None:
+    return next((step for step in steps[place + 1 :] if isinstance(step, Launch)), None)
+
+
+def _rebound_or_alive(
+    writer: BodyWriter, names: Iterable[str], steps: Sequence[ModelStep], place: int
+) -> set[str]:
+    """Names that the very next statements bind anew, or that stand for another buffer that is still read."""
+    later_read: set[str] = set()
+    first_bound: dict[str, int] = {}
+    for number_, step in enumerate(steps[place + 1 :]):
+        plain = step.repeat if isinstance(step, Loop) else step
+        for buffer in buffers_read(plain):
+            variable = writer.variables.get(buffer, "")
+            if variable not in first_bound:
+                later_read.add(variable)
+        for buffer in buffers_made(plain):
+            first_bound.setdefault(writer.variables.get(buffer, ""), number_)
+    return {name for name in names if name in later_read or first_bound.get(name, 99) <= 2}
+
+
+def _joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
+    """Neighbouring one-line paragraphs of one function become one, their statements on one line."""
+    joined: list[Paragraph] = []
+    for paragraph in paragraphs:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.quotes
+            and paragraph.quotes
+            and len(paragraph.lines) == 1
+            and all(
+                "kernels." not in line and not line.startswith("#")
+                for line in [*last.lines, *paragraph.lines]
+            )
+            and len({quote.qualname for quote in (*last.quotes, *paragraph.quotes)}) == 1
+            and len(quote_lines((*last.quotes, *paragraph.quotes), _WIDEST)) == 1
+        ):
+            last.quotes = tuple(dict.fromkeys((*last.quotes, *paragraph.quotes)))
+            last.lines += paragraph.lines
+        else:
+            joined.append(paragraph)
+    return joined
+
+
+def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
+    """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit."""
+    lines: list[str] = []
+    for quote in quotes:
+        head = f"{quote.qualname}    "
+        text = quote.statement
+        if lines and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
+            lines[-1] += f"; {text}"
+        else:
+            lines.append(_clipped(f"{head}{text}", width))
+    return lines
+
+
+def _clipped(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 4].rstrip()} ..."

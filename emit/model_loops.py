@@ -1,0 +1,133 @@
+"""Repeated blocks in model.py: one class with a forward(), and the loop that calls it for each layer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from longhand.emit.loops import Loop
+from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
+from longhand.emit.model_weights import construct_block
+from longhand.emit.module_tree import Branch, ModuleTree, expression
+from longhand.emit.sizes import SizeWriter
+from longhand.emit.variables import name_block
+
+_WIDEST = 106
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """The class of a repeated block.
+
+    Attributes:
+        name: The class.
+        owner: The path of the list that holds its instances.
+        base: Its base class.
+        base_arguments: What the base's constructor is given.
+        members: Lines of ``__init__``.
+        parameters: Of forward().
+        sizes: Lines that bind sizes to words.
+        paragraphs: (quotes, lines) of forward().
+        runtime_names: What it imports from runtime.py.
+    """
+
+    name: str
+    owner: str
+    base: str
+    base_arguments: str
+    members: tuple[str, ...]
+    parameters: tuple[str, ...]
+    sizes: tuple[str, ...]
+    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    runtime_names: frozenset[str]
+
+
+def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
+    """The class that all layers of a loop share, written from the first one.
+
+    Args:
+        loop: The loop.
+        outer: The writer of the function around it; learns what the block needs imported.
+        tree: The modules.
+        taken: Names of classes that are there already.
+    """
+    branch = tree.root.at(f"{loop.owner}.{loop.positions[0]}")
+    variables = name_block(loop, outer.words)
+    for buffer, path in loop.own_weights.items():
+        variables[buffer] = f"self.{expression(branch, path)}"
+    parameters = [variables[buffer] for buffer in (*loop.repeat.inputs[0], *loop.shared)]
+    sizes = _sizes_inside(loop, outer, variables)
+    device = f"{parameters[0]}.device" if parameters else outer.device
+    body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device)
+    paragraphs = body.write(loop.repeat.runs[0], {})
+    _return(paragraphs, [variables[buffer] for buffer in loop.repeat.outputs[0]])
+    outer.needs.merge(body.needs)
+    made = construct_block(branch)
+    name = loop.class_name
+    while name in taken:
+        name = f"{name}Layer"
+    return Block(
+        name,
+        loop.owner,
+        made.base,
+        made.base_arguments,
+        tuple(made.members),
+        tuple(parameters),
+        tuple(sizes.binding_lines()),
+        tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
+        frozenset(made.runtime_names),
+    )
+
+
+def _sizes_inside(loop: Loop, outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
+    """Sizes from the shapes of the block's own arguments."""
+    tensors = []
+    for buffer in (*loop.repeat.inputs[0], *loop.shared):
+        found = outer.plan.buffers[buffer]
+        tensors.append((variables[buffer], outer.sizes.words_of(found), found.shape))
+    return outer.sizes.for_tensors(tensors, set(variables.values()))
+
+
+def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
+    returned = ", ".join(results)
+    last = paragraphs[-1].lines[-1] if paragraphs else ""
+    target, is_assignment, value = last.partition(" = ")
+    if is_assignment and target == returned and "#" not in value and not value.startswith("empty("):
+        paragraphs[-1].lines[-1] = f"return {value}"
+    elif paragraphs:
+        paragraphs[-1].lines.append(f"return {returned}")
+
+
+def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> list[str]:
+    """The loop: ``for block in self.h:`` and the call.
+
+    Args:
+        loop: The loop.
+        block: Its class.
+        branch: The list that holds the layers.
+        outer: The writer of the function around it.
+    """
+    variables = outer.variables
+    first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
+    lines: list[str] = []
+    carried: dict[int, str] = {}
+    for place, source in enumerate(loop.carried):
+        variable = variables[last[source]] if source not in loop.collected else variables[first[place]]
+        carried[place] = variable
+        if variables[first[place]] != variable:
+            lines.append(f"{variable} = {variables[first[place]]}")
+    lists = {place: variables[last[place]].partition("[")[0] for place in loop.collected}
+    lines += [f"{name} = []" for name in lists.values()]
+    given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
+    owner = f"self.{loop.owner}"
+    targets = [
+        variables[buffer] if place not in lists else lists[place][:-1] for place, buffer in enumerate(last)
+    ]
+    is_whole = loop.positions == tuple(range(len(branch.branches)))
+    if is_whole:
+        head, called = f"for block in {owner}:", "block"
+    else:
+        begin, end = loop.positions[0], loop.positions[-1] + 1
+        head, called = f"for layer in range({begin}, {end}):", f"{owner}[layer]"
+    lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
+    lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
+    return lines

@@ -1,0 +1,392 @@
+"""model.py: an nn.Module (or a function) that reads like eager code written by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from longhand.capture.graph import CapturedGraph, InputKind, Literal
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.dim_words import DimWords
+from longhand.emit.loops import Loop, ModelStep, arrange
+from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
+from longhand.emit.model_loops import Block, write_block, write_loop
+from longhand.emit.model_weights import construct
+from longhand.emit.module_tree import ModuleTree, grow
+from longhand.emit.names import UnitNames
+from longhand.emit.runtime_py import sorted_imports
+from longhand.emit.sizes import SizeWriter, bind_sizes
+from longhand.emit.templates import render_template
+from longhand.emit.trees import Parameter, build, parameters
+from longhand.emit.view_calls import argument, write_view
+from longhand.emit.words import identifier
+from longhand.lower.ir import Size, View
+from longhand.options import Device
+from longhand.schedule.plan import UnitPlan
+
+_WIDEST = 106
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFile:
+    """model.py and what it needs of the other files.
+
+    Attributes:
+        text: The source, not yet formatted.
+        exported: The class or function that the unit exports.
+        runtime_names: What it imports from runtime.py.
+        stored: Values of constants.pt, by name.
+    """
+
+    text: str
+    exported: str
+    runtime_names: frozenset[str]
+    stored: Mapping[str, torch.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelText:
+    """What templates/model/model.py.jinja prints.
+
+    Attributes:
+        title: The first line of the file.
+        signature: What comes in and what goes out, a line each.
+        imports: Sorted.
+        name: The class or function.
+        source: The original's importable name.
+        is_module: Whether to print a class.
+        base: The class's base.
+        base_arguments: What its constructor is given.
+        members: Lines of ``__init__``.
+        parameters: Of forward, with defaults.
+        checks: Lines that check what came.
+        sizes: Lines that bind sizes to words.
+        paragraphs: (quotes, lines) of the body.
+        launch_arguments: With CUDA graphs: what the recorded function is given.
+        blocks: Classes of repeated blocks.
+        constants: Lines that bind module-level constants (functions only).
+    """
+
+    title: str
+    signature: tuple[str, ...]
+    imports: str
+    name: str
+    source: str
+    is_module: bool
+    base: str
+    base_arguments: str
+    members: tuple[str, ...]
+    parameters: tuple[str, ...]
+    checks: tuple[str, ...]
+    sizes: tuple[str, ...]
+    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    launch_arguments: tuple[str, ...] | None
+    blocks: tuple[Block, ...]
+    constants: tuple[str, ...]
+
+
+def write_model(plan: UnitPlan, names: UnitNames, words: BufferWords) -> ModelFile:
+    """The text of model.py."""
+    return _ModelWriter(plan, names, words).write()
+
+
+class _ModelWriter:
+    def __init__(self, plan: UnitPlan, names: UnitNames, words: BufferWords) -> None:
+        self.plan = plan
+        self.graph: CapturedGraph = plan.program.graph
+        self.names = names
+        self.words = words
+        self.dims = DimWords(self.graph)
+        self.tree: ModuleTree = grow(self.graph)
+        self.parameters: tuple[Parameter, ...] = parameters(self.graph)
+        self.steps: tuple[ModelStep, ...] = arrange(plan, words)
+        self.variables = self._variables()
+        self.tensors = self._tensor_arguments()
+        self.imports: set[str] = {"import torch"}
+        self.runtime: set[str] = set()
+        self.is_cpu = plan.options.target.device is Device.CPU
+        self.records = not self.is_cpu and plan.options.mode.records_cuda_graphs
+
+    def _variables(self) -> dict[str, str]:
+        """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
+        found = dict(self.names.buffers)
+        for node, path in self.tree.expressions.items():
+            if self.graph.is_module:
+                found[node] = f"self.{path}"
+            else:
+                found[node] = identifier(path.replace(".", "_")).upper()
+        return found
+
+    def _tensor_arguments(self) -> list[tuple[str, str]]:
+        """(placeholder, expression that reaches it) of the call's tensors."""
+        kinds = {entry.node: entry.kind for entry in self.graph.inputs}
+        return [
+            (leaf, path)
+            for parameter in self.parameters
+            for leaf, path in parameter.leaves
+            if isinstance(leaf, str) and kinds.get(leaf) is InputKind.ARGUMENT
+        ]
+
+    def write(self) -> ModelFile:
+        sizes = self._sizes()
+        body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, self._device_expression())
+        loop_lines: dict[int, list[str]] = {}
+        blocks: list[Block] = []
+        for place, step in enumerate(self.steps):
+            if isinstance(step, Loop):
+                block = write_block(step, body, self.tree, [self.graph.name, *(made.name for made in blocks)])
+                blocks.append(block)
+                loop_lines[place] = write_loop(step, block, self.tree.root.at(step.owner), body)
+                self.runtime |= block.runtime_names
+        paragraphs = body.write(self.steps, loop_lines)
+        self._finish(paragraphs, sizes)
+        text = self._text(paragraphs, sizes, blocks)
+        if body.needs.functional:
+            self.imports.add("import torch.nn.functional as F")
+        if body.needs.kernels:
+            self.imports.add("from . import kernels")
+        if body.needs.empty:
+            self.runtime.add("empty")
+        self.imports |= {f"from .runtime import {name}" for name in self.runtime}
+        full = render_template(
+            "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
+        )
+        return ModelFile(full, self.graph.name, frozenset(self.runtime), self.tree.stored)
+
+    def _sizes(self) -> SizeWriter:
+        """The writer of sizes, with words from the shapes of the call's tensors."""
+        taken = set(self.variables.values()) | {parameter.name for parameter in self.parameters}
+        tensors = []
+        for node, path in self.tensors:
+            shape = tuple(_as_size(size) for size in self.words.nodes[node].meta["val"].shape)
+            tensors.append((path, self.dims.of(node, len(shape)), shape))
+        symbols = {str(size.symbol): size.name for size in self.graph.symbols}
+        return bind_sizes(self.dims, symbols, tensors, taken)
+
+    # What came in.
+
+    def _checks(self) -> list[str]:
+        lines: list[str] = []
+        first: str | None = None
+        for parameter in self.parameters:
+            for leaf, path in parameter.leaves:
+                if isinstance(leaf, Literal):
+                    self.runtime.add("check_value")
+                    lines.append(f'check_value("{path}", {path}, {argument(leaf.value, self._plain())})')
+                elif (leaf, path) in self.tensors:
+                    lines.append(self._check_tensor(leaf, path, first))
+                    first = first or path
+        lines += self._check_symbols()
+        if (
+            any(mutation.input_node in dict(self.tensors) for mutation in self.graph.mutations)
+            and len(self.tensors) > 1
+        ):
+            self.runtime.add("check_apart")
+            lines.append(
+                f"check_apart({', '.join(f'{identifier(path)}={path}' for _, path in self.tensors)})"
+            )
+        if any(
+            entry.kind is not InputKind.ARGUMENT and entry.kind is not InputKind.SIZE
+            for entry in self.graph.inputs
+        ):
+            lines += self._check_weights(first)
+        return lines
+
+    def _check_weights(self, first: str | None) -> list[str]:
+        if not self.graph.is_module:
+            return []
+        self.runtime.add("check_weights")
+        device = f"{first}.device" if first else f'torch.device("{self.plan.options.target.device.value}")'
+        return [f"check_weights(self, {device})"]
+
+    def _plain(self) -> SizeWriter:
+        return SizeWriter(self.dims, {}, {})
+
+    def _check_tensor(self, node: str, path: str, first: str | None) -> str:
+        self.runtime.add("check_tensor")
+        value = self.words.nodes[node].meta["val"]
+        symbols = {str(size.symbol): size for size in self.graph.symbols}
+        entries = []
+        for size in value.shape:
+            symbol = symbols.get(str(size))
+            entries.append(str(size) if symbol is None else f'"{symbol.name}"')
+        shape = f"({', '.join(entries)}{',' * (len(entries) == 1)})"
+        device = f'"{self.plan.options.target.device.value}"' if first is None else f"{first}.device"
+        stride = "" if _is_contiguous(value) else f", stride={tuple(int(step) for step in value.stride())}"
+        return f'check_tensor("{path}", {path}, dtype={value.dtype}, shape={shape}, device={device}{stride})'
+
+    def _check_symbols(self) -> list[str]:
+        paths = dict(self.tensors)
+        lines = []
+        for symbol in self.graph.symbols:
+            path = paths.get(symbol.input_node)
+            where = f"{path}.shape[{symbol.dim}]" if path and symbol.dim is not None else symbol.name
+            self.runtime.add("check_size")
+            limits = f"{symbol.minimum}" + (f", {symbol.maximum}" if symbol.maximum is not None else "")
+            lines.append(f'check_size("{symbol.name}", {where}, {limits})')
+        return lines
+
+    # What goes out.
+
+    def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
+        """Appends the return statement, or makes the last statement it."""
+        texts = [self._result(result, sizes) for result in self.plan.results]
+        types: set[tuple[str, str]] = set()
+        returned = build(self.graph.out_spec, iter(texts), types)
+        self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
+        if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
+            returned = returned[1:-1]
+        last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
+        target, is_assignment, expression = last.partition(" = ")
+        head = returned.split(".")[0].split("[")[0]
+        is_single = len(texts) == 1 and target.isidentifier() and is_assignment and head == target
+        if is_single and "#" not in expression and not expression.startswith("empty("):
+            rest = returned[len(target) :]
+            paragraphs[-1].lines[-1] = f"return {expression}{rest}"
+            return
+        if paragraphs and paragraphs[-1].lines and not paragraphs[-1].lines[-1].startswith("del "):
+            paragraphs[-1].lines.append(f"return {returned}")
+        else:
+            paragraphs.append(Paragraph((), [f"return {returned}"]))
+
+    def _result(self, result: object, sizes: SizeWriter) -> str:
+        if isinstance(result, View):
+            variable = self.variables[result.buffer]
+            path = dict(self.tensors).get(result.buffer, variable)
+            return write_view(result, path, sizes)
+        value = result.value if isinstance(result, Literal) else result
+        return argument(value, sizes)
+
+    # The file.
+
+    def _device_expression(self) -> str:
+        if self.tensors:
+            return f"{self.tensors[0][1]}.device"
+        return f'"{self.plan.options.target.device.value}"'
+
+    def _text(
+        self,
+        paragraphs: Sequence[Paragraph],
+        sizes: SizeWriter,
+        blocks: Sequence[Block],
+    ) -> ModelText:
+        checks = self._checks()
+        unpacked = self._unpacked()
+        base, base_arguments, members, constants = "nn.Module", "", [], []
+        if self.graph.is_module:
+            made = construct(self.tree, {block.owner: block.name for block in blocks})
+            base, base_arguments, members = made.base, made.base_arguments, made.members
+            constants = ["constants = load_constants()"] if self.tree.stored else []
+            self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
+            self.imports.add("from torch import nn")
+        else:
+            constants = self._function_constants()
+        if self.records:
+            self.runtime.add("CudaGraph")
+            members = [*members, "self._graph = CudaGraph(self.launch)"]
+        return ModelText(
+            title=self._title(),
+            signature=tuple(self._signature_lines()),
+            imports="",
+            name=self.graph.name,
+            source=self.graph.source,
+            is_module=self.graph.is_module,
+            base=base,
+            base_arguments=base_arguments,
+            members=tuple(members),
+            parameters=tuple(self._parameter_texts()),
+            checks=tuple(checks),
+            sizes=(*unpacked, *sizes.binding_lines()),
+            paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
+            launch_arguments=tuple(self._launch_arguments()) if self.records else None,
+            blocks=tuple(blocks),
+            constants=tuple(constants),
+        )
+
+    def _function_constants(self) -> list[str]:
+        """Module-level lines for the constants of a function."""
+        lines = []
+        device = f'"{self.plan.options.target.device.value}"'
+        if self.tree.stored:
+            self.runtime.add("load_constants")
+            lines.append(f"constants = load_constants({device})")
+        held = self.tree.root.held
+        for node, path in self.tree.expressions.items():
+            source = held[path].source
+            move = "" if self.is_cpu or source.startswith("constants[") else f".to({device})"
+            lines.append(f"{self.variables[node]} = {source}{move}")
+        return lines
+
+    def _unpacked(self) -> list[str]:
+        """Lines that take leaves out of nested arguments."""
+        return [
+            f"{self.variables[leaf]} = {path}"
+            for parameter in self.parameters
+            for leaf, path in parameter.leaves
+            if isinstance(leaf, str) and self.variables[leaf] != path
+        ]
+
+    def _launch_arguments(self) -> list[str]:
+        return [
+            self.variables[leaf] for p in self.parameters for leaf, _ in p.leaves if isinstance(leaf, str)
+        ]
+
+    def _parameter_texts(self) -> Iterator[str]:
+        may_have_default = [
+            all(p.has_default for p in self.parameters[i:]) for i in range(len(self.parameters))
+        ]
+        for parameter, with_default in zip(self.parameters, may_have_default, strict=True):
+            default = f"={argument(parameter.default, self._plain())}" if with_default else ""
+            yield f"{parameter.name}{default}"
+
+    def _title(self) -> str:
+        target = self.plan.options.target
+        where = target.device.value + (f" ({target.arch})" if target.arch else "")
+        floats = dict.fromkeys(
+            str(value.dtype).removeprefix("torch.")
+            for node, _ in self.tensors
+            if (value := self.words.nodes[node].meta["val"]).dtype.is_floating_point
+        )
+        return (
+            f"{self.graph.name} as kernels: {self.graph.source} for {', '.join([where, *floats])}, inference."
+        )
+
+    def _signature_lines(self) -> Iterator[str]:
+        width = max([len(path) for _, path in self.tensors] + [2])
+        said: set[str] = set()
+        for node, path in self.tensors:
+            yield f"{path:<{width}}  {self._described(self.words.nodes[node].meta['val'], node, said)}"
+        for result in self.plan.results:
+            if isinstance(result, View):
+                yield f"{'->':<{width}}  {self._described_view(result)}"
+
+    def _described(self, value: torch.Tensor, node: str, said: set[str]) -> str:
+        entries = []
+        for size, word in zip(value.shape, self.dims.of(node, value.ndim), strict=True):
+            if word is None:
+                entries.append(str(size))
+            elif word in said or not isinstance(size, int):
+                entries.append(word)
+            else:
+                entries.append(f"{word}={size}")
+                said.add(word)
+        return f"{str(value.dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"
+
+    def _described_view(self, view: View) -> str:
+        buffer = self.plan.buffers[view.buffer]
+        plain = self._sizes()
+        same = [str(size) for size in view.shape] == [str(size) for size in buffer.shape]
+        entries = plain.dims(buffer) if same else [plain.text(size) for size in view.shape]
+        return f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"
+
+
+def _as_size(size: object) -> Size:
+    """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
+    node = getattr(size, "node", None)
+    return node.expr if node is not None else size
+
+
+def _is_contiguous(value: torch.Tensor) -> bool:
+    return value.is_contiguous()

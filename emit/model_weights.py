@@ -1,0 +1,115 @@
+"""The constructor of model.py's class: the lines that make its parameters, in the original's tree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from longhand.capture.graph import InputKind
+from longhand.emit.module_tree import Branch, Held, ModuleTree, expression
+
+
+@dataclasses.dataclass(frozen=True)
+class Construction:
+    """Lines of ``__init__``.
+
+    Attributes:
+        base: The class's base: nn.Module, or Weights where the root itself holds tensors.
+        base_arguments: What the base's constructor is given.
+        members: One line for each sub-module.
+        runtime_names: What the lines import from runtime.py.
+    """
+
+    base: str
+    base_arguments: str
+    members: list[str]
+    runtime_names: set[str]
+
+
+def construct(tree: ModuleTree, blocks: Mapping[str, str]) -> Construction:
+    """The constructor of the root.
+
+    Args:
+        tree: The modules.
+        blocks: The class of each repeated block, by the path of the list that holds them.
+    """
+    writer = _Writer(tree, blocks)
+    root = tree.root
+    members = [f"self.{name} = {writer.module(branch, name)}" for name, branch in root.branches.items()]
+    arguments = writer.members(root, "", only_held=True)
+    base = "nn.Module"
+    if arguments:
+        writer.names.add("Weights")
+        base = "Weights"
+        tied = [name for name, held in root.held.items() if held.tied_to]
+        for name in tied:
+            members.append(f"self.{name} = self.{expression(root, root.held[name].tied_to)}")
+        arguments = [text for text in arguments if text.partition("=")[0] not in tied]
+    return Construction(base, ", ".join(arguments), members, writer.names)
+
+
+def construct_block(branch: Branch) -> Construction:
+    """The constructor of a repeated block's class, which holds what `branch` does."""
+    return construct(ModuleTree(branch, {}, {}), {})
+
+
+class _Writer:
+    def __init__(self, tree: ModuleTree, blocks: Mapping[str, str]) -> None:
+        self.root = tree.root
+        self.blocks = blocks
+        self.names: set[str] = set()
+
+    def module(self, branch: Branch, path: str) -> str:
+        """The expression that makes a sub-module."""
+        block = self.blocks.get(path)
+        if block is not None and branch.is_list:
+            return f"nn.ModuleList({block}() for _ in range({len(branch.branches)}))"
+        if branch.is_list:
+            parts = [self.module(child, f"{path}.{key}") for key, child in branch.branches.items()]
+            if len(parts) > 1 and len(set(parts)) == 1 and not any("self." in part for part in parts):
+                return f"nn.ModuleList({parts[0]} for _ in range({len(parts)}))"
+            return f"nn.ModuleList([{', '.join(parts)}])"
+        if branch.is_dict:
+            pairs = ", ".join(
+                f'"{key}": {self.module(child, f"{path}.{key}")}' for key, child in branch.branches.items()
+            )
+            return f"nn.ModuleDict({{{pairs}}})"
+        self.names.add("Weights")
+        return f"Weights({', '.join(self.members(branch, path))})"
+
+    def members(self, branch: Branch, path: str, only_held: bool = False) -> list[str]:
+        """Keyword arguments of Weights."""
+        found: list[str] = []
+        own = {
+            held.dtype
+            for held in branch.held.values()
+            if held.kind is InputKind.PARAMETER and not held.tied_to
+        }
+        dtype = next(iter(own)) if len(own) == 1 else torch.float32
+        if dtype is not torch.float32:
+            found.append(f"dtype={dtype}")
+        found += [f"{name}={self.tensor(held, dtype)}" for name, held in branch.held.items()]
+        if not only_held:
+            found += [
+                f"{name}={self.module(child, f'{path}.{name}')}" for name, child in branch.branches.items()
+            ]
+        return found
+
+    def tensor(self, held: Held, dtype: torch.dtype) -> str:
+        """The expression that makes a parameter or buffer."""
+        if held.tied_to:
+            return f"self.{expression(self.root, held.tied_to)}"
+        shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
+        if held.source:
+            self.names.add("constant")
+            return f"constant({held.source})"
+        if held.kind is InputKind.PARAMETER:
+            return (
+                shape
+                if held.dtype == dtype
+                else f"nn.Parameter(torch.empty({shape}, dtype={held.dtype}), False)"
+            )
+        self.names.add("buffer")
+        return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"

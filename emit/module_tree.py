@@ -1,0 +1,140 @@
+"""The tree of modules that holds the parameters under the original's state_dict keys."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.emit.constants import literal_of
+from longhand.emit.words import identifier
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A tensor that a module holds.
+
+    Attributes:
+        kind: Parameter, buffer or constant.
+        shape: Its sizes.
+        dtype: Its element type.
+        persistent: Whether it is in the state_dict.
+        source: For what is in no state_dict: the expression that makes its value.
+        tied_to: The path of the tensor that this one is, if that has another path.
+    """
+
+    kind: InputKind
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    persistent: bool = True
+    source: str = ""
+    tied_to: str = ""
+
+
+@dataclasses.dataclass
+class Branch:
+    """A module: what it holds, and its sub-modules, in order."""
+
+    held: dict[str, Held] = dataclasses.field(default_factory=dict)
+    branches: dict[str, Branch] = dataclasses.field(default_factory=dict)
+
+    def at(self, path: str) -> Branch:
+        """The sub-module at a dotted path; made where there is none."""
+        branch = self
+        for part in path.split(".") if path else ():
+            branch = branch.branches.setdefault(part, Branch())
+        return branch
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its sub-modules are numbered 0, 1, 2, ... and it holds nothing else."""
+        return (
+            bool(self.branches)
+            and not self.held
+            and list(self.branches) == [str(i) for i in range(len(self.branches))]
+        )
+
+    @property
+    def is_dict(self) -> bool:
+        """Whether its sub-modules are numbered, with gaps."""
+        return any(key.isdigit() for key in self.branches) and not self.is_list
+
+    def dtypes(self) -> set[torch.dtype]:
+        """Of all parameters in it and below."""
+        own = {held.dtype for held in self.held.values() if held.kind is InputKind.PARAMETER}
+        return own.union(*(branch.dtypes() for branch in self.branches.values())) if self.branches else own
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleTree:
+    """The root module and how each tensor is reached from it.
+
+    Attributes:
+        root: The tree.
+        expressions: For each placeholder that the module feeds: ``W_q.weight``, ``h[0].ln_1.weight``.
+        stored: Values that go into constants.pt, by name.
+    """
+
+    root: Branch
+    expressions: Mapping[str, str]
+    stored: Mapping[str, torch.Tensor]
+
+
+def grow(graph: CapturedGraph) -> ModuleTree:
+    """The tree for all parameters, buffers and constants of a captured graph."""
+    root = Branch()
+    stored: dict[str, torch.Tensor] = {}
+    places: dict[str, str] = {}
+    nodes = {node.name: node for node in graph.graph.nodes}
+    for entry in graph.inputs:
+        if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+            continue
+        value = nodes[entry.node].meta["val"]
+        source = ""
+        path = entry.target
+        in_state_dict = entry.kind is not InputKind.CONSTANT and entry.persistent
+        if entry.kind is InputKind.CONSTANT:
+            path = _constant_path(entry.target, root)
+        if not in_state_dict:
+            constant = graph.constants[entry.target]
+            source = literal_of(constant) or f'constants["{entry.target}"]'
+            if source.startswith("constants["):
+                stored[entry.target] = constant
+        owner, _, name = path.rpartition(".")
+        shape = tuple(int(size) for size in value.shape)
+        root.at(owner).held[name] = Held(entry.kind, shape, value.dtype, in_state_dict, source)
+        places[entry.node] = path
+    for first, *others in graph.tied:
+        owner, _, name = first.rpartition(".")
+        held = root.at(owner).held[name]
+        for other in others:
+            other_owner, _, other_name = other.rpartition(".")
+            root.at(other_owner).held[other_name] = dataclasses.replace(held, tied_to=first)
+    return ModuleTree(root, {node: expression(root, path) for node, path in places.items()}, stored)
+
+
+def _constant_path(target: str, root: Branch) -> str:
+    """Where a lifted constant is held: a plain word instead of torch's counter, unless it is taken."""
+    word = identifier(target.rpartition(".")[2]).lstrip("_")
+    if word.startswith(("tensor_constant", "lifted_tensor", "constant")):
+        for choice in ("table", "constant", "lookup", "other_table", "other_constant"):
+            if choice not in root.held and choice not in root.branches:
+                return choice
+    return word
+
+
+def expression(root: Branch, path: str) -> str:
+    """How a tensor is reached from the root: lists by position, gapped lists by key."""
+    text, branch = "", root
+    *owners, name = path.split(".")
+    for part in owners:
+        if branch.is_list:
+            text += f"[{part}]"
+        elif branch.is_dict:
+            text += f'["{part}"]'
+        else:
+            text += f".{part}" if text else part
+        branch = branch.branches[part]
+    return f"{text}.{name}" if text else name

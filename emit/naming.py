@@ -1,0 +1,230 @@
+"""Names everything: a unit's plan (and the previous ledger) becomes `UnitNames`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from longhand.capture.graph import Provenance
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.kernel_axes import name_axes
+from longhand.emit.kernel_names import kernel_scope, name_kernel
+from longhand.emit.ledger import Ledger
+from longhand.emit.loops import arrange
+from longhand.emit.names import AxisNames, KernelNames, Quote, UnitNames
+from longhand.emit.reference import write_reference
+from longhand.emit.value_words import ValueWords
+from longhand.emit.variables import name_variables
+from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, listed, without_counter
+from longhand.lower.ir import Load, Store
+from longhand.options import Device
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, Style, UnitPlan
+
+_MOST_QUOTES = 4
+
+
+def name_unit(plan: UnitPlan, ledger: Ledger | None = None) -> UnitNames:
+    """Words for the whole unit. Kernels that `ledger` knows by key keep theirs."""
+    words = BufferWords(plan.program.graph)
+    known = ledger.kernels if ledger is not None else {}
+    scope = kernel_scope()
+    for key in plan.kernels:
+        if key in known:
+            scope.take(known[key].kernel)
+    device = plan.options.target.device
+    kernels: dict[str, KernelNames] = {}
+    for launch in launches(plan):
+        if launch.kernel in kernels:
+            continue
+        kernel = plan.kernels[launch.kernel]
+        old = known.get(launch.kernel)
+        if old is not None and _fits(old, kernel):
+            kernels[launch.kernel] = _with_current_quotes(old, plan, launch, words)
+            continue
+        name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope)
+        kernels[launch.kernel] = _name_kernel_words(kernel, launch, words, name, device)
+    return UnitNames(kernels=kernels, buffers=name_variables(plan, words, arrange(plan, words)), sizes={})
+
+
+def launches(plan: UnitPlan) -> Iterator[Launch]:
+    """Every launch of a unit in order, those in repeats included."""
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            yield step
+        elif isinstance(step, Repeat):
+            for run in step.runs:
+                yield from (inner for inner in run if isinstance(inner, Launch))
+
+
+def quotes_of(origins: tuple[str, ...], words: BufferWords) -> tuple[Quote, ...]:
+    """The user's statements behind these nodes, each once, in order."""
+    found: dict[Quote, None] = {}
+    for origin in origins:
+        where: Provenance = words.provenance(origin)
+        if where.statement:
+            found[Quote(where.qualname, where.statement)] = None
+    return tuple(found)
+
+
+def _fits(names: KernelNames, kernel: KernelPlan) -> bool:
+    """Whether a ledger's entry names exactly what the kernel has (the same key says so, unless the lock was edited)."""
+    return (
+        set(names.pointers) == {pointer.name for pointer in kernel.pointers}
+        and set(names.axes) == {axis.name for axis in kernel.axes}
+        and set(names.ints) == {parameter.name for parameter in kernel.ints}
+        and set(names.scalars) == {scalar.position for scalar in kernel.scalars}
+        and all(0 <= position < len(kernel.body) for position in names.values)
+    )
+
+
+def _with_current_quotes(old: KernelNames, plan: UnitPlan, first: Launch, words: BufferWords) -> KernelNames:
+    """The old words; the old quotes too, as long as the user's code still holds them."""
+    current = {
+        quote
+        for launch in launches(plan)
+        if launch.kernel == first.kernel
+        for quote in quotes_of(launch.origins, words)
+    }
+    if old.quotes and all(quote in current for quote in old.quotes):
+        return old
+    return dataclasses.replace(old, quotes=_chosen_quotes(first, words))
+
+
+def _chosen_quotes(launch: Launch, words: BufferWords) -> tuple[Quote, ...]:
+    found = quotes_of(launch.origins, words)
+    return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
+
+
+def _name_kernel_words(
+    kernel: KernelPlan, launch: Launch, words: BufferWords, name: str, device: Device
+) -> KernelNames:
+    is_cpu = device is Device.CPU
+    scope = Scope(RESERVED_IN_KERNEL)
+    scope.take(name)
+    pointers = _name_pointers(kernel, launch, words, scope)
+    axes = name_axes(kernel, scope)
+    ints = {
+        parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes))
+        for parameter in kernel.ints
+    }
+    scalars = {
+        scalar.position: scope.pick([scalar.name or "", *_scalar_words(kernel, scalar.position)])
+        for scalar in kernel.scalars
+    }
+    if not is_cpu:
+        # Triton's pointers are printed with a suffix, so their words are free for what is loaded.
+        for word in pointers.values():
+            scope.release(word)
+            scope.take(f"{word}_ptr")
+    values = ValueWords(kernel, words, pointers, scope, loads_have_lines=not is_cpu).name_values()
+    names = KernelNames(
+        kernel=name,
+        title="",
+        quotes=_chosen_quotes(launch, words),
+        pointers=pointers,
+        axes=axes,
+        ints=ints,
+        scalars=scalars,
+        values=values,
+        notes=_notes(kernel, pointers),
+    )
+    return dataclasses.replace(names, title=_title(kernel, names, words))
+
+
+def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> dict[str, str]:
+    passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+    buffer_of = {pointer.name: buffer for pointer, buffer in zip(passed, launch.buffers, strict=True)}
+    names = {}
+    for pointer in kernel.pointers:
+        if pointer.scratch:
+            names[pointer.name] = scope.pick(
+                ["partial", f"partial_{without_counter(identifier(pointer.name))}"]
+            )
+            continue
+        candidates = list(words.candidates(buffer_of[pointer.name]))
+        names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates)])
+    return names
+
+
+def _pointer_fallbacks(pointer: Pointer, candidates: list[str]) -> list[str]:
+    if pointer.access is Access.READ:
+        return [f"{candidates[0]}_in", "source"]
+    return [f"{candidates[0]}_out", "out", "result"]
+
+
+def _int_words(
+    kernel: KernelPlan, name: str, pointers: dict[str, str], axes: dict[str, AxisNames]
+) -> list[str]:
+    parameter = next(parameter for parameter in kernel.ints if parameter.name == name)
+    word = pointers[parameter.pointer] if parameter.pointer is not None else "position"
+    if parameter.axis is None:
+        return [f"{word}_offset", f"{word}_start", f"{word}_second_offset"]
+    axis = axes[parameter.axis].index
+    only = sum(other.pointer == parameter.pointer and other.axis is not None for other in kernel.ints) == 1
+    return [f"{word}_stride"] * only + [f"{word}_{axis}_stride", f"{word}_other_{axis}_stride"]
+
+
+def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
+    origin = getattr(kernel.body[position], "origin", "")
+    hint = without_counter(origin).strip("_") if origin else ""
+    return [
+        "scale" if hint in ("mul", "div") else "",
+        f"{hint}_by" if hint else "",
+        "number",
+        "second_number",
+    ]
+
+
+def _title(kernel: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+    """What the kernel computes: its main result as a formula, or its operations in words."""
+    how = _walk(kernel)
+    formula = write_reference(kernel, names, words).formula
+    results = [names.pointers[value.buffer] for value in kernel.body if isinstance(value, Store)]
+    text = formula.replace("torch.", "").replace("F.", "").replace(", -1, keepdim=True", "")
+    text = text.replace("(-1, keepdim=True)", "()")
+    if formula and len(text) <= 72:
+        return f"{results[-1]} = {text}{how}."
+    return f"{listed(dict.fromkeys(results))} from {listed(_read_words(kernel, names))}, in one kernel{how}."
+
+
+def _read_words(kernel: KernelPlan, names: KernelNames) -> list[str]:
+    read = [names.pointers[pointer.name] for pointer in kernel.pointers if pointer.access is not Access.WRITE]
+    return read if len(read) <= 4 else [*read[:3], "others"]
+
+
+def _walk(kernel: KernelPlan) -> str:
+    if kernel.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT):
+        return ", row by row"
+    if kernel.style is Style.COLUMNS:
+        return ", column by column"
+    return ", in square tiles" if kernel.style is Style.TRANSPOSED else ""
+
+
+def _notes(kernel: KernelPlan, pointers: dict[str, str]) -> tuple[str, ...]:
+    """What is read and written how often."""
+    n_reads: dict[str, int] = {}
+    passes = [set(one.compute) for one in kernel.passes] or [set(range(len(kernel.body)))]
+    cached: dict[str, bool] = {}
+    for position, value in enumerate(kernel.body):
+        if not isinstance(value, Load):
+            continue
+        n = sum(position in one for one in passes) or 1
+        n_reads[value.buffer] = max(n_reads.get(value.buffer, 0), n)
+        varying = {axis for axis, _ in kernel.addresses[position].axes}
+        rows = {axis.name for axis in kernel.rows}
+        cached[value.buffer] = bool(rows) and not varying & rows and not kernel.addresses[position].values
+    once = [pointers[buffer] for buffer, n in n_reads.items() if n == 1 and not cached[buffer]]
+    again = [pointers[buffer] for buffer, n in n_reads.items() if n > 1 and not cached[buffer]]
+    kept = [pointers[buffer] for buffer in n_reads if cached[buffer]]
+    written = dict.fromkeys(pointers[value.buffer] for value in kernel.body if isinstance(value, Store))
+    parts = [f"{listed(once)} once"] if once else []
+    if again:
+        parts.append(f"{listed(again)} once from memory and again from the cache")
+    line = (
+        f"Reads {' and '.join(parts)}, writes {listed(written)} once"
+        if parts
+        else f"Writes {listed(written)} once"
+    )
+    if kept:
+        line += f"; {listed(kept)} stay{'s' * (len(kept) == 1)} in cache"
+    return (f"{line}.",)

@@ -1,0 +1,101 @@
+"""The unit's README.md: which kernel computes what, for which module, and how many bytes it moves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import torch
+
+from longhand.capture.graph import InputKind
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.names import UnitNames
+from longhand.emit.naming import launches
+from longhand.emit.templates import render_template
+from longhand.lower.ir import Extern
+from longhand.options import Device
+from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelRow:
+    """One line of the map."""
+
+    name: str
+    title: str
+    used_by: str
+    n_calls: int
+    traffic: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryRow:
+    """One library operation."""
+
+    target: str
+    n_calls: int
+    reason: str
+
+
+def write_readme(plan: UnitPlan, names: UnitNames, words: BufferWords, exported: str) -> str:
+    """The text of README.md."""
+    graph = plan.program.graph
+    rows = [_row(plan, names, words, key) for key in plan.kernels]
+    target = plan.options.target
+    guards = []
+    for entry in graph.inputs:
+        value = words.nodes[entry.node].meta.get("val")
+        if entry.kind is InputKind.ARGUMENT and isinstance(value, torch.Tensor):
+            shape = ", ".join(map(str, value.shape))
+            guards.append(f"`{entry.target}`: {str(value.dtype).removeprefix('torch.')}, shape ({shape})")
+    for size in graph.symbols:
+        most = f" and at most {size.maximum}" if size.maximum is not None else ""
+        guards.append(f"size `{size.name}`: at least {size.minimum}{most}")
+    return render_template(
+        "README.md.jinja",
+        name=exported,
+        is_module=graph.is_module,
+        source=graph.source,
+        target=target.device.value + (f" ({target.arch})" if target.arch else ""),
+        extension="cpp" if target.device is Device.CPU else "py",
+        kernels=rows,
+        library=_library_rows(plan),
+        guards=guards,
+        has_constants=any(entry.kind is InputKind.CONSTANT for entry in graph.inputs),
+    )
+
+
+def _row(plan: UnitPlan, names: UnitNames, words: BufferWords, key: str) -> KernelRow:
+    calls = [launch for launch in launches(plan) if launch.kernel == key]
+    users = dict.fromkeys(
+        words.provenance(origin).qualname.removesuffix(".forward")
+        for launch in calls
+        for origin in launch.origins
+        if words.provenance(origin).qualname
+    )
+    sizes = Counter(_bytes(launch.bytes_moved) for launch in calls)
+    traffic = ", ".join(f"{n} x {size}" if n > 1 else size for size, n in sizes.items())
+    found = names.kernels[key]
+    return KernelRow(found.kernel, found.title, ", ".join(users), len(calls), traffic)
+
+
+def _bytes(size: object) -> str:
+    if not isinstance(size, int):
+        return f"{size} B"
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size} B"
+
+
+def _library_rows(plan: UnitPlan) -> list[LibraryRow]:
+    found: Counter[tuple[str, str]] = Counter()
+    for step in plan.steps:
+        inner: tuple[PlanStep, ...] = (
+            tuple(one for run in step.runs for one in run) if isinstance(step, Repeat) else (step,)
+        )
+        for one in inner:
+            if isinstance(one, Extern):
+                target = f"{one.target.namespace}.{one.target.overloadpacket.__name__}"
+                found[target, one.reason or "a library does it best"] += 1
+    return [LibraryRow(target, n, reason) for (target, reason), n in found.items()]

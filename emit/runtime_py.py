@@ -1,0 +1,208 @@
+"""runtime.py: the support code that a unit's files import, and nothing else.
+
+The parts stand in templates/runtime/. Of each part only the definitions are taken that the unit reaches; the imports
+that these need are put at the top.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import re
+import sys
+from collections.abc import Iterable, Mapping
+
+import jinja2
+
+_PARTS = ("checks", "weights", "constants", "pool", "cpp", "launch", "cuda_graph", "interpreter")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Definition:
+    """A top-level statement of a part.
+
+    Attributes:
+        names: What it binds; empty for a bare statement, which is taken along with what it uses.
+        uses: Names that it mentions.
+        text: Its source, the comments before it included.
+        part: Its part.
+    """
+
+    names: frozenset[str]
+    uses: frozenset[str]
+    text: str
+    part: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    imports: tuple[tuple[str, str], ...]  # (name bound, statement)
+    definitions: tuple[_Definition, ...]
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("longhand.templates", "runtime"),
+    undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
+    autoescape=False,
+)
+
+
+def write_runtime(roots: Iterable[str]) -> str:
+    """The text of runtime.py, not yet formatted.
+
+    Args:
+        roots: The names that the unit's other files import from it.
+    """
+    parts = {name: part for name in _PARTS if (part := _load(name)) is not None}
+    definitions = [definition for part in parts.values() for definition in part.definitions]
+    wanted = _reached(set(roots), definitions)
+    known = frozenset[str]().union(*(definition.names for definition in definitions))
+    missing = set(roots) - known
+    if missing:
+        raise AssertionError(f"no part of the runtime defines {', '.join(sorted(missing))}")
+    kept = [definition for place, definition in enumerate(definitions) if place in wanted]
+    used = frozenset[str]().union(*(definition.uses for definition in kept))
+    imports = {statement for part in parts.values() for name, statement in part.imports if name in used}
+    head = '"""What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""'
+    return "\n\n".join([head, sorted_imports(imports), *(definition.text for definition in kept)]) + "\n"
+
+
+def _reached(roots: set[str], definitions: list[_Definition]) -> set[int]:
+    """Positions of the definitions that the roots need; a bare statement comes with the names that it mentions."""
+    wanted: set[int] = set()
+    names = set(roots)
+    local = {name: place for place, definition in enumerate(definitions) for name in definition.names}
+    while True:
+        found = {
+            place
+            for place, definition in enumerate(definitions)
+            if definition.names & names
+            or (
+                not definition.names
+                and definition.uses & names & set(local)
+                and _is_of_kept_part(definition, names, local, definitions)
+            )
+        }
+        if found == wanted:
+            return wanted
+        wanted = found
+        names |= {use for place in found for use in definitions[place].uses}
+
+
+def _is_of_kept_part(
+    definition: _Definition, names: set[str], local: dict[str, int], definitions: list[_Definition]
+) -> bool:
+    return any(
+        definitions[local[name]].part == definition.part for name in definition.uses & names & set(local)
+    )
+
+
+@functools.cache
+def _load(name: str) -> _Part | None:
+    try:
+        loader = _ENVIRONMENT.loader
+        assert loader is not None
+        raw, _, _ = loader.get_source(_ENVIRONMENT, f"{name}.py.jinja")
+    except jinja2.TemplateNotFound:
+        return None
+    text = _ENVIRONMENT.from_string(raw).render()
+    needed = re.search(r"\{#.*?Needs: (.*?)\.\s*-?#\}", raw, flags=re.DOTALL)
+    stated = re.split(r",\s*(?=import |from )", " ".join(needed[1].split())) if needed else []
+    tree = ast.parse(text)
+    lines = text.splitlines()
+    imports: list[tuple[str, str]] = []
+    definitions: list[_Definition] = []
+    end = 0
+    for statement in [*ast.parse("\n".join(stated)).body, None, *tree.body]:
+        if statement is None:
+            end = 0
+            continue
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            imports += _imported(statement)
+        else:
+            source = "\n".join(lines[end : statement.end_lineno]).strip("\n")
+            definitions.append(_Definition(_bound(statement), _mentioned(statement), source, name))
+        end = statement.end_lineno or end
+    return _Part(tuple(imports), tuple(definitions))
+
+
+def _imported(statement: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
+    found = []
+    for alias in statement.names:
+        one = ast.alias(alias.name, alias.asname)
+        if isinstance(statement, ast.Import):
+            text = ast.unparse(ast.Import([one]))
+        else:
+            text = ast.unparse(ast.ImportFrom(statement.module, [one], statement.level))
+        found.append((alias.asname or alias.name.partition(".")[0], text))
+    return found
+
+
+def _bound(statement: ast.stmt) -> frozenset[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return frozenset({statement.name})
+    if isinstance(statement, ast.Assign):
+        return frozenset(
+            node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)
+        )
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        return frozenset({statement.target.id})
+    return frozenset()
+
+
+def _mentioned(statement: ast.stmt) -> frozenset[str]:
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    quoted = {
+        word
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier()
+        for word in (node.value,)
+    }
+    return frozenset(names | quoted)
+
+
+def sorted_imports(statements: Iterable[str]) -> str:
+    """Import lines in groups: the standard library, then others, then the unit's own; names of one module together."""
+    plain: set[str] = set()
+    froms: dict[str, set[str]] = {}
+    for statement in statements:
+        node = ast.parse(statement).body[0]
+        if isinstance(node, ast.Import):
+            plain |= {ast.unparse(ast.Import([alias])) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            froms.setdefault(module, set()).update(
+                alias.name + (f" as {alias.asname}" if alias.asname else "") for alias in node.names
+            )
+    lines: dict[int, list[tuple[str, str]]] = {}
+    for statement in plain:
+        module = statement.split()[1]
+        lines.setdefault(_group(module), []).append((f"0{module}", statement))
+    for module, names in froms.items():
+        ordered = ", ".join(sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name)))
+        lines.setdefault(_group(module), []).append((f"1{module}", f"from {module} import {ordered}"))
+    return "\n\n".join("\n".join(text for _, text in sorted(lines[group])) for group in sorted(lines))
+
+
+def _group(module: str) -> int:
+    if module.startswith("."):
+        return 2
+    return 1 if not _is_standard(module) else 0
+
+
+def _is_standard(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def imported_from_runtime(files: Mapping[str, str]) -> set[str]:
+    """The names that a unit's Python files import from runtime.py."""
+    found: set[str] = set()
+    for path, text in files.items():
+        if not path.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
+                found |= {alias.name for alias in node.names}
+    return found

@@ -1,0 +1,146 @@
+"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+
+from longhand.emit.dim_words import DimWords, Words
+from longhand.lower.ir import Buffer, Size
+
+
+class SizeWriter:
+    """Writes sizes.
+
+    Args:
+        words: Words for dimensions.
+        values: What each word that is bound stands for.
+        symbols: The word for each symbolic size, by the symbol's name.
+        binding: For each tensor whose shape binds words: the expression and the word of each dimension.
+    """
+
+    def __init__(
+        self,
+        words: DimWords,
+        values: Mapping[str, Size],
+        symbols: Mapping[str, str],
+        binding: Sequence[tuple[str, Words]] = (),
+    ) -> None:
+        self._binding = tuple(binding)
+        self._words = words
+        self._values = values
+        self._symbols = symbols
+        self.used: set[str] = set()
+
+    @property
+    def values(self) -> Mapping[str, Size]:
+        """What each bound word stands for."""
+        return self._values
+
+    def for_tensors(
+        self, tensors: Sequence[tuple[str, Words, Sequence[Size]]], taken: set[str]
+    ) -> SizeWriter:
+        """A writer for a function that is given `tensors`: (expression, words, shape)."""
+        return bind_sizes(self._words, self._symbols, tensors, taken)
+
+    def words_of(self, buffer: Buffer) -> Words:
+        """Words for a buffer's dimensions."""
+        return self._words.of(buffer.name, len(buffer.shape))
+
+    def binding_lines(self) -> list[str]:
+        """``batch, seq, dim = x.shape``, for the words that were used."""
+        lines = []
+        for path, words in self._binding:
+            wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
+            if len(wanted) == 1 and len(words) > 1:
+                lines.append(f"{wanted[0][1]} = {path}.shape[{wanted[0][0]}]")
+            elif wanted:
+                named = [word if word is not None and word in self.used else "_" for word in words]
+                lines.append(f"{', '.join(named)}{',' * (len(named) == 1)} = {path}.shape")
+        return lines
+
+    def dims(self, buffer: Buffer) -> list[str]:
+        """The sizes of a buffer's dimensions."""
+        words = self._words.of(buffer.name, len(buffer.shape))
+        return [self.text(size, word) for size, word in zip(buffer.shape, words, strict=True)]
+
+    def text(self, size: Size, word: str | None = None) -> str:
+        """A size; `word` is preferred if it stands for it."""
+        if word is not None and word in self._values and str(self._values[word]) == str(size):
+            return self._use(word)
+        if not isinstance(size, int):
+            return self._symbolic(size)
+        same = [known for known, value in self._values.items() if value == size]
+        if len(same) == 1 and size >= 16:
+            return self._use(same[0])
+        return str(size)
+
+    def merged(self, size: Size, candidates: Sequence[Buffer]) -> str:
+        """The size of a kernel's axis: a run of neighbouring dimensions of some buffer that multiply to it."""
+        if str(size) == "1":
+            return "1"
+        best: list[str] | None = None
+        for buffer in candidates:
+            words = self._words.of(buffer.name, len(buffer.shape))
+            for run in _runs(buffer.shape, words, size):
+                known = all(word in self._values for _, word in run)
+                parts = [self._peek(part, word) for part, word in run]
+                if known and (best is None or len(parts) < len(best)):
+                    best = parts
+        if best is None:
+            return self.text(size)
+        for part in best:
+            for word in re.findall(r"[A-Za-z_]\w*", part):
+                self.used.add(word)
+        return " * ".join(best)
+
+    def _peek(self, size: Size, word: str | None) -> str:
+        used = set(self.used)
+        text = self.text(size, word)
+        self.used = used
+        return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+    def _use(self, word: str) -> str:
+        self.used.add(word)
+        return word
+
+    def _symbolic(self, size: Size) -> str:
+        text = str(size)
+        for symbol in sorted(self._symbols, key=len, reverse=True):
+            pattern = rf"\b{re.escape(symbol)}\b"
+            if re.search(pattern, text):
+                text = re.sub(pattern, self._use(self._symbols[symbol]), text)
+        return text.replace("floor(", "int(")
+
+
+def bind_sizes(
+    words: DimWords,
+    symbols: Mapping[str, str],
+    tensors: Sequence[tuple[str, Words, Sequence[Size]]],
+    taken: set[str],
+) -> SizeWriter:
+    """A writer whose words come from the shapes of `tensors` (expression, words, shape), each word from the first."""
+    values: dict[str, Size] = {}
+    binding: list[tuple[str, Words]] = []
+    for path, known, shape in tensors:
+        fresh = tuple(word if word and word not in values and word not in taken else None for word in known)
+        values |= {word: size for word, size in zip(fresh, shape, strict=True) if word is not None}
+        binding.append((path, fresh))
+    return SizeWriter(words, values, symbols, binding)
+
+
+def _runs(shape: tuple[Size, ...], words: Words, size: Size) -> list[list[tuple[Size, str | None]]]:
+    """Runs of neighbouring dimensions whose product is `size`, without those of size 1; from the right end first."""
+    dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
+    found = []
+    for length, start in itertools.product(range(1, len(dims) + 1), range(len(dims))):
+        run = dims[start : start + length]
+        if len(run) != length:
+            continue
+        product: Size = 1
+        for part, _ in run:
+            product = product * part
+        if str(product) == str(size):
+            found.append(run)
+    return found

@@ -1,0 +1,51 @@
+"""A unit's files: from the complete plan to text, by relative path."""
+
+from __future__ import annotations
+
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.check_py import write_check
+from longhand.emit.constants import constants_file
+from longhand.emit.formatting import format_files
+from longhand.emit.kernel_files import write_kernels
+from longhand.emit.ledger import Ledger
+from longhand.emit.lock import LOCK, write_lock
+from longhand.emit.model_py import write_model
+from longhand.emit.naming import name_unit
+from longhand.emit.readme import write_readme
+from longhand.emit.runtime_py import imported_from_runtime, write_runtime
+from longhand.emit.templates import render_template
+from longhand.schedule.plan import UnitPlan
+
+BASE = ".base"
+
+
+def emit_unit(plan: UnitPlan, *, ledger: Ledger | None = None) -> dict[str, str | bytes]:
+    """Everything that the unit's folder holds.
+
+    Args:
+        plan: The complete plan.
+        ledger: The names that the previous version of this unit had.
+
+    Returns:
+        Text (bytes for constants.pt) by path relative to the folder, ``/`` between parts.
+    """
+    words = BufferWords(plan.program.graph)
+    names = name_unit(plan, ledger)
+    model = write_model(plan, names, words)
+    kernels = write_kernels(plan, names, words)
+    texts = {
+        "__init__.py": render_template(
+            "init.py.jinja", name=model.exported, source=plan.program.graph.source
+        ),
+        "model.py": model.text,
+        **kernels.files,
+        "check.py": write_check(plan, names, words, kernels.references, model.exported),
+        "README.md": write_readme(plan, names, words, model.exported),
+    }
+    texts["runtime.py"] = write_runtime(imported_from_runtime(texts))
+    files: dict[str, str | bytes] = dict(sorted(format_files(texts).items()))
+    if model.stored:
+        files["constants.pt"] = constants_file(model.stored)
+    base = {f"{BASE}/{path}": content for path, content in files.items() if isinstance(content, str)}
+    lock = write_lock(plan, names, words, files, model.exported)
+    return {**files, **base, LOCK: lock}

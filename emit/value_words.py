@@ -1,0 +1,287 @@
+"""Which values of a kernel's body get a line of their own, and the word for each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.words import Scope, plural, without_counter
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    Value,
+    arguments,
+    domains,
+)
+from longhand.schedule.plan import KernelPlan
+
+_LONGEST = 64  # characters of an expression without a name
+_DEEPEST = 4
+
+_NOUNS = {
+    PointwiseOp.ADD: "total",
+    PointwiseOp.SUB: "difference",
+    PointwiseOp.MUL: "product",
+    PointwiseOp.DIV: "ratio",
+    PointwiseOp.FMA: "total",
+    PointwiseOp.NEG: "negated",
+    PointwiseOp.ABS: "magnitude",
+    PointwiseOp.RECIPROCAL: "inverse",
+    PointwiseOp.RSQRT: "inverse_root",
+    PointwiseOp.SQRT: "root",
+    PointwiseOp.POW: "power",
+    PointwiseOp.MAXIMUM: "larger",
+    PointwiseOp.MINIMUM: "smaller",
+    PointwiseOp.WHERE: "selected",
+    PointwiseOp.CAST: "converted",
+    PointwiseOp.EQ: "is_equal",
+    PointwiseOp.NE: "differs",
+    PointwiseOp.LT: "is_less",
+    PointwiseOp.LE: "is_at_most",
+    PointwiseOp.GT: "is_greater",
+    PointwiseOp.GE: "is_at_least",
+    PointwiseOp.LOGICAL_AND: "both",
+    PointwiseOp.LOGICAL_OR: "either",
+    PointwiseOp.LOGICAL_NOT: "is_not",
+    PointwiseOp.ISNAN: "is_nan",
+    PointwiseOp.ISINF: "is_inf",
+    PointwiseOp.REMAINDER: "remainder",
+    PointwiseOp.FLOOR_DIV: "quotient",
+    PointwiseOp.TRUNC_DIV: "quotient",
+}
+_UNARY = frozenset(
+    {
+        PointwiseOp.EXP,
+        PointwiseOp.EXP2,
+        PointwiseOp.LOG,
+        PointwiseOp.LOG2,
+        PointwiseOp.TANH,
+        PointwiseOp.SIGMOID,
+        PointwiseOp.ERF,
+        PointwiseOp.SIN,
+        PointwiseOp.COS,
+        PointwiseOp.SQRT,
+    }
+)
+_REDUCED = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PROD: "product",
+    ReduceOp.MAX: "max",
+    ReduceOp.MIN: "min",
+    ReduceOp.ARGMAX: "argmax",
+    ReduceOp.ARGMIN: "argmin",
+    ReduceOp.ANY: "any",
+    ReduceOp.ALL: "all",
+}
+_PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueWords:
+    """Names the values of one kernel.
+
+    Attributes:
+        plan: The kernel.
+        words: The captured graph's names.
+        pointers: The words of the kernel's pointers, by key.
+        scope: Names given out in the kernel so far.
+        loads_have_lines: Whether every load gets a line (Triton), or only one that is used twice (C++ reads in place).
+    """
+
+    plan: KernelPlan
+    words: BufferWords
+    pointers: Mapping[str, str]
+    scope: Scope
+    loads_have_lines: bool
+
+    def name_values(self) -> dict[int, str]:
+        """The names of the values that get lines of their own, by position."""
+        body = self.plan.body
+        uses = Counter(argument for value in body for argument in set(arguments(value)))
+        locals_of = self._locals()
+        names: dict[int, str] = {}
+        length: dict[int, int] = {}
+        depth: dict[int, int] = {}
+        for position, value in enumerate(body):
+            if isinstance(value, Store):
+                continue
+            if self._wants_line(position, value, uses, locals_of):
+                names[position] = self._name(position, names, locals_of)
+            self._measure(position, value, names, length, depth)
+            if position not in names and self._is_too_long(position, value, length, depth):
+                for argument in self._to_name(value, names, length, depth):
+                    names[argument] = self._name(argument, names, locals_of)
+                    length[argument], depth[argument] = len(names[argument]), 0
+                self._measure(position, value, names, length, depth)
+        return dict(sorted(names.items()))
+
+    def _locals(self) -> dict[int, str]:
+        """For the value that is an origin's result: the user's local for it."""
+        last: dict[str, int] = {}
+        for position, value in enumerate(self.plan.body):
+            if isinstance(value, Pointwise | Reduce) and value.origin:
+                last[value.origin] = position
+        found = {}
+        for origin, position in last.items():
+            local = self.words.provenance(origin).local
+            if local:
+                found[position] = local
+        return found
+
+    def _wants_line(self, position: int, value: Value, uses: Counter[int], locals_of: dict[int, str]) -> bool:
+        body = self.plan.body
+        if isinstance(value, Constant | Scalar | Extent):
+            return False
+        if isinstance(value, Position):
+            return uses[position] > 1 and bool(value.index.offset or len(value.index.axes) > 1)
+        if isinstance(value, Reduce):
+            return True
+        if isinstance(value, Load):
+            return self.loads_have_lines or uses[position] > 1 or value.mask is not None
+        if uses[position] > 1:
+            return True
+        only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))
+        return not only_stored and (value.name is not None or position in locals_of)
+
+    def _measure(
+        self,
+        position: int,
+        value: Value,
+        names: Mapping[int, str],
+        length: dict[int, int],
+        depth: dict[int, int],
+    ) -> None:
+        """How long and how deep the text of a value is where it is used."""
+        if position in names:
+            length[position], depth[position] = len(names[position]), 0
+            return
+        inner = arguments(value)
+        depth[position] = 1 + max((depth[argument] for argument in inner), default=-1)
+        total = sum(length[argument] for argument in inner)
+        match value:
+            case Pointwise(op=op):
+                is_infix = op in (PointwiseOp.ADD, PointwiseOp.SUB, PointwiseOp.MUL, PointwiseOp.DIV)
+                total += 4 if is_infix else len(op.value) + 6 + 2 * len(inner)
+            case Load(buffer=buffer):
+                total += len(self.pointers.get(buffer, buffer)) + 10
+            case Constant(value=number):
+                total += len(repr(number)) + 1
+            case Scalar(name=name):
+                total += len(name or "scalar")
+            case _:
+                total += 8
+        length[position] = total
+
+    def _is_too_long(
+        self, position: int, value: Value, length: Mapping[int, int], depth: Mapping[int, int]
+    ) -> bool:
+        return isinstance(value, Pointwise) and (length[position] > _LONGEST or depth[position] > _DEEPEST)
+
+    def _to_name(
+        self, value: Value, names: Mapping[int, str], length: Mapping[int, int], depth: Mapping[int, int]
+    ) -> list[int]:
+        """The arguments to put on lines of their own so that the value becomes short: the longest ones."""
+        body = self.plan.body
+        inner = [a for a in arguments(value) if a not in names and isinstance(body[a], Pointwise | Load)]
+        if not inner:
+            return []
+        longest = max(inner, key=lambda a: (depth[a], length[a], a))
+        rest = [a for a in inner if a != longest and length[a] > _LONGEST // 2]
+        return [longest, *rest]
+
+    def _name(self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]) -> str:
+        return self.scope.pick(self._candidates(position, names, locals_of))
+
+    def _candidates(
+        self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]
+    ) -> Iterator[str]:
+        value = self.plan.body[position]
+        if isinstance(value, Load):
+            yield from self._load_words(value)
+            return
+        local = locals_of.get(position)
+        if local:
+            yield local
+        role = getattr(value, "name", None)
+        if role:
+            yield role
+        yield from self._op_words(position, value, names)
+        if local:
+            yield f"{local}_value"
+        origin = getattr(value, "origin", "")
+        hint = without_counter(origin).strip("_") if origin else ""
+        word = role or self._noun(value)
+        if hint:
+            yield f"{hint}_{word}"
+        for prefix in _PREFIXED:
+            yield f"{prefix}_{word}"
+
+    def _load_words(self, value: Load) -> Iterator[str]:
+        if value.name:
+            yield value.name
+        pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
+        yield pointer
+        if pointer.endswith("s") and not pointer.endswith("ss") and len(pointer) > 3:
+            yield pointer[:-1]
+        yield f"{pointer}_value"
+        if value.origin:
+            yield f"{pointer}_{without_counter(value.origin).strip('_')}"
+        for prefix in _PREFIXED:
+            yield f"{prefix}_{pointer}"
+
+    def _op_words(self, position: int, value: Value, names: Mapping[int, str]) -> Iterator[str]:
+        """Words from what the value is: ``exp_scores``, ``row_sum``, ``scaled``."""
+        named = [names[a] for a in arguments(value) if a in names]
+        if isinstance(value, Reduce):
+            place = (
+                "row"
+                if self.plan.rows and set(value.axes) == {axis.name for axis in self.plan.cols}
+                else "col"
+            )
+            place = place if domains(self.plan.body)[position] else "total"
+            yield f"{place}_{_REDUCED[value.op]}"
+            for name in named:
+                yield f"{name}_{_REDUCED[value.op]}"
+            return
+        if not isinstance(value, Pointwise):
+            yield "position"
+            return
+        if value.op in _UNARY and len(named) == 1 and len(named[0]) <= 12:
+            yield f"{value.op.value}_{named[0]}"
+        if value.op in (PointwiseOp.MUL, PointwiseOp.DIV) and self._with_number(value):
+            yield f"scaled_{named[0]}" if named else "scaled"
+        if value.op in (PointwiseOp.ADD, PointwiseOp.SUB) and self._with_number(value):
+            yield f"shifted_{named[0]}" if named else "shifted"
+        if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
+            yield f"{named[0]}_squared" if named else "square"
+        if value.op is PointwiseOp.NEG and named:
+            yield f"minus_{named[0]}"
+        yield self._noun(value)
+        for name in named:
+            yield f"{name}_{self._noun(value)}"
+
+    def _with_number(self, value: Pointwise) -> bool:
+        return any(isinstance(self.plan.body[argument], Constant | Scalar) for argument in value.args)
+
+    @staticmethod
+    def _noun(value: Value) -> str:
+        if isinstance(value, Pointwise):
+            return _NOUNS.get(value.op, value.op.value)
+        if isinstance(value, Reduce):
+            return _REDUCED[value.op]
+        return "value"
+
+
+def singular(word: str) -> str:
+    """``scores`` is ``score``; a word that is no plural stays."""
+    return word[:-1] if plural(word[:-1]) == word and len(word) > 3 else word

@@ -1,0 +1,114 @@
+"""The Python variables of model.py: one for each buffer that is live, in the user's words.
+
+A word may be used again once nothing reads what it stood for, as the user does (``x = x + attn; x = x + mlp``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from longhand.capture.graph import InputKind
+from longhand.emit.buffer_flow import buffers_made, buffers_read
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.loops import Loop, ModelStep
+from longhand.emit.words import RESERVED_IN_MODULE, Scope, identifier, plural
+from longhand.lower.ir import Extern, View
+from longhand.schedule.plan import Release, Reuse, UnitPlan
+
+# What the templates of model.py bind themselves.
+_TAKEN = frozenset(
+    {
+        "runtime",
+        "check_tensor",
+        "check_weights",
+        "check_size",
+        "check_value",
+        "empty",
+        "Weights",
+        "CudaGraph",
+        "block",
+    }
+)
+
+
+def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep]) -> dict[str, str]:
+    """The variable of each buffer of forward() itself; what the module holds is not among them."""
+    names: dict[str, str] = {}
+    scope = Scope(RESERVED_IN_MODULE | _TAKEN)
+    for entry in plan.program.graph.inputs:
+        if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+            names[entry.node] = scope.pick(words.candidates(entry.node))
+        elif not plan.program.graph.is_module:
+            names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
+    kept = {result.buffer for result in plan.results if isinstance(result, View)}
+    _Namer(words, names, scope, kept).name(steps)
+    return names
+
+
+def name_block(loop: Loop, words: BufferWords) -> dict[str, str]:
+    """The variables of a repeated block's forward(), by the buffers of its first run; its weights left out."""
+    names: dict[str, str] = {}
+    scope = Scope(RESERVED_IN_MODULE | _TAKEN - {"block"})
+    for buffer in (*loop.repeat.inputs[0], *loop.shared):
+        names[buffer] = scope.pick(words.candidates(buffer))
+    _Namer(words, names, scope, loop.repeat.outputs[0]).name(loop.repeat.runs[0])
+    return names
+
+
+class _Namer:
+    def __init__(self, words: BufferWords, names: dict[str, str], scope: Scope, kept: Iterable[str]) -> None:
+        self.words = words
+        self.names = names
+        self.scope = scope
+        self.kept = frozenset(kept)
+
+    def name(self, steps: Sequence[ModelStep]) -> None:
+        last_use = _last_uses(steps, self.kept)
+        given = set(self.names)
+        for number, step in enumerate(steps):
+            if isinstance(step, Release):
+                continue
+            dying = [buffer for buffer, last in last_use.items() if last == number and buffer in self.names]
+            # The result of a library call may take the word of what the call reads last: neither is needed twice.
+            early = isinstance(step, Extern | Loop) or (isinstance(step, Reuse) and step.in_place)
+            if early:
+                self._release(dying, given)
+            if isinstance(step, Loop):
+                self._name_loop(step, last_use, number)
+            else:
+                for buffer in buffers_made(step):
+                    if buffer and buffer not in self.names:
+                        self.names[buffer] = self.scope.pick(self.words.candidates(buffer))
+            if not early:
+                self._release(dying, given)
+
+    def _release(self, buffers: Iterable[str], given: set[str]) -> None:
+        for buffer in buffers:
+            if buffer not in self.kept:
+                self.scope.release(self.names[buffer])
+
+    def _name_loop(self, loop: Loop, last_use: dict[str, int], number: int) -> None:
+        """What the loop carries keeps its variable; lists take the plural."""
+        first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
+        for place, buffer in enumerate(last):
+            if place in loop.collected:
+                word = self.scope.pick(plural(word) for word in self.words.candidates(buffer))
+                for layer, run in enumerate(loop.repeat.outputs):
+                    self.names[run[place]] = f"{word}[{layer}]"
+                continue
+            if place in loop.carried:
+                begin = first[loop.carried.index(place)]
+                variable = self.names.get(begin, "")
+                if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
+                    self.names[buffer] = self.scope.take(variable)
+                    continue
+            self.names[buffer] = self.scope.pick(self.words.candidates(buffer))
+
+
+def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        plain = step.repeat if isinstance(step, Loop) else step
+        for buffer in (*buffers_read(plain), *buffers_made(plain)):
+            last[buffer] = number
+    return {buffer: number for buffer, number in last.items() if buffer not in kept}

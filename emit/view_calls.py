@@ -1,0 +1,153 @@
+"""View chains as a person writes them: ``q.view(batch, seq, 12, 64).transpose(1, 2)``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from longhand.emit.sizes import SizeWriter
+from longhand.lower.ir import Size, View, ViewCall
+
+_FULL_SLICE_END = 2**62
+
+
+def write_view(view: View, variable: str, sizes: SizeWriter) -> str:
+    """A buffer through its views."""
+    text = variable
+    calls = list(view.calls)
+    while calls:
+        subscript, n_used = _subscript(calls, sizes)
+        if n_used:
+            text += subscript
+            calls = calls[n_used:]
+            continue
+        text += _call(calls.pop(0), sizes)
+    return text
+
+
+def _base(call: ViewCall) -> str:
+    return str(call.target.overloadpacket.__name__)
+
+
+def size_list(values: Any, sizes: SizeWriter) -> str:
+    """Sizes, separated by commas."""
+    return ", ".join(sizes.text(value) for value in values)
+
+
+def _call(call: ViewCall, sizes: SizeWriter) -> str:
+    name, args = _base(call), call.args
+    if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
+        return ""
+    writer = _METHODS.get(name)
+    if writer is not None:
+        return writer(args, sizes)
+    return f".{name.strip('_')}({', '.join(argument(value, sizes) for value in args)})"
+
+
+def argument(value: Any, sizes: SizeWriter) -> str:
+    """An argument of a call that is no tensor; symbolic sizes by their words."""
+    if isinstance(value, list | tuple):
+        return f"({', '.join(argument(item, sizes) for item in value)}{',' * (len(value) == 1)})"
+    if isinstance(value, sympy.Expr):
+        return sizes.text(value)
+    return literal_text(value)
+
+
+def literal_text(value: Any) -> str:
+    """A Python constant as source text."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, torch.device):
+        return f'"{value}"'
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(literal_text, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
+def number(value: float) -> str:
+    """A float as a person writes it: ``1e-5``, not ``1e-05``."""
+    text = repr(value)
+    if text in ("inf", "-inf", "nan"):
+        return f'float("{text}")'
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else text
+
+
+def _on_dims(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
+    def write(args: tuple[Any, ...], sizes: SizeWriter) -> str:
+        flat = [item for value in args for item in (value if isinstance(value, list | tuple) else [value])]
+        return f".{name}({', '.join(str(item) for item in flat)})"
+
+    return write
+
+
+def _on_sizes(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
+    return lambda args, sizes: f".{name}({size_list(args[0], sizes)})"
+
+
+_METHODS: dict[str, Callable[[tuple[Any, ...], SizeWriter], str]] = {
+    "view": _on_sizes("view"),
+    "_unsafe_view": _on_sizes("view"),
+    "_reshape_alias": _on_sizes("view"),
+    "reshape": _on_sizes("reshape"),
+    "expand": _on_sizes("expand"),
+    "broadcast_to": _on_sizes("expand"),
+    "transpose": _on_dims("transpose"),
+    "permute": _on_dims("permute"),
+    "unsqueeze": _on_dims("unsqueeze"),
+    "squeeze": lambda args, sizes: (
+        "".join(f".squeeze({dim})" for dim in sorted(_as_tuple(args[0]), reverse=True))
+        if args
+        else ".squeeze()"
+    ),
+    "t": lambda args, sizes: ".t()",
+}
+
+
+def _as_tuple(value: Any) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _subscript(calls: list[ViewCall], sizes: SizeWriter) -> tuple[str, int]:
+    """A run of slices and selects on rising dimensions as one subscript: ``[:, -1, :2]``; how many calls it took."""
+    entries: list[str] = []
+    taken = 0
+    n_selected = 0
+    for call in calls:
+        name = _base(call)
+        if name not in ("slice", "select") or not call.args or int(call.args[0]) < 0:
+            break
+        dim = int(call.args[0]) + n_selected
+        if dim < len(entries):
+            break
+        entries += [":"] * (dim - len(entries))
+        if name == "select":
+            entries.append(
+                sizes.text(call.args[1]) if not isinstance(call.args[1], int) else str(call.args[1])
+            )
+            n_selected += 1
+        else:
+            entries.append(_slice(call.args, sizes))
+        taken += 1
+    while entries and entries[-1] == ":":
+        entries.pop()
+    return (f"[{', '.join(entries)}]" if entries else "", taken)
+
+
+def _slice(args: tuple[Any, ...], sizes: SizeWriter) -> str:
+    start, end, step = (*args[1:], None, None, None)[:3]
+
+    def text(value: Size | None) -> str:
+        return "" if value is None else str(value) if isinstance(value, int) else sizes.text(value)
+
+    begin = "" if start == 0 else text(start)
+    stop = "" if isinstance(end, int) and end >= _FULL_SLICE_END else text(end)
+    return f"{begin}:{stop}" + (f":{step}" if step not in (None, 1) else "")

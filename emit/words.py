@@ -1,0 +1,125 @@
+"""Words: what may stand as a name in Python and in C++, and which names a scope has given away."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable, Iterator
+
+# Builtins that users shadow all the time and that generated code never calls.
+_HARMLESS = frozenset(
+    {"input", "id", "type", "filter", "hash", "format", "vars", "bin", "next", "iter", "dir"}
+)
+_PYTHON = (
+    frozenset(keyword.kwlist) | frozenset(dir(builtins)) - _HARMLESS | {"self", "torch", "nn", "F", "kernels"}
+)
+
+_CPP_TEXT = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const
+    constexpr const_cast continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+    operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+    typename union unsigned using virtual void volatile wchar_t while xor xor_eq std abs acos asin atan cbrt
+    ceil cos cosh div erf erfc exp fabs floor fma fmax fmin fmod gamma hypot index isinf isnan j0 j1 jn labs log
+    logb main max min modf pow random remainder rint round signal signbit sin sinh sqrt stdin stdout stderr tan
+    tanh time trunc y0 y1 yn
+"""
+_CPP = frozenset(_CPP_TEXT.split())
+
+# Words that the kernel templates use for their own lines.
+_TEMPLATES_TEXT = """
+    tl triton torch reference at pid in_row in_col in_range in_rows in_cols mask acc grid chunk tile block
+"""
+_TEMPLATES = frozenset(_TEMPLATES_TEXT.split())
+
+RESERVED_IN_MODULE = _PYTHON
+RESERVED_IN_KERNEL = (_PYTHON - {"self", "nn", "F"}) | _CPP | _TEMPLATES
+
+_FALLBACKS = ("other", "further", "another", "extra", "spare")
+
+
+def identifier(text: str) -> str:
+    """`text` as an identifier: other characters become underscores; a leading digit gets one before it."""
+    word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    return f"_{word}" if word[:1].isdigit() else word
+
+
+def without_counter(name: str) -> str:
+    """A node's name without the number that capture appended to make it unique: ``add_3`` is ``add``."""
+    return re.sub(r"(_\d+)+$", "", name) or name
+
+
+def snake_case(name: str) -> str:
+    """``LlamaRMSNorm`` is ``llama_rms_norm``."""
+    spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
+
+
+def path_words(path: str) -> Iterator[str]:
+    """Names for a dotted path, shortest first, positions in lists left out while a word is left.
+
+    ``h.0.ln_1.weight`` gives ``weight``, ``ln_1_weight``, ``h_ln_1_weight``, and at last ``h_0_ln_1_weight``.
+    """
+    parts = [part for part in path.split(".") if not part.isdigit()]
+    for start in range(len(parts) - 1, -1, -1):
+        yield identifier("_".join(parts[start:]))
+    if any(part.isdigit() for part in path.split(".")):
+        yield identifier(path)
+
+
+def plural(word: str) -> str:
+    """The plural of an axis's word: heads, batches."""
+    return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def listed(words: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    items = list(words)
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+class Scope:
+    """The names given out so far, each once."""
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self._reserved = frozenset(reserved)
+        self._taken: set[str] = set()
+
+    def is_free(self, name: str) -> bool:
+        """Whether `name` may still be given out."""
+        return bool(name) and name.isidentifier() and name not in self._reserved and name not in self._taken
+
+    def take(self, name: str) -> str:
+        """Mark `name` as given out."""
+        self._taken.add(name)
+        return name
+
+    def release(self, name: str) -> None:
+        """`name` may be given out again: nothing reads what it stood for any more."""
+        self._taken.discard(name)
+
+    def pick(self, candidates: Iterable[str]) -> str:
+        """The first free candidate, marked as given out; the first one with a plain word before it if none is free."""
+        seen = []
+        for candidate in candidates:
+            word = identifier(candidate)
+            if self.is_free(word):
+                return self.take(word)
+            if word:
+                seen.append(word)
+        stem = seen[0] if seen else "value"
+        for word in self._last_resorts(stem):
+            if self.is_free(word):
+                return self.take(word)
+        raise AssertionError("unreachable: the last resorts do not end")
+
+    @staticmethod
+    def _last_resorts(stem: str) -> Iterator[str]:
+        yield f"{stem}_value"
+        prefix = ""
+        while True:
+            for word in _FALLBACKS:
+                yield f"{prefix}{word}_{stem}"
+            prefix += "yet_"
