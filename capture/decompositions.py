@@ -42,177 +42,52 @@ import torch
 
 aten = torch.ops.aten
 
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 # By packet name in torch.ops.aten: all functional overloads are kept.
-KEPT_WHOLE: frozenset[str] = frozenset(
-    [
-        "softmax",
-        "log_softmax",
-        "layer_norm",
-        "rms_norm",
-        "group_norm",
-        "batch_norm",
-        "relu",
-        "relu6",
-        "gelu",
-        "silu",
-        "elu",
-        "selu",
-        "celu",
-        "leaky_relu",
-        "prelu",
-        "mish",
-        "softplus",
-        "softshrink",
-        "hardshrink",
-        "hardswish",
-        "hardsigmoid",
-        "hardtanh",
-        "threshold",
-        "log_sigmoid",
-        "glu",
-        "sigmoid",
-        "tanh",
-        "cross_entropy_loss",
-        "nll_loss",
-        "nll_loss_nd",
-        "nll_loss2d",
-        "mse_loss",
-        "l1_loss",
-        "smooth_l1_loss",
-        "huber_loss",
-        "binary_cross_entropy",
-        "binary_cross_entropy_with_logits",
-        "linear",
-        "matmul",
-        "mm",
-        "bmm",
-        "addmm",
-        "baddbmm",
-        "mv",
-        "dot",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "convolution",
-        "scaled_dot_product_attention",
-        "embedding",
-        "var",
-        "std",
-        "var_mean",
-        "std_mean",
-        "mean",
-        "sum",
-        "prod",
-        "logsumexp",
-        "linalg_vector_norm",
-        "logaddexp",
-        "logaddexp2",
-        "all",
-        "any",
-        "max_pool1d",
-        "max_pool2d",
-        "max_pool3d",
-        "avg_pool1d",
-        "avg_pool2d",
-        "avg_pool3d",
-        "upsample_nearest1d",
-        "upsample_nearest2d",
-        "upsample_nearest3d",
-        "upsample_linear1d",
-        "upsample_bilinear2d",
-        "upsample_trilinear3d",
-        "upsample_bicubic2d",
-        "_upsample_nearest_exact1d",
-        "_upsample_nearest_exact2d",
-        "_upsample_nearest_exact3d",
-        "grid_sampler",
-        "sort",
-        "topk",
-        "cumsum",
-        "cumprod",
-        "argsort",
-        "masked_fill",
-        "stack",
-        "tril",
-        "triu",
-        "roll",
-        "square",
-        "lstm",
-        "gru",
-        "rnn_tanh",
-        "rnn_relu",
-        "fft_fft",
-        "fft_fft2",
-        "fft_fftn",
-        "fft_ifft",
-        "fft_ifft2",
-        "fft_ifftn",
-        "fft_rfft",
-        "fft_rfft2",
-        "fft_rfftn",
-        "fft_irfft",
-        "fft_irfft2",
-        "fft_irfftn",
-        "fft_hfft",
-        "fft_ihfft",
-        "transpose",
-        "squeeze",
-        "unbind",
-        "permute",
-        "expand",
-    ]
-)
+KEPT_WHOLE = _names("""
+    softmax log_softmax layer_norm rms_norm group_norm batch_norm
+    relu relu6 gelu silu elu selu celu leaky_relu prelu mish softplus softshrink hardshrink hardswish hardsigmoid
+    hardtanh threshold log_sigmoid glu sigmoid tanh
+    cross_entropy_loss nll_loss nll_loss_nd nll_loss2d mse_loss l1_loss smooth_l1_loss huber_loss
+    binary_cross_entropy binary_cross_entropy_with_logits
+    linear matmul mm bmm addmm baddbmm mv dot
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
+    scaled_dot_product_attention embedding
+    var std var_mean std_mean mean sum prod logsumexp linalg_vector_norm logaddexp logaddexp2 all any
+    max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    _upsample_nearest_exact3d grid_sampler
+    sort topk cumsum cumprod argsort
+    masked_fill stack tril triu roll square lstm gru rnn_tanh rnn_relu
+    fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2
+    fft_irfftn fft_hfft fft_ihfft
+    transpose squeeze unbind permute expand
+    """)
 
 # Ops that vanish: their value is their first argument. The result of a FRESH one is memory of its own, that of an
 # ALIAS one is its argument seen again.
-FRESH_IDENTITIES: frozenset[str] = frozenset(["clone", "lift_fresh_copy", "alias_copy", "detach_copy"])
-ALIAS_IDENTITIES: frozenset[str] = frozenset(
-    ["alias", "detach", "detach_", "lift_fresh", "lift", "contiguous"]
-)
+FRESH_IDENTITIES = _names("clone lift_fresh_copy alias_copy detach_copy")
+ALIAS_IDENTITIES = _names("alias detach detach_ lift_fresh lift contiguous")
 
-# Dropouts by the position of their `train` argument: gone when it is False.
-DROPOUTS: dict[str, int] = {
-    "dropout": 2,
-    "feature_dropout": 2,
-    "alpha_dropout": 2,
-    "feature_alpha_dropout": 2,
-    "native_dropout": 2,
-}
+# Gone when their `train` argument is False.
+DROPOUTS = _names("dropout feature_dropout alpha_dropout feature_alpha_dropout native_dropout")
 
 # Ops without a result that a compiled graph needs.
-CHECKS: frozenset[str] = frozenset(
-    [
-        "_assert_async",
-        "_assert_scalar",
-        "_assert_tensor_metadata",
-        "_functional_assert_async",
-        "_functional_assert_scalar",
-        "sym_constrain_range",
-        "sym_constrain_range_for_size",
-        "_functional_sym_constrain_range",
-    ]
-)
+CHECKS = _names("""
+    _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async _functional_assert_scalar
+    sym_constrain_range sym_constrain_range_for_size _functional_sym_constrain_range
+    """)
 
 # Casts and moves: one `_to_copy` each, or nothing.
-CASTS: frozenset[str] = frozenset(["to", "_to_copy", "type_as"])
+CASTS = _names("to _to_copy type_as")
 
 # Views whose inverse is a reshape: they keep the elements in row-major order.
-RESHAPES: frozenset[str] = frozenset(
-    [
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "_reshape_alias",
-        "flatten",
-        "unflatten",
-        "view_as",
-        "reshape_as",
-        "ravel",
-    ]
-)
+RESHAPES = _names("view _unsafe_view reshape _reshape_alias flatten unflatten view_as reshape_as ravel")
 
 
 def is_kept(target: torch._ops.OpOverload) -> bool:

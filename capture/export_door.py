@@ -34,7 +34,7 @@ _KINDS = {
 def _as_module(function: Callable[..., Any]) -> nn.Module:
     """A module whose forward is the function."""
     module = nn.Module()
-    module.forward = function  # type: ignore[assignment]
+    module.forward = function
     return module
 
 

@@ -36,6 +36,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "Register it as a buffer and write it in place (`self.cache.copy_(...)`).",
     ),
     (
+        r"not a known type",
+        "the call takes or returns an object that is no plain container of tensors",
+        "Return tensors, tuples, lists or dicts (of a Hugging Face model: pass use_cache=False).",
+    ),
+    (
         r"not linked with support for cuda|Torch not compiled with CUDA|Found no NVIDIA driver",
         "the code asks for a CUDA device, which this machine does not have",
         "Create tensors on the device of an input (`device=x.device`); the target is chosen with --device.",

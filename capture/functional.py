@@ -339,7 +339,7 @@ class Rewriter:
         value = getattr(module, str(node.target))
         if isinstance(value, fx.GraphModule):
             return value
-        number, dtype, device = _number_behind(value)
+        number, dtype, device = _number_behind(value) or (0, value.dtype, value.device)
         return self.call(aten.full.default, ([], number), {"dtype": dtype, "device": device})
 
     def copy(self, node: fx.Node, known: dict[fx.Node, Any], traced_values: bool) -> Any:

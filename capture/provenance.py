@@ -14,6 +14,7 @@ import operator
 import os
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import fx
@@ -167,17 +168,11 @@ def _name_items(
     values = [node for node in escaping if node.target is not operator.getitem]
     if items and not values:
         for node in items:
-            if node.args[1] < len(names) and (name := names[node.args[1]]) is not None:
+            position: Any = node.args[1]
+            name = names[position] if position < len(names) else None
+            if name is not None:
                 found[node] = name
         return
-    sizes = [node for node in own if node.target is torch.ops.aten.sym_size.int]
-    for node in sizes:
-        if (
-            isinstance(node.args[1], int)
-            and node.args[1] < len(names)
-            and (name := names[node.args[1]]) is not None
-        ):
-            found[node] = name
     if len(escaping) == len(names):
         for node, name in zip(escaping, names, strict=True):
             if name is not None:

@@ -20,7 +20,9 @@ def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) 
         CannotFunctionalize: It is control flow on tensors.
     """
     target: Any = node.target
-    args = fx.node.map_aggregate(node.args, lambda leaf: known[leaf] if isinstance(leaf, fx.Node) else leaf)
+    args: Any = fx.node.map_aggregate(
+        node.args, lambda leaf: known[leaf] if isinstance(leaf, fx.Node) else leaf
+    )
     if target.name() == "wrap_with_set_grad_enabled":
         _, module, *operands = args
         return rewriter.inline(module, operands, traced_values=True)

@@ -29,7 +29,7 @@ def overlapping(tensors: dict[str, torch.Tensor]) -> tuple[tuple[str, ...], ...]
             continue
         first = tensor.storage_offset() * tensor.element_size()
         reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        span = (first, first + (reach + 1) * tensor.element_size(), name)
+        span = (int(first), int(first + (reach + 1) * tensor.element_size()), name)
         by_storage.setdefault(torch_private.storage_key(tensor), []).append(span)
     groups: list[tuple[str, ...]] = []
     for spans in by_storage.values():

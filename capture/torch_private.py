@@ -101,7 +101,7 @@ def stacks_since(file: str) -> Iterator[None]:
     torch.export would keep frames of functions called `forward` only, and so lose the user's helper functions.
     """
 
-    def frames_below(tracer: TracerBase, summary: traceback.StackSummary) -> traceback.StackSummary:
+    def frames_below(tracer: Any, summary: traceback.StackSummary) -> traceback.StackSummary:
         frames = list(summary)
         starts = [position for position, frame in enumerate(frames) if frame.filename == file]
         below = frames[starts[-1] + 1 :] if starts else frames
@@ -110,9 +110,10 @@ def stacks_since(file: str) -> Iterator[None]:
             [f for f in kept if f.name not in ("_wrapped_call_impl", "_call_impl")]
         )
 
-    original = TracerBase._filter_traceback_frames
-    TracerBase._filter_traceback_frames = frames_below  # type: ignore[method-assign]
+    tracer: Any = TracerBase
+    original = tracer._filter_traceback_frames
+    tracer._filter_traceback_frames = frames_below
     try:
         yield
     finally:
-        TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
+        tracer._filter_traceback_frames = original
