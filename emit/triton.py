@@ -11,13 +11,16 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jinja2
 
 from longhand.emit.names import KernelNames, Quote
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
+from longhand.emit.triton_passes import columns, rows_looped, rows_split
 from longhand.emit.triton_styles import (
     FunctionText,
+    KernelText,
     constexpr_sizes,
     elementwise,
     mentions,
@@ -26,7 +29,7 @@ from longhand.emit.triton_styles import (
     transposed,
 )
 from longhand.emit.triton_types import dtype_word, is_narrow
-from longhand.schedule.plan import Access, KernelPlan, Pointer, Style
+from longhand.schedule.plan import Access, KernelPlan, Pointer, Style, Tunable
 
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.PackageLoader("longhand.templates", ""),
@@ -36,10 +39,13 @@ _ENVIRONMENT = jinja2.Environment(
     keep_trailing_newline=True,
 )
 
-_PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames], tuple[FunctionText, set[str]]]] = {
+_PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames], KernelText]] = {
     Style.ELEMENTWISE: elementwise,
     Style.TRANSPOSED: transposed,
     Style.ROWS_PERSISTENT: rows_persistent,
+    Style.ROWS_LOOPED: rows_looped,
+    Style.ROWS_SPLIT: rows_split,
+    Style.COLUMNS: columns,
 }
 
 
@@ -72,7 +78,8 @@ class File:
     needs_torch: bool
     needs_libdevice: bool
     runtime: tuple[str, ...]
-    tunables: tuple[object, ...]
+    constants: tuple[str, ...]
+    tunables: tuple[Tunable, ...]
     functions: tuple[str, ...]
     kernels: tuple[Kernel, ...]
     arguments: tuple[str, ...]
@@ -89,35 +96,67 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         names: Its words.
         reference: The whole ``def reference(...)`` that closes the file.
     """
-    template = _ENVIRONMENT.get_template(f"triton/{plan.style.value}.jinja")
-    function, device_functions = _PRINTERS[plan.style](plan, names)
-    body = _with_sizes(function, template.module.body(function.context))  # type: ignore[attr-defined]
-    parameters = _parameters(plan, names, function, body)
-    call = _launch_call(f"{names.kernel}_kernel", parameters, plan)
-    host = _with_sizes(function, template.module.host({**function.context, "call": call}))  # type: ignore[attr-defined]
-    ordered = tuple(name for name in DEVICE_FUNCTIONS if name in device_functions)
-    arguments = _arguments(plan, names)
-    kernel = Kernel(function.name, parameters, f"{function.does}{_precision(plan)}.", body)
+    names = _with_scratch_words(plan, names)
+    template = _ENVIRONMENT.get_template(f"triton/{plan.style.value}.jinja").module
+    text = _PRINTERS[plan.style](plan, names)
+    kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
+    host = _host(plan, names, text.functions, kernels, template)
+    ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
+    bodies = [kernel.body for kernel in kernels]
     file = File(
         kernel=names.kernel,
         title=names.title,
         quotes=names.quotes,
         notes=names.notes,
         needs_torch=mentions([reference, host], "torch"),
-        needs_libdevice=mentions([body], "libdevice") or any(name.endswith("_float") for name in ordered),
+        needs_libdevice=mentions(bodies, "libdevice") or any(name.endswith("_float") for name in ordered),
         runtime=tuple(
             w for w in ("ceil_div", "fast_launch", "next_power_of_2") if w == "fast_launch" or w in host
         ),
+        constants=text.constants,
         tunables=plan.tunables,
         functions=ordered,
-        kernels=(kernel,),
-        arguments=arguments,
+        kernels=kernels,
+        arguments=_arguments(plan, names),
         does=_does(plan, names),
         host=host,
         reference=reference.strip("\n"),
     )
-    text = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
-    return re.sub(r"[ \t]+\n", "\n", text)
+    whole = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
+    return re.sub(r"[ \t]+\n", "\n", whole)
+
+
+def _with_scratch_words(plan: KernelPlan, names: KernelNames) -> KernelNames:
+    """The words, with some for the scratch pointers that have none."""
+    words = dict(names.pointers)
+    for partial in plan.partials:
+        reduced = names.values.get(partial.position, "index" if partial.is_index else "partial")
+        word = (
+            f"{reduced}_index_partial" if partial.is_index else f"{reduced.removesuffix('_partial')}_partial"
+        )
+        words.setdefault(partial.pointer, word)
+    return dataclasses.replace(names, pointers=words)
+
+
+def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> Kernel:
+    body = _with_sizes(function, getattr(template, function.macro)(function.context))
+    parameters = _parameters(plan, names, function, body)
+    does = f"{function.does}{_precision(plan)}."
+    return Kernel(f"{names.kernel}{function.suffix}", parameters, does, body)
+
+
+def _host(
+    plan: KernelPlan,
+    names: KernelNames,
+    functions: tuple[FunctionText, ...],
+    kernels: tuple[Kernel, ...],
+    template: Any,
+) -> str:
+    calls = {
+        f"call{function.suffix.removesuffix('_kernel')}": _launch_call(kernel, plan, has_warps=number == 0)
+        for number, (function, kernel) in enumerate(zip(functions, kernels, strict=True))
+    }
+    return _with_sizes(functions[0], template.host({**functions[0].context, **calls}))
 
 
 def _with_sizes(function: FunctionText, text: str) -> str:
@@ -131,9 +170,14 @@ def _parameters(
 ) -> tuple[Parameter, ...]:
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
     texts = [body]
+    # What a function reads comes first; chunks' results are read by the function that combines them.
+    is_combining = function.macro == "combine"
+    pointers = (
+        sorted(plan.pointers, key=lambda pointer: not pointer.scratch) if is_combining else plan.pointers
+    )
     found = [
         Parameter(f"{names.pointers[pointer.name]}_ptr", _pointer_comment(pointer, names))
-        for pointer in plan.pointers
+        for pointer in pointers
         if mentions(texts, f"{names.pointers[pointer.name]}_ptr")
     ]
     constant = constexpr_sizes(plan, names)
@@ -141,12 +185,16 @@ def _parameters(
         size = names.axes[axis.name].size
         if mentions(texts, size):
             found.append(Parameter(f"{size}: tl.constexpr" if size in constant else size))
+    if mentions(texts, "n_splits"):
+        found.append(Parameter("n_splits"))
     for argument in plan.ints:
         if mentions(texts, names.ints[argument.name]):
             found.append(Parameter(names.ints[argument.name]))
     # A float is a constant of the compiled kernel: float32 where it meets float32, and free.
     for scalar in sorted(plan.scalars, key=lambda scalar: scalar.dtype.is_floating_point):
         word = names.scalars[scalar.position]
+        if not mentions(texts, word):
+            continue
         found.append(Parameter(f"{word}: tl.constexpr" if scalar.dtype.is_floating_point else word))
     found += [Parameter(f"{name}: tl.constexpr", comment) for name, comment in function.constants]
     return tuple(found)
@@ -154,6 +202,8 @@ def _parameters(
 
 def _pointer_comment(pointer: Pointer, names: KernelNames) -> str:
     words = dtype_word(pointer.dtype)
+    if pointer.scratch:
+        return f"{words}, a result of each chunk"
     if pointer.dims:
         sizes = ", ".join(names.axes[axis].size for axis in pointer.dims)
         words += f" ({sizes}{',' if len(pointer.dims) == 1 else ''})"
@@ -194,21 +244,18 @@ def _precision(plan: KernelPlan) -> str:
 
 
 def _launch_call(
-    kernel: str, parameters: tuple[Parameter, ...], plan: KernelPlan
-) -> Callable[[str, str, Mapping[str, str]], str]:
+    kernel: Kernel, plan: KernelPlan, has_warps: bool
+) -> Callable[[str, Mapping[str, str]], str]:
     """Writes the statement that launches: run-time arguments in order, then what the host function chose by name."""
     tunables = {tunable.name for tunable in plan.tunables}
 
-    def call(name: str, grid: str, constants: Mapping[str, str]) -> str:
-        words = [parameter.text.removesuffix(": tl.constexpr") for parameter in parameters]
+    def call(grid: str, constants: Mapping[str, str]) -> str:
+        words = [parameter.text.removesuffix(": tl.constexpr") for parameter in kernel.parameters]
         arguments = [word.removesuffix("_ptr") for word in words if word not in constants]
         arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]
-        arguments += [
-            f"{option}={option.upper()}"
-            for option in ("num_warps", "num_stages")
-            if option.upper() in tunables
-        ]
+        options = ("num_warps", "num_stages") if has_warps else ()
+        arguments += [f"{option}={option.upper()}" for option in options if option.upper() in tunables]
         listed = "".join(f"    {argument},\n" for argument in arguments)
-        return f"{kernel}{grid}(\n{listed})"
+        return f"{kernel.name}[{grid}](\n{listed})"
 
     return call

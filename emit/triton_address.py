@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 
 from longhand.emit.expression import Precedence, Text
@@ -33,14 +34,6 @@ def factor_text(factor: Factor, names: KernelNames) -> str:
     return str(factor)
 
 
-def product_text(product: Product, names: KernelNames) -> Text:
-    """The factors of a product; 1 for none."""
-    if not product:
-        return Text("1")
-    joined = " * ".join(factor_text(factor, names) for factor in product)
-    return Text(joined, Precedence.ATOM if len(product) == 1 else Precedence.PRODUCT)
-
-
 def unflatten(flat: Flat, names: KernelNames) -> list[tuple[str, str]]:
     """For each axis of a flattened index its variable and the div and mod that yield it, innermost first."""
     lines = []
@@ -56,40 +49,109 @@ def unflatten(flat: Flat, names: KernelNames) -> list[tuple[str, str]]:
     return lines
 
 
-def address_terms(
+@dataclasses.dataclass(frozen=True)
+class AddressText:
+    """An address in two parts, either of which may be empty.
+
+    Attributes:
+        base: What the rows contribute: ``row * n_cols``.
+        rest: What the cols, gathered values and the offset add: ``col + 1``.
+    """
+
+    base: str
+    rest: str
+
+    @property
+    def whole(self) -> str:
+        """Both parts."""
+        if not self.base or not self.rest:
+            return self.base or self.rest
+        return self.base + (f" {self.rest}" if self.rest.startswith("- ") else f" + {self.rest}")
+
+
+def address_text(
     address: Address,
+    rows: Flat | None,
     flats: tuple[Flat, ...],
     names: KernelNames,
     value_text: Callable[[int], Text],
-) -> list[str]:
-    """The terms of an address's sum: rows, cols, gathered values, offset.
+) -> AddressText:
+    """An address as text.
 
     Args:
-        flats: The flattened indices; an address that steps through all of a flattened index's axes as one uses it.
+        rows: The flattened index that walks the rows, if there is one.
+        flats: All flattened indices; an address that steps through all axes of one contiguously uses it.
         value_text: Prints a value of the body (a gathered index).
     """
     remaining: Mapping[str, Product] = dict(address.axes)
-    terms = []
+    base: list[str] = []
+    rest: list[str] = []
     for flat in flats:
-        merged = _merged(flat, remaining)
+        terms = base if flat == rows else rest
+        steps = {axis: remaining[axis] for axis in flat.axes if axis in remaining}
+        remaining = {axis: product for axis, product in remaining.items() if axis not in steps}
+        merged = _merged(flat, steps)
         if merged is not None:
             terms.append(_scaled(Text(flat.index), merged, names))
-            remaining = {axis: product for axis, product in remaining.items() if axis not in flat.axes}
         else:
-            for axis in flat.axes:
-                if axis in remaining:
-                    terms.append(_scaled(Text(names.axes[axis].index), remaining[axis], names))
-            remaining = {axis: product for axis, product in remaining.items() if axis not in flat.axes}
-    terms += [_scaled(Text(names.axes[axis].index), product, names) for axis, product in remaining.items()]
-    terms += [_scaled(value_text(position), product, names) for position, product in address.values]
-    terms += [product_text(product, names).text for product in address.offset]
+            terms += _nested(steps, names)
+    rest += _nested(remaining, names)
+    rest += [_scaled(value_text(position), product, names) for position, product in address.values]
+    rest += [_scaled(None, product, names) for product in address.offset]
+    return AddressText(_sum(base), _sum(rest))
+
+
+def _sum(terms: list[str]) -> str:
+    """Terms added up; those that begin with a minus come last."""
+    plus = [term for term in terms if not term.startswith("-")]
+    minus = [f"- {term.removeprefix('-')}" for term in terms if term.startswith("-")]
+    text = " + ".join(plus)
+    for term in minus:
+        text = f"{text} {term}" if text else f"-{term.removeprefix('- ')}"
+    return text
+
+
+def _scaled(index: Text | None, product: Product, names: KernelNames) -> str:
+    """index * product, with the sign of its number in front."""
+    number = math.prod(factor for factor in product if isinstance(factor, int))
+    factors = [factor_text(factor, names) for factor in product if not isinstance(factor, int)]
+    if abs(number) != 1 or (index is None and not factors):
+        factors.append(str(abs(number)))
+    if index is not None:
+        factors.insert(0, index.within(Precedence.PRODUCT if factors or number < 0 else Precedence.SUM))
+    return ("-" if number < 0 else "") + " * ".join(factors)
+
+
+def _nested(steps: Mapping[str, Product], names: KernelNames) -> list[str]:
+    """Terms for axes; those that lie one inside the other are nested: ``(batch * n_seqs + seq) * stride``."""
+    terms = []
+    remaining = dict(steps)
+    while remaining:
+        inner = next(
+            axis
+            for axis, product in remaining.items()
+            if not any(_is_around(remaining, inside, axis) for inside in remaining)
+        )
+        innermost = remaining.pop(inner)
+        chain = [inner]
+        product = innermost
+        while True:
+            around = (*product, SizeOf(chain[-1]))
+            outer = next((a for a, p in remaining.items() if _canonical(p) == _canonical(around)), None)
+            if outer is None:
+                break
+            product = remaining.pop(outer)
+            chain.append(outer)
+        index = Text(names.axes[chain[-1]].index)
+        for axis in reversed(chain[:-1]):
+            words = names.axes[axis]
+            index = Text(f"{index.within(Precedence.PRODUCT)} * {words.size} + {words.index}", Precedence.SUM)
+        terms.append(_scaled(index, innermost, names))
     return terms
 
 
-def _scaled(index: Text, product: Product, names: KernelNames) -> str:
-    if not product:
-        return index.within(Precedence.SUM)
-    return f"{index.within(Precedence.PRODUCT)} * {product_text(product, names).text}"
+def _is_around(steps: Mapping[str, Product], inner: str, outer: str) -> bool:
+    return inner != outer and _canonical(steps[outer]) == _canonical((*steps[inner], SizeOf(inner)))
 
 
 def _merged(flat: Flat, products: Mapping[str, Product]) -> Product | None:

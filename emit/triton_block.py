@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.names import KernelNames
-from longhand.emit.triton_address import Flat, address_terms
+from longhand.emit.triton_address import AddressText, Flat, address_text
 from longhand.emit.triton_nan import nan_may_be_dropped
 from longhand.emit.triton_operators import OperatorTable
 from longhand.emit.triton_reductions import combine_function, guarded_squares, reduce_identity
@@ -118,8 +118,10 @@ class Block:
         words = {p: name for p, name in names.values.items() if isinstance(plan.body[p], kept)}
         self.names = dataclasses.replace(names, values=words)
         self.operators = OperatorTable(plan.body)
-        self.addresses: dict[str, str] = {}  # shared address -> variable
-        self.asked: Counter[str] = Counter()  # how often each address was printed
+        self.addresses: dict[AddressText, str] = {}  # shared address -> variable
+        self.bases: dict[str, str] = {}  # shared part of the rows -> variable
+        self.asked: Counter[AddressText] = Counter()  # how often each address was printed
+        self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
         self.functions: set[str] = set()  # device functions needed
         self._typed = typed_constants(plan.body)
         self._row_keys = {axis.name for axis in plan.rows}
@@ -168,10 +170,12 @@ class Block:
         raise ScheduleError(f"No argument of the kernel feeds the scalar at {position}.")
 
     def _position(self, position: int) -> Text:
-        text = self.address(position)
+        text = self.address(position).whole or "0"
         users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
         precedence = (
-            Precedence.SUM if " + " in text else Precedence.PRODUCT if " * " in text else Precedence.ATOM
+            Precedence.SUM
+            if " + " in text or " - " in text
+            else Precedence.PRODUCT if " * " in text else Precedence.ATOM
         )
         plain = Text(text, precedence)
         if text.isdigit() or self.plan.wide_index or all(user.op in _ANY_WIDTH for user in users):
@@ -180,28 +184,31 @@ class Block:
 
     # Memory
 
-    def address(self, position: int) -> str:
+    def address(self, position: int) -> AddressText:
         """The address of a Load or Store (or the value of a Position), without the pointer."""
-        terms = address_terms(
+        rows = next((flat for flat in self.space.flats if flat.axes == self.space.rows.axes), None)
+        return address_text(
             self.plan.addresses[position],
+            rows,
             self.space.flats,
             self.names,
             lambda at: self.expression(at, top=False),
         )
-        return " + ".join(terms) or "0"
 
     def pointer(self, position: int) -> str:
-        """``x_ptr + row * n_cols + col``, by way of a shared address where there is one."""
+        """``x_ptr + row * n_cols + col``, by way of a shared address or a shared base where there is one."""
         value = self.body[position]
         assert isinstance(value, Load | Store)
-        base = f"{self.names.pointers[value.buffer]}_ptr"
-        if not self.plan.addresses[position].axes and not self.plan.addresses[position].values:
-            offset = self.address(position)
-            return base if offset == "0" else f"{base} + {offset}"
+        pointer = f"{self.names.pointers[value.buffer]}_ptr"
         address = self.address(position)
         if not self.plan.addresses[position].values:
             self.asked[address] += 1
-        return f"{base} + {self.addresses.get(address, address)}"
+            self.asked_by.setdefault(address.base, self.names.pointers[value.buffer])
+        if address in self.addresses:
+            return f"{pointer} + {self.addresses[address]}"
+        if address.base in self.bases:
+            address = dataclasses.replace(address, base=self.bases[address.base])
+        return " + ".join(part for part in (pointer, address.whole) if part).replace("+ -", "- ")
 
     def mask(self, position: int) -> str | None:
         """The mask of a Load or Store: the sides it varies over, and its own condition."""
@@ -271,7 +278,7 @@ class Block:
 
         Args:
             argument: The block.
-            index: For ARG*: the block of positions.
+            index: For ARG*: the block of positions; None for their positions in the block, and no NaN among them.
         """
         reduce = self.body[position]
         assert isinstance(reduce, Reduce)
@@ -283,7 +290,9 @@ class Block:
             return f"tl.sum({argument}, {rest})"
         if op in (ReduceOp.ANY, ReduceOp.ALL):
             return f"tl.{'max' if op is ReduceOp.ANY else 'min'}(({argument}).to(tl.int32), {rest}) != 0"
-        if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        if index is None and op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            return f"tl.{op.value}({argument}, {rest}).to(tl.int64)"
+        if index is not None:
             function = combine_function(op)
             self.functions.add(function)
             return f"tl.reduce(({argument}, {index}), {axis}, {function}{', keep_dims=True' * self.space.is_tile})[1]"
@@ -304,8 +313,10 @@ class Block:
     def _lane_index(self, position: int) -> str | None:
         reduce = self.body[position]
         assert isinstance(reduce, Reduce)
-        if reduce.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-            return None
+        argument = self.body[reduce.arg]
+        assert not isinstance(argument, Store)
+        if reduce.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) or not argument.dtype.is_floating_point:
+            return None  # integers: Triton's own, which takes the first among equals
         index = self.space.flats[-1 if reduce.axes[0] not in self._row_keys else 0].index
         shape = "[ROWS, COLS]" if self.space.is_tile else self.space.width
         return f"tl.broadcast_to({index}, {shape}).to(tl.int64)"

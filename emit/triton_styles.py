@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from longhand.emit.names import KernelNames
@@ -56,18 +57,35 @@ class FunctionText:
     """One @triton.jit function, but for its parameters, which follow from what its text names.
 
     Attributes:
-        name: Its name.
+        suffix: What its name adds to the kernel's: ``_kernel``, ``_partial_kernel``.
+        macro: The macro of the style's template that writes its body.
         does: The docstring: what one program computes.
         context: What the style's template needs for the body.
         constants: The constexpr parameters that are tunables or follow from them, with their comments.
         size_lines: The lines for products of sizes that the texts may name.
     """
 
-    name: str
     does: str
     context: dict[str, object]
     constants: tuple[tuple[str, str], ...]
     size_lines: tuple[str, ...] = ()
+    suffix: str = "_kernel"
+    macro: str = "body"
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelText:
+    """The functions of a kernel file.
+
+    Attributes:
+        functions: In the order of their launches.
+        device_functions: Those of templates/triton/functions.jinja that they call.
+        constants: Further lines at the top of the file: ``LOWEST = ...``.
+    """
+
+    functions: tuple[FunctionText, ...]
+    device_functions: frozenset[str]
+    constants: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,27 +114,44 @@ def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
     return [texts for _, texts in joined]
 
 
-def shared_address(block: Block, taken: set[str]) -> dict[str, str]:
-    """The address that several statements use gets a line: ``at = row * n_cols + col``."""
-    candidates = [(count, address) for address, count in block.asked.items() if count > 1 and " " in address]
-    if not candidates:
-        return {}
-    name = "at" if "at" not in taken else "element"
-    return {max(candidates)[1]: name}
+def share_addresses(draft: Block, block: Block) -> list[str]:
+    """Names the address that several statements of `draft` use, and the bases that the others share.
+
+    Returns:
+        The lines: ``at = row * n_cols + col``.
+    """
+    taken = set(block.names.values.values())
+    lines = []
+    if draft.space.is_tile or not draft.space.rows.axes:
+        repeated = [(count, a.whole) for a, count in draft.asked.items() if count > 1 and " " in a.whole]
+        if repeated:
+            whole = max(repeated)[1]
+            address = next(a for a in draft.asked if a.whole == whole)
+            block.addresses[address] = "at" if "at" not in taken else "element"
+            lines.append(f"{block.addresses[address]} = {whole}")
+    bases = Counter(a.base for a in draft.asked if a not in block.addresses and a.rest and " " in a.base)
+    shared = [
+        base
+        for base, count in bases.items()
+        if base not in block.bases and (count > 1 or not draft.space.is_tile)
+    ]
+    for base in shared:
+        is_only = len(shared) == 1 and "row_start" not in {*block.bases.values(), *taken}
+        block.bases[base] = "row_start" if is_only else f"{draft.asked_by[base]}_start"
+        lines.append(f"{block.bases[base]} = {base}")
+    return lines
 
 
 def block_body(
     plan: KernelPlan, names: KernelNames, space: Space, positions: Iterable[int]
 ) -> tuple[Body, Block]:
-    """Prints positions over a space: once to count the addresses, once with the shared one named."""
+    """Prints positions over a space: once to count the addresses, once with the shared ones named."""
     listed = list(positions)
     draft = Block(plan, names, space)
     draft.lines(listed)
     block = Block(plan, names, space)
-    block.addresses = shared_address(draft, set(names.values.values()))
-    lines = block.lines(listed)
-    shared = [f"{name} = {address}" for address, name in block.addresses.items()]
-    return Body(paragraphs(lines), shared, block.functions), block
+    shared = share_addresses(draft, block)
+    return Body(paragraphs(block.lines(listed)), shared, block.functions), block
 
 
 def mentions(texts: Iterable[str], word: str) -> bool:
@@ -135,6 +170,13 @@ def needed(lines: Sequence[str], texts: Iterable[str]) -> list[str]:
     return kept
 
 
+def wide_cols(plan: KernelPlan) -> str:
+    """The conversion of col numbers, where a multiple of one can pass 2**31."""
+    keys = {axis.name for axis in plan.cols}
+    is_scaled = any(product for a in plan.addresses.values() for axis, product in a.axes if axis in keys)
+    return ".to(tl.int64)" if plan.wide_index and is_scaled else ""
+
+
 def _context(
     plan: KernelPlan, rows: Axes, cols: Axes, body: Body, batch: Axes | None = None
 ) -> dict[str, object]:
@@ -149,10 +191,22 @@ def _context(
         "shared": body.shared,
         "paragraphs": body.paragraphs,
         "wide": ".to(tl.int64)" if plan.wide_index else "",
+        "wide_cols": wide_cols(plan),
     }
 
 
-def elementwise(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set[str]]:
+def _one_function(
+    does: str,
+    context: dict[str, object],
+    constants: tuple[tuple[str, str], ...],
+    sides: tuple[Axes, ...],
+    block: Block,
+) -> KernelText:
+    sizes = tuple(line for side in sides for line in side.size_lines)
+    return KernelText((FunctionText(does, context, constants, sizes),), frozenset(block.functions))
+
+
+def elementwise(plan: KernelPlan, names: KernelNames) -> KernelText:
     """One program for each block of elements."""
     rows = side_words(plan.rows, names, "row", "n_rows")
     cols = side_words(plan.cols, names, "col", "n_cols")
@@ -177,15 +231,10 @@ def elementwise(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set
         constants = ()
         does = "The only program computes the one element"
     context = _context(plan, rows, cols, body)
-    return (
-        FunctionText(
-            f"{names.kernel}_kernel", does, context, constants, (*rows.size_lines, *cols.size_lines)
-        ),
-        block.functions,
-    )
+    return _one_function(does, context, constants, (rows, cols), block)
 
 
-def transposed(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set[str]]:
+def transposed(plan: KernelPlan, names: KernelNames) -> KernelText:
     """One program for each square tile of the last row axis and the col axis."""
     rows = side_words(plan.rows[-1:], names, "row", "n_rows")
     cols = side_words(plan.cols, names, "col", "n_cols")
@@ -195,11 +244,10 @@ def transposed(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set[
     body, block = block_body(plan, names, space, range(len(plan.body)))
     context = _context(plan, rows, cols, body, batch)
     does = "Each program fills one TILE x TILE tile"
-    sizes = (*batch.size_lines, *rows.size_lines, *cols.size_lines)
-    return FunctionText(f"{names.kernel}_kernel", does, context, (("TILE", ""),), sizes), block.functions
+    return _one_function(does, context, (("TILE", ""),), (batch, rows, cols), block)
 
 
-def rows_persistent(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText, set[str]]:
+def rows_persistent(plan: KernelPlan, names: KernelNames) -> KernelText:
     """One program for a few whole rows, kept in registers."""
     rows = side_words(plan.rows, names, "row", "n_rows")
     cols = side_words(plan.cols, names, "col", "n_cols")
@@ -217,8 +265,7 @@ def rows_persistent(plan: KernelPlan, names: KernelNames) -> tuple[FunctionText,
     )
     constants = [("ROWS", "")] if rows.keys else []
     constants.append(("COLS", f"{cols.size}, rounded up to a power of two"))
-    sizes = (*rows.size_lines, *cols.size_lines)
-    return FunctionText(f"{names.kernel}_kernel", does, context, tuple(constants), sizes), block.functions
+    return _one_function(does, context, tuple(constants), (rows, cols), block)
 
 
 def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:

@@ -27,6 +27,15 @@ CASES: dict[str, NestMaker] = {
     "masked_softmax": nests.masked_softmax(100, 100),
     "embedding": nests.embedding(70, 768),
     "integer_rows": nests.integer_rows(60, 200),
+    "softmax_long": nests.softmax_with_bias(300, 40000),
+    "add_layer_norm_long": nests.add_layer_norm(2, 200, 40000),
+    "cross_entropy": nests.cross_entropy(300, 32768),
+    "cross_entropy_few": nests.cross_entropy(3, 40000),
+    "column_sum": nests.column_sum(4096, 2048),
+    "full_sum": nests.full_sum(1000, 1000),
+    "channel_statistics": nests.channel_statistics(3, 5, 30000),
+    "softmax_over_channels": nests.softmax_over_channels(2, 64, 7000),
+    "integer_rows_long": nests.integer_rows(2, 20000),
 }
 
 

@@ -29,7 +29,15 @@ CASES: dict[str, tuple[NestMaker, ...]] = {
     "flip_columns": (nests.flip_columns(4, 9),),
     "embedding": (nests.embedding(6, 10), nests.embedding(70, 130)),
     "rms_norm": (nests.rms_norm(6, 40), nests.rms_norm(50, 500)),
-    "integer_rows": (nests.integer_rows(6, 20),),
+    "integer_rows": (nests.integer_rows(6, 20), nests.integer_rows(67, 300)),
+    "softmax_long": (nests.softmax_with_bias(2, 40000),),
+    "add_layer_norm_long": (nests.add_layer_norm(1, 2, 40000),),
+    "cross_entropy": (nests.cross_entropy(6, 50), nests.cross_entropy(50, 3000)),
+    "cross_entropy_few": (nests.cross_entropy(3, 40000),),
+    "column_sum": (nests.column_sum(70, 9), nests.column_sum(700, 100)),
+    "full_sum": (nests.full_sum(9, 11), nests.full_sum(300, 300)),
+    "channel_statistics": (nests.channel_statistics(3, 5, 18), nests.channel_statistics(3, 5, 30000)),
+    "softmax_over_channels": (nests.softmax_over_channels(2, 6, 19), nests.softmax_over_channels(2, 40, 70)),
 }
 
 
