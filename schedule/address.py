@@ -163,6 +163,8 @@ class _Finder:
         while name in taken:
             if not remember and same(self.values[taken[name]], value):
                 return (ParameterRef(name),)
+            if not remember and same(self.values[taken[name]], times(value, -1)):
+                return (-1, ParameterRef(name))
             name, count = f"{stem}_{count}", count + 1
         self.ints.append(IntParameter(name, pointer, axis))
         self.values.append(value)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Axis, Buffer, Load, Nest, Reduce, Store, Value, domains
+from longhand.schedule.certainty import settle
 from longhand.schedule.merging import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
 from longhand.schedule.sizes import Hints, guess
 
@@ -81,6 +82,7 @@ def find_space(nest: Nest, buffers: Mapping[str, Buffer], hints: Hints) -> Space
     reason = refusal(nest)
     if reason is not None:
         raise ScheduleError(f"This nest is no single kernel: {reason}.")
+    nest = settle(nest)
     nest = merge_axes(Nest(nest.axes, tidy(nest.body)))
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(nest.body)

@@ -38,7 +38,8 @@ Memory = dict[str, torch.Tensor]
 def fresh_memory(body: tuple[Value, ...], buffers: Mapping[str, Buffer], seed: int = 0) -> Memory:
     """A flat tensor for each buffer, random; index tensors stay below 7."""
     generator = torch.Generator().manual_seed(seed)
-    gathered = {body[p].buffer for v in body if isinstance(v, Load | Store) for p, _ in v.index.values}
+    indirect = [body[p] for v in body if isinstance(v, Load | Store) for p, _ in v.index.values]
+    gathered = {value.buffer for value in indirect if isinstance(value, Load)}
     memory: Memory = {}
     for name, buffer in buffers.items():
         count = math.prod(int(size) for size in buffer.shape)
