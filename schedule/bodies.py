@@ -42,6 +42,8 @@ def make_index(
 
 def substitute(index: Index, replacement: Mapping[str, Index]) -> Index:
     """The index with axes replaced by affine expressions; axes not in `replacement` stay."""
+    if not any(axis in replacement for axis, _ in index.axes):
+        return index
     offset = index.offset
     axes: list[tuple[str, Size]] = []
     values: list[tuple[int, Size]] = list(index.values)
@@ -66,10 +68,14 @@ def rewrite(
 
     `index_of` sees the index with its values already renumbered.
     """
+    # Most values of most rewrites stay as they are, and making a dataclass anew is slow.
     match value:
         case Load():
             mask = None if value.mask is None else positions[value.mask]
-            return dataclasses.replace(value, index=index_of(_renumber(value.index, positions)), mask=mask)
+            index = index_of(_renumber(value.index, positions))
+            if mask == value.mask and index is value.index:
+                return value
+            return dataclasses.replace(value, index=index, mask=mask)
         case Store():
             mask = None if value.mask is None else positions[value.mask]
             index = index_of(_renumber(value.index, positions))
@@ -79,7 +85,8 @@ def rewrite(
         case Extent():
             return dataclasses.replace(value, axes=axes_of(value.axes))
         case Pointwise():
-            return dataclasses.replace(value, args=tuple(positions[arg] for arg in value.args))
+            args = tuple(positions[arg] for arg in value.args)
+            return value if args == value.args else dataclasses.replace(value, args=args)
         case Reduce():
             return dataclasses.replace(value, arg=positions[value.arg], axes=axes_of(value.axes))
     return value

@@ -10,7 +10,7 @@ from longhand.options import Options
 from longhand.schedule.fusion import fuse
 from longhand.schedule.memory import place_buffers, release_buffers, release_run, touched
 from longhand.schedule.order import order_steps
-from longhand.schedule.plan import Launch, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import Launch, Refusal, Repeat, UnitPlan, UnitStep
 from longhand.schedule.planning import Planner
 from longhand.schedule.redundancy import clean_steps, drop_unread
 from longhand.schedule.repeats import fold_repeats
@@ -44,7 +44,22 @@ def schedule(program: Program, options: Options) -> UnitPlan:
     folded = fold_repeats(placed, program, kept)
     finished = _release(folded, buffers, kept, hints)
     used = _used(finished, program)
-    return UnitPlan(program, options, kernels, tuple(finished), used, fused.refusals)
+    refusals = _told_once(fused.refusals, finished)
+    return UnitPlan(program, options, kernels, tuple(finished), used, refusals)
+
+
+def _told_once(refusals: tuple[Refusal, ...], steps: list[UnitStep]) -> tuple[Refusal, ...]:
+    """The refusals without those that a repeat's later runs share with its first."""
+    later = {
+        name
+        for step in steps
+        if isinstance(step, Repeat)
+        for run in step.runs[1:]
+        for inner in run
+        if isinstance(inner, Launch)
+        for name in inner.buffers
+    }
+    return tuple(refusal for refusal in refusals if not {refusal.producer, refusal.consumer} <= later)
 
 
 def _release(
