@@ -17,7 +17,7 @@ from longhand.lower.context import Context, Decline, Recipe, require_loop_dtypes
 from longhand.lower.ir import Size
 from longhand.lower.nest import NestBuilder
 from longhand.lower.registry import lowers
-from longhand.lower.sizes import add, same
+from longhand.lower.sizes import add, multiply, same
 from longhand.lower.viewing import slice_start, wrap
 from longhand.lower.views import TensorView, whole
 
@@ -77,7 +77,9 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     nest, fitted = ctx.nest(shape, [view for views in groups for view in views])
     remaining = iter(fitted)
     at = nest.position(dim)
-    limits = [_limit(nest, piece.end) for piece in pieces[:-1]]
+    is_halved = len(pieces) == 2 and same(shape[dim], multiply(pieces[0].end, 2))
+    word = "half" if is_halved else "boundary"
+    limits = [nest.body.scalar(piece.end, torch.int64, word) for piece in pieces[:-1]]
     before = [at < limit for limit in limits]
     values: list[Handle] = []
     for i, (piece, views) in enumerate(zip(pieces, groups, strict=True)):
@@ -91,11 +93,6 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     nest.store(target, found.named(ctx.local))
     ctx.finish(nest)
     return target
-
-
-def _limit(nest: NestBuilder, end: Size) -> Handle:
-    """A boundary between pieces, as an argument: kernels do not depend on sizes."""
-    return nest.body.scalar(end, torch.int64, "boundary")
 
 
 def _within(before: Sequence[Handle], piece: int) -> Handle:

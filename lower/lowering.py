@@ -13,6 +13,7 @@ from longhand.errors import LoweringError
 from longhand.lower import (
     activations,
     creation,
+    edges,
     indexing,
     joining,
     losses,
@@ -37,6 +38,7 @@ aten = torch.ops.aten
 FAMILIES = (
     activations,
     creation,
+    edges,
     indexing,
     joining,
     losses,
@@ -166,7 +168,9 @@ def _view_call(ctx: Context, target: torch._ops.OpOverload, args: list[Any], vie
         target = aten.reshape.default
     if target in (aten._unsafe_view.default, aten._reshape_alias.default):
         return ViewCall(aten.view.default, (args[0],))
-    if target in (aten.view_as.default, aten.expand_as.default, aten.broadcast_to.default):
+    if target is aten.view_as.default:
+        return ViewCall(aten.view.default, (view.shape,))
+    if target in (aten.expand_as.default, aten.broadcast_to.default):
         return ViewCall(aten.expand.default, (view.shape,))
     defaults = [argument.default_value for argument in target._schema.arguments[1:]]
     while args and args[-1] == defaults[len(args) - 1]:

@@ -350,7 +350,6 @@ def _where(ctx: Context, condition: TensorView, x: Operand, y: Operand) -> Tenso
     aten._to_copy.default,
     aten.to.dtype,
     aten.clone.default,
-    aten.contiguous.default,
     aten.lift_fresh_copy.default,
 )
 @lowers(aten.alias_copy.default, aten.detach_copy.default, aten.expand_copy.default)

@@ -14,6 +14,7 @@ from longhand.lower.ir import PointwiseOp, ReduceOp
 from longhand.lower.nest import NestBuilder
 from longhand.lower.pointwise import apply, power
 from longhand.lower.registry import lowers
+from longhand.lower.sizes import product
 from longhand.lower.viewing import wrap_all
 from longhand.lower.views import TensorView
 
@@ -79,7 +80,10 @@ class Reduction:
         if correction == 0:
             return (total / self.count(value.dtype)).named(name)
         count = self.count(value.dtype) - float(correction)
-        return (total / apply(Op.MAXIMUM, count, 0)).named(name)
+        size = product(self.nest.shape[dim] for dim in self.dims)
+        if not isinstance(size, int) or size < correction:
+            count = apply(Op.MAXIMUM, count, 0)
+        return (total / count).named(name)
 
     def store(self, value: Handle, position: int | None = None) -> TensorView:
         """Stores a value of the remaining axes as the node's result."""

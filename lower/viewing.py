@@ -30,17 +30,15 @@ def wrap_all(dims: Sequence[int], rank: int) -> list[int]:
     aten.alias.default,
     aten.detach.default,
     aten.lift_fresh.default,
-    aten.view_as.default,
-    aten.expand_as.default,
+    aten.lift.default,
+    aten.contiguous.default,
 )
-def _same(ctx: Context, x: TensorView, *_: Any) -> TensorView | None:
-    if x.shape == ctx.result_shape():
-        return x
-    return x.expand(ctx.result_shape())
+def _same(ctx: Context, x: TensorView, *_: Any) -> TensorView:
+    return x
 
 
 @views(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten._reshape_alias.default)
-@views(aten.flatten.using_ints, aten.unflatten.int)
+@views(aten.flatten.using_ints, aten.unflatten.int, aten.view_as.default)
 def _reshape(ctx: Context, x: TensorView, *_: Any) -> TensorView | None:
     return x.reshape(ctx.result_shape())
 
@@ -75,8 +73,8 @@ def _expand(ctx: Context, x: TensorView, size: Sequence[Size], implicit: bool) -
     return x.expand(ctx.result_shape())
 
 
-@views(aten.broadcast_to.default)
-def _broadcast_to(ctx: Context, x: TensorView, size: Sequence[Size]) -> TensorView:
+@views(aten.broadcast_to.default, aten.expand_as.default)
+def _broadcast_to(ctx: Context, x: TensorView, *_: Any) -> TensorView:
     return x.expand(ctx.result_shape())
 
 

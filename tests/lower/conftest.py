@@ -33,6 +33,9 @@ def traced(
         module = make_fx(over, tracing_mode=mode, pre_dispatch=True)(*args)
         if any(_mutates(node) for node in module.graph.nodes):
             module = make_fx(torch.func.functionalize(over), tracing_mode=mode)(*args)
+    for node in list(module.graph.nodes):
+        if node.target is torch._C._set_grad_enabled:
+            module.graph.erase_node(node)
     constants = _lift_constants(module)
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     output = next(node for node in module.graph.nodes if node.op == "output")
