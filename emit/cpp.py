@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.emit.cpp_body import BodyPrinter
+from longhand.emit.cpp_columns import ColumnsPrinter, ColumnsText
 from longhand.emit.cpp_headers import own_headers, standard_headers
-from longhand.emit.cpp_loops import ColumnLoop, Loop, PassPrinter, Scratch, loop_of
+from longhand.emit.cpp_loops import ColumnLoop, Loop, loop_of, product_of_sizes
+from longhand.emit.cpp_rows import PassPrinter, Scratch
+from longhand.emit.cpp_splits import SplitText, split_text
 from longhand.emit.cpp_templates import render_template
 from longhand.emit.cpp_types import SIZE_TYPE, cpp_type
 from longhand.emit.names import KernelNames
@@ -33,22 +36,37 @@ class PassText:
 
 
 @dataclasses.dataclass(frozen=True)
+class RowsText:
+    """What the templates flat, rows and tiles print.
+
+    Attributes:
+        before_all: Lines ahead of all loops.
+        row_pointers: Declarations of base pointers.
+        before_row: Lines at the start of a row.
+        scratch: Row-sized arrays of each thread.
+        passes: The loops over columns.
+    """
+
+    before_all: tuple[str, ...]
+    row_pointers: tuple[str, ...]
+    before_row: tuple[str, ...]
+    scratch: tuple[Scratch, ...]
+    passes: tuple[PassText, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelText:
     """What templates/cpp/function.cpp.jinja prints.
 
     Attributes:
         name: The function.
-        remark: The comment above the function: how threads divide the work.
+        remark: The comment above it: how threads divide the work.
         parameters: One a line.
         template: The style's template.
-        rows: The loops that threads divide, outermost first.
-        cols: The loops over a row's elements.
+        rows: The loops over rows, outermost first.
+        cols: The loops over columns.
         condition: When the work is large enough for threads.
-        row_pointers: Declarations of base pointers.
-        before: Lines ahead of all loops.
-        before_row: Lines at the start of a row.
-        scratch: Row-sized arrays of each thread.
-        passes: The loops over columns.
+        body: What the style's template needs.
     """
 
     name: str
@@ -58,11 +76,7 @@ class KernelText:
     rows: tuple[Loop, ...]
     cols: tuple[Loop, ...]
     condition: str
-    row_pointers: tuple[str, ...]
-    before: tuple[str, ...]
-    before_row: tuple[str, ...]
-    scratch: tuple[Scratch, ...]
-    passes: tuple[PassText, ...]
+    body: RowsText | SplitText | ColumnsText
 
 
 def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
@@ -73,11 +87,7 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
         names: The words to use.
     """
     printer = BodyPrinter(plan, names)
-    passes = PassPrinter(_passes(plan), printer)
-    rows, cols = _loops(plan, printer)
-    function = render_template(
-        "function.cpp.jinja", kernel=_kernel_text(plan, names, printer, passes, rows, cols)
-    )
+    function = render_template("function.cpp.jinja", kernel=_kernel_text(plan, names, printer))
     return render_template(
         "kernel.cpp.jinja",
         names=names,
@@ -89,25 +99,15 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
 
 
 def _tunables(plan: KernelPlan) -> tuple[Tunable, ...]:
-    if any(tunable.name == GRAIN.name for tunable in plan.tunables):
+    if any(tunable.name == GRAIN.name for tunable in plan.tunables) or not plan.axes:
         return plan.tunables
     return (*plan.tunables, GRAIN)
 
 
-def _kernel_text(
-    plan: KernelPlan,
-    names: KernelNames,
-    printer: BodyPrinter,
-    passes: PassPrinter,
-    rows: tuple[Loop, ...],
-    cols: tuple[Loop, ...],
-) -> KernelText:
-    texts = tuple(
-        PassText(passes.column_loops(number), passes.fixed_lines(number))
-        for number in range(len(passes.passes))
-    )
-    template, remark = _style(plan, rows, tuple(passes.scratch.values()))
-    before = passes.fixed_lines(-1)
+def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> KernelText:
+    rows = tuple(loop_of(axis, printer) for axis in plan.rows)
+    cols = tuple(loop_of(axis, printer) for axis in plan.cols)
+    template, remark, body = _styled(plan, printer, rows, cols)
     return KernelText(
         name=names.kernel,
         remark=remark,
@@ -115,13 +115,58 @@ def _kernel_text(
         template=template,
         rows=rows,
         cols=cols,
-        condition=f"{' * '.join(loop.size for loop in (*rows, *cols))} >= {GRAIN.name}",
-        row_pointers=tuple(printer.pointer_declaration(pointer) for pointer in printer.row_pointers),
-        before=() if rows else before,
-        before_row=before if rows else (),
-        scratch=tuple(passes.scratch.values()),
+        condition=f"{product_of_sizes((*rows, *cols)).text} >= {GRAIN.name}",
+        body=body,
+    )
+
+
+def _styled(
+    plan: KernelPlan, printer: BodyPrinter, rows: tuple[Loop, ...], cols: tuple[Loop, ...]
+) -> tuple[str, tuple[str, ...], RowsText | SplitText | ColumnsText]:
+    """The template of a style, the words about how threads divide the work, and what the template prints."""
+    if plan.style is Style.COLUMNS:
+        columns = ColumnsPrinter(printer).text()
+        if plan.partials:
+            return "columns_split.cpp.jinja", ("One thread per chunk of rows and block of columns.",), columns
+        return "columns.cpp.jinja", ("One thread per block of columns; it walks down the rows.",), columns
+    passes = PassPrinter(_passes(plan), printer)
+    if plan.style is Style.ROWS_SPLIT:
+        return "split.cpp.jinja", ("One thread per chunk of a row.",), split_text(passes, rows)
+    text = _rows_text(passes, printer, bool(rows))
+    if plan.style is Style.TRANSPOSED:
+        return "tiles.cpp.jinja", ("One thread per tile.",), text
+    if plan.style is Style.ELEMENTWISE and not rows:
+        remark = (
+            "Threads divide the elements; each works through SIMD lanes." if cols else "A single element."
+        )
+        return "flat.cpp.jinja", (remark,), text
+    return "rows.cpp.jinja", (_rows_remark(plan, rows),), text
+
+
+def _rows_text(passes: PassPrinter, printer: BodyPrinter, has_rows: bool) -> RowsText:
+    early = [p for p in printer.row_pointers if not p.values]
+    late = [p for p in printer.row_pointers if p.values]
+    texts = tuple(
+        PassText(passes.column_loops(number), passes.outer_lines(number))
+        for number in range(len(passes.passes))
+    )
+    before = passes.outer_lines(-1)
+    after = tuple(printer.pointer_declaration(pointer) for pointer in late)
+    return RowsText(
+        before_all=() if has_rows else (*before, *after),
+        row_pointers=tuple(printer.pointer_declaration(pointer) for pointer in early),
+        before_row=(*before, *after) if has_rows else (),
+        scratch=tuple(passes.scratch),
         passes=texts,
     )
+
+
+def _rows_remark(plan: KernelPlan, rows: tuple[Loop, ...]) -> str:
+    if not rows:
+        return "One thread: there is a single row."
+    if len(plan.passes) > 1:
+        return "One thread per block of rows; a row stays in cache between the loops."
+    return "One thread per block of rows."
 
 
 def _passes(plan: KernelPlan) -> tuple[Pass, ...]:
@@ -130,28 +175,6 @@ def _passes(plan: KernelPlan) -> tuple[Pass, ...]:
         return plan.passes
     stores = tuple(position for position, value in enumerate(plan.body) if isinstance(value, Store))
     return (Pass(tuple(range(len(plan.body))), stores=stores),)
-
-
-def _loops(plan: KernelPlan, printer: BodyPrinter) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
-    rows = tuple(loop_of(axis, printer) for axis in plan.rows)
-    cols = tuple(loop_of(axis, printer) for axis in plan.cols)
-    if not rows and plan.style is Style.ELEMENTWISE:
-        return cols[:-1], cols[-1:]
-    return rows, cols
-
-
-def _style(
-    plan: KernelPlan, rows: tuple[Loop, ...], scratch: tuple[Scratch, ...]
-) -> tuple[str, tuple[str, ...]]:
-    """The template of a style and the words about how threads divide the work."""
-    if not rows and plan.style is Style.ELEMENTWISE:
-        return "flat.cpp.jinja", ("Threads divide the elements; each works through SIMD lanes.",)
-    if not rows:
-        return "rows.cpp.jinja", ("One thread: there is one row only.",)
-    kept = any(stage.store is not None for one_pass in plan.passes for stage in one_pass.stages)
-    if len(plan.passes) > 1 or kept or scratch:
-        return "rows.cpp.jinja", ("One thread per block of rows; a row stays in cache between the loops.",)
-    return "rows.cpp.jinja", ("One thread per block of rows.",)
 
 
 def _parameters(plan: KernelPlan, names: KernelNames) -> tuple[Parameter, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 
 from longhand.emit.cpp_addresses import RowPointer, Term, sum_of_terms, term
@@ -54,9 +55,9 @@ class BodyPrinter:
     def __init__(self, plan: KernelPlan, names: KernelNames) -> None:
         self.plan = plan
         self.domains = plan_domains(plan)
-        self.loop_axes = frozenset(
-            axis.name for axis in (plan.rows if plan.style is Style.COLUMNS else plan.cols)
-        )
+        self.row_axes = frozenset(axis.name for axis in plan.rows)
+        self.col_axes = frozenset(axis.name for axis in plan.cols)
+        self.loop_axes = self.row_axes if plan.style is Style.COLUMNS else self.col_axes
         self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
         self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
         self._operators = operator_table(plan.body)
@@ -103,7 +104,8 @@ class BodyPrinter:
         address = self.plan.addresses[position]
         terms = self._terms(address, known)
         for pointer in self.row_pointers:
-            if pointer.pointer == value.buffer and set(pointer.terms) <= set(terms):
+            is_declared = not pointer.values or any(axis in self.col_axes for axis, _ in address.axes)
+            if pointer.pointer == value.buffer and is_declared and set(pointer.terms) <= set(terms):
                 rest = tuple(t for t in terms if t not in pointer.terms)
                 return f"{pointer.name}[{sum_of_terms(rest).text}]"
         return f"{self.names.pointers[value.buffer]}[{sum_of_terms(terms).text}]"
@@ -156,7 +158,7 @@ class BodyPrinter:
         terms = [term(self.names.axes[axis].index, product, self.names) for axis, product in address.axes]
         by_value = [self._value_term(position, product, known) for position, product in address.values]
         constants = [term(None, product, self.names) for product in address.offset]
-        row_count = sum(1 for axis, _ in address.axes if axis not in self.loop_axes)
+        row_count = sum(1 for axis, _ in address.axes if axis in self.row_axes)
         return (*terms[:row_count], *by_value, *terms[row_count:], *constants)
 
     def _value_term(self, position: int, product: tuple, known: Known | None) -> Term:
@@ -171,18 +173,27 @@ class BodyPrinter:
             value = self.plan.body[position]
             if not isinstance(value, Load | Store) or value.buffer in chosen:
                 continue
-            if not any(axis in self.loop_axes for axis, _ in address.axes):
+            along = [(axis, product) for axis, product in address.axes if axis in self.col_axes]
+            if not along:
                 continue
-            fixed = tuple((axis, product) for axis, product in address.axes if axis not in self.loop_axes)
-            gathers = tuple(
-                (p, product) for p, product in address.values if not self.domains[p] & self.loop_axes
-            )
-            name = f"{self.names.pointers[value.buffer]}_row"
+            fixed = tuple((axis, product) for axis, product in address.axes if axis in self.row_axes)
+            gathers = tuple((p, product) for p, product in address.values if self._is_outer(p))
+            is_column = self.plan.style is Style.TRANSPOSED and along[-1][1] != ()
+            name = f"{self.names.pointers[value.buffer]}_{'column' if is_column else 'row'}"
             if not (fixed or gathers) or name in taken:
                 continue
             terms = self._terms(Address(fixed, gathers), None)
             chosen[value.buffer] = RowPointer(name, value.buffer, terms, tuple(p for p, _ in gathers))
         return tuple(chosen[pointer.name] for pointer in self.plan.pointers if pointer.name in chosen)
+
+    def _is_outer(self, position: int) -> bool:
+        """Whether a value is known where the row pointers are declared, ahead of the loops over columns."""
+        return self.plan.style is not Style.COLUMNS and not self.domains[position] & self.col_axes
+
+    def pointer_declarations(self, lines: Iterable[str]) -> tuple[str, ...]:
+        """``const float *x_row = x + row * n_cols;`` for the row pointers that the lines mention."""
+        words = set(re.findall(r"\w+", "\n".join(lines)))
+        return tuple(self.pointer_declaration(p) for p in self.row_pointers if p.name in words)
 
     def pointer_declaration(self, pointer: RowPointer) -> str:
         """``const float *x_row = x + row * n_cols;``"""
@@ -232,11 +243,11 @@ def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, st
         if isinstance(value, Reduce) and value.op.value in ("max", "min", "argmax", "argmin"):
             give(value.arg, _word_for(body[value.arg], names))
     for position, value in enumerate(body):
-        if not printer.domains[position] & printer.loop_axes:
+        if not printer.domains[position] & printer.col_axes:
             continue
         for argument in arguments(value):
             source = body[argument]
-            is_fixed = not printer.domains[argument] & printer.loop_axes
+            is_fixed = not printer.domains[argument] & printer.col_axes
             if is_fixed and isinstance(source, Load) and not isinstance(value, Reduce):
                 give(argument, _word_for(source, names))
     return values

@@ -55,14 +55,15 @@ def identity(op: ReduceOp, dtype: torch.dtype) -> str:
     return "1"
 
 
-def is_extreme(op: ReduceOp) -> bool:
-    """Whether the reduction finds a maximum or minimum (or its place)."""
-    return op in (ReduceOp.MAX, ReduceOp.MIN, ReduceOp.ARGMAX, ReduceOp.ARGMIN)
-
-
 def is_position(op: ReduceOp) -> bool:
     """Whether the reduction finds a place."""
     return op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
+
+
+def value_reduction(reduce: Reduce) -> Reduce:
+    """An ARG reduction as the one that finds the extreme value itself; others as they are."""
+    values = {ReduceOp.ARGMAX: ReduceOp.MAX, ReduceOp.ARGMIN: ReduceOp.MIN}
+    return dataclasses.replace(reduce, op=values.get(reduce.op, reduce.op))
 
 
 def accumulators(reduce: Reduce, name: str, element_dtype: torch.dtype) -> tuple[Accumulator, ...]:

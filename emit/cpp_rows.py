@@ -1,0 +1,172 @@
+"""Styles that walk the columns of a row: elementwise, tiles, reductions over a row, whole or in chunks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from longhand.emit.cpp_body import BodyPrinter, Known
+from longhand.emit.cpp_loops import (
+    ColumnLoop,
+    accumulator_names,
+    element_lines,
+    flattened,
+    levels,
+    loop_of,
+    needed_values,
+    paragraphs,
+    product_of_sizes,
+)
+from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
+from longhand.emit.cpp_types import cpp_type
+from longhand.emit.expression import Text
+from longhand.lower.ir import Reduce, Store, arguments
+from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
+
+
+@dataclasses.dataclass(frozen=True)
+class Scratch:
+    """A row-sized array of each thread: ``std::vector<float> residual_row(n_cols);``"""
+
+    name: str
+    type: str
+    size: str
+
+
+class PassPrinter:
+    """Prints the passes of one kernel over its rows."""
+
+    def __init__(self, passes: tuple[Pass, ...], printer: BodyPrinter) -> None:
+        self.passes = passes
+        self.printer = printer
+        self.cols = tuple(loop_of(axis, printer) for axis in printer.plan.cols)
+        self.levels = levels(passes, printer)
+        self.accumulator_names = accumulator_names(printer)
+        self.known: dict[int, Text] = {p: Text(name) for p, name in self.accumulator_names.items()}
+        self.scratch: list[Scratch] = []
+        self.staged: dict[int, Text] = {}
+        for one_pass in passes:
+            for stage in one_pass.stages:
+                self.staged[stage.position] = self._place_of(stage)
+
+    def outer_lines(self, level: int, only: frozenset[int] | None = None) -> tuple[str, ...]:
+        """Lines and stores that vary over rows at most and are known after pass `level` (-1: before all).
+
+        `only`: leave out declarations of other values.
+        """
+        lines: list[str] = []
+        body = self.printer.plan.body
+        for position, found in self.levels.items():
+            if found != level or isinstance(body[position], Reduce):
+                continue
+            if isinstance(body[position], Store):
+                lines.append(self.printer.store(position, self.known))
+            elif position in self.printer.names.values and (only is None or position in only):
+                lines.append(self.printer.declaration(position, self.known))
+        return tuple(lines)
+
+    def needed_by(self, roots: list[int]) -> frozenset[int]:
+        """The roots and everything that they are computed from, reductions and what stands before them left out."""
+        roots = [position for position in roots if position not in self.accumulator_names]
+        return frozenset(needed_values(roots, frozenset(self.accumulator_names), self.printer))
+
+    def column_loops(self, number: int) -> tuple[ColumnLoop, ...]:
+        """The loops of one pass: one, and one more where a position is looked for."""
+        one_pass = self.passes[number]
+        first = tuple(r.max if isinstance(r, OnlineSoftmax) else r for r in one_pass.reductions)
+        loops = [self._main_loop(one_pass, first)]
+        loops += [self._position_loop(one_pass, p) for p in first if is_position(self._reduce(p).op)]
+        # A plain CPU loop gains nothing from a running maximum: the sum is a loop of its own.
+        later = Pass(one_pass.compute, one_pass.from_stage)
+        loops += [
+            self._main_loop(later, (r.sum,)) for r in one_pass.reductions if isinstance(r, OnlineSoftmax)
+        ]
+        return tuple(loops)
+
+    def accumulators_of(self, position: int) -> tuple[Accumulator, ...]:
+        """The variables of one reduction; of an ARG reduction, those that find the extreme value."""
+        reduce = self._reduce(position)
+        name = self.accumulator_names[position]
+        if is_position(reduce.op):
+            name = self._extreme_name(position)
+        return accumulators(value_reduction(reduce), name, self._dtype(reduce.arg))
+
+    def _main_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
+        printer, body = self.printer, self.printer.plan.body
+        found: dict[Accumulator, int] = {}
+        for position in reductions:
+            found.update(dict.fromkeys(self.accumulators_of(position), self._reduce(position).arg))
+        stores = tuple(p for p in one_pass.stores if printer.domains[p] & printer.loop_axes)
+        roots = [stage.position for stage in one_pass.stages]
+        roots += [self._reduce(p).arg for p in reductions]
+        roots += [argument for p in stores for argument in arguments(body[p])]
+        lines, known = self._lines(roots, stores, one_pass)
+
+        own_rows = {(stage.position, stage.store) for stage in one_pass.stages}
+        end = [
+            f"{self.staged[stage.position].text} = {printer.expression(stage.position, known).text};"
+            for stage in one_pass.stages
+        ]
+        end += [
+            accumulator.take.format(acc=accumulator.name, element=printer.expression(arg, known).text)
+            for accumulator, arg in found.items()
+        ]
+        end += [printer.store(p, known) for p in stores if (self._stored(p), p) not in own_rows]
+        repairs = tuple(accumulator.repair for accumulator in found if accumulator.repair)
+        return ColumnLoop("", tuple(found), paragraphs(lines, tuple(end)), repairs)
+
+    def _position_loop(self, one_pass: Pass, position: int) -> ColumnLoop:
+        """The second loop of ARGMAX and ARGMIN: the first place that holds the extreme value, or NaN."""
+        reduce = self._reduce(position)
+        lines, known = self._lines([reduce.arg], (), one_pass)
+        element = self.printer.expression(reduce.arg, known).text
+        extreme, name = self._extreme_name(position), self.accumulator_names[position]
+        place, nowhere = flattened(self.cols).text, product_of_sizes(self.cols).text
+        or_nan = f" || {element} != {element}" if self._dtype(reduce.arg).is_floating_point else ""
+        find = (
+            f"const long place = {element} == {extreme}{or_nan} ? {place} : {nowhere};",
+            f"{name} = place < {name} ? place : {name};",
+        )
+        accumulator = Accumulator(name, "long", nowhere, "min", "", "")
+        return ColumnLoop(f"The first place of {extreme}.", (accumulator,), ((*lines, *find),))
+
+    def _lines(self, roots: list[int], stores: tuple[int, ...], one_pass: Pass) -> tuple[list[str], Known]:
+        staged = {position: self.staged[position] for position in one_pass.from_stage}
+        known = {**self.known, **staged}
+        return element_lines(roots, stores, frozenset(self.levels), known, self.printer)
+
+    def _extreme_name(self, position: int) -> str:
+        """The accumulator that holds the extreme value whose place an ARG reduction wants."""
+        wanted = value_reduction(self._reduce(position))
+        for other, name in self.accumulator_names.items():
+            found = self._reduce(other)
+            if (found.op, found.arg) == (wanted.op, wanted.arg) and self.levels[other] == self.levels[
+                position
+            ]:
+                return name
+        return f"{self.accumulator_names[position]}_value"
+
+    def _place_of(self, stage: Stage) -> Text:
+        if stage.store is not None:
+            return Text(self.printer.element(stage.store))
+        word = self.printer.names.values.get(stage.position, "kept")
+        self.scratch.append(
+            Scratch(f"{word}_row", cpp_type(self._dtype(stage.position)), product_of_sizes(self.cols).text)
+        )
+        return Text(f"{word}_row[{flattened(self.cols).text}]")
+
+    def _reduce(self, position: int) -> Reduce:
+        value = self.printer.plan.body[position]
+        assert isinstance(value, Reduce)
+        return value
+
+    def _stored(self, position: int) -> int:
+        value = self.printer.plan.body[position]
+        assert isinstance(value, Store)
+        return value.value
+
+    def _dtype(self, position: int) -> torch.dtype:
+        value = self.printer.plan.body[position]
+        assert not isinstance(value, Store)
+        return value.dtype
