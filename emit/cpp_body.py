@@ -57,6 +57,9 @@ class BodyPrinter:
         self.domains = plan_domains(plan)
         self.row_axes = frozenset(axis.name for axis in plan.rows)
         self.col_axes = frozenset(axis.name for axis in plan.cols)
+        # Base pointers move along these; what is left of an address is walked by the innermost loops.
+        batch = [axis.name for axis in plan.cols[:-1]] if plan.style is Style.COLUMNS else []
+        self.base_axes = self.row_axes | frozenset(batch)
         self.loop_axes = self.row_axes if plan.style is Style.COLUMNS else self.col_axes
         self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
         self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
@@ -158,8 +161,12 @@ class BodyPrinter:
         terms = [term(self.names.axes[axis].index, product, self.names) for axis, product in address.axes]
         by_value = [self._value_term(position, product, known) for position, product in address.values]
         constants = [term(None, product, self.names) for product in address.offset]
-        row_count = sum(1 for axis, _ in address.axes if axis in self.row_axes)
-        return (*terms[:row_count], *by_value, *terms[row_count:], *constants)
+        is_base = [axis in self.base_axes for axis, _ in address.axes]
+        base = [t for t, is_in in zip(terms, is_base, strict=True) if is_in]
+        rest = [t for t, is_in in zip(terms, is_base, strict=True) if not is_in]
+        # The largest steps first: they share factors with what follows.
+        base.sort(key=lambda t: -len(t.factors))
+        return (*base, *by_value, *rest, *constants)
 
     def _value_term(self, position: int, product: tuple, known: Known | None) -> Term:
         text = self.expression(position, known)
@@ -173,10 +180,10 @@ class BodyPrinter:
             value = self.plan.body[position]
             if not isinstance(value, Load | Store) or value.buffer in chosen:
                 continue
-            along = [(axis, product) for axis, product in address.axes if axis in self.col_axes]
-            if not along:
+            along = [(axis, product) for axis, product in address.axes if axis not in self.base_axes]
+            fixed = tuple((axis, product) for axis, product in address.axes if axis in self.base_axes)
+            if not along or (self.plan.style is Style.COLUMNS and not self.domains[position] & self.row_axes):
                 continue
-            fixed = tuple((axis, product) for axis, product in address.axes if axis in self.row_axes)
             gathers = tuple((p, product) for p, product in address.values if self._is_outer(p))
             is_column = self.plan.style is Style.TRANSPOSED and along[-1][1] != ()
             name = f"{self.names.pointers[value.buffer]}_{'column' if is_column else 'row'}"
@@ -203,9 +210,8 @@ class BodyPrinter:
         return f"{const}{cpp_type(full.dtype)} *{pointer.name} = {base} + {sum_of_terms(pointer.terms).text};"
 
 
-def inline_closure(position: int, printer: BodyPrinter, known: Iterable[int]) -> frozenset[int]:
-    """The values that are written inside the expression of a value, itself included, down to named ones."""
-    stop = set(known)
+def inline_closure(position: int, printer: BodyPrinter, through: int) -> frozenset[int]:
+    """The values written inside the expression of a value, itself included, down to named ones but for `through`."""
     found: set[int] = set()
     pending = [position]
     while pending:
@@ -216,7 +222,7 @@ def inline_closure(position: int, printer: BodyPrinter, known: Iterable[int]) ->
         pending += [
             argument
             for argument in arguments(printer.plan.body[current])
-            if argument not in printer.names.values and argument not in stop
+            if argument not in printer.names.values or argument == through
         ]
     return frozenset(found)
 

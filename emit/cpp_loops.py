@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 from longhand.emit.cpp_body import BodyPrinter, Known, inline_closure
 from longhand.emit.cpp_reductions import Accumulator
@@ -126,7 +127,7 @@ def element_lines(
     """The declarations that the roots need inside a loop over elements.
 
     Args:
-        roots: Values that the loop uses.
+        roots: Values that the loop uses, as often as it mentions them.
         stores: The loop's stores, in order, after the declarations.
         stop: Values that are variables already.
         known: Texts of values that are not computed here: accumulators and staged values.
@@ -139,15 +140,18 @@ def element_lines(
     lines: list[str] = []
     local: dict[int, Text] = dict(known)
     names = printer.names.values
-    staged = [
-        p for p in sorted(known) if p in names and p not in stop and _uses(p, needed, stores, printer) > 1
-    ]
+    uses = Counter(roots)
+    for user in needed:
+        uses.update(arguments(printer.plan.body[user]))
+    staged = [p for p in sorted(known) if p in names and p not in stop and uses[p] > 1]
     for position in sorted([*needed, *staged]):
         value = printer.plan.body[position]
         assert not isinstance(value, Store)
         if position in known:
             lines.append(f"const {cpp_type(value.dtype)} {names[position]} = {known[position].text};")
             local[position] = Text(names[position])
+        elif isinstance(value, Load) and _reads_in_place(position, uses[position], stores, printer):
+            local[position] = printer.expression(position, local, top=True)
         elif position in names:
             lines.append(printer.declaration(position, local))
         elif isinstance(value, Load) and _is_overwritten(position, stores, printer):
@@ -158,9 +162,13 @@ def element_lines(
     return lines, local
 
 
-def _uses(position: int, needed: list[int], stores: tuple[int, ...], printer: BodyPrinter) -> int:
-    body = printer.plan.body
-    return sum(arguments(body[user]).count(position) for user in (*needed, *stores))
+def _reads_in_place(position: int, n_uses: int, stores: tuple[int, ...], printer: BodyPrinter) -> bool:
+    """Whether a load that has a name is as readable without, in a loop that uses it once."""
+    load = printer.plan.body[position]
+    assert isinstance(load, Load)
+    if n_uses > 1 or load.mask is not None or position not in printer.names.values:
+        return False
+    return not _is_overwritten(position, stores, printer)
 
 
 def _is_overwritten(position: int, stores: tuple[int, ...], printer: BodyPrinter) -> bool:
@@ -169,7 +177,7 @@ def _is_overwritten(position: int, stores: tuple[int, ...], printer: BodyPrinter
     load = body[position]
     assert isinstance(load, Load)
     for number in range(1, len(stores)):
-        if position not in inline_closure(stores[number], printer, ()):
+        if position not in inline_closure(stores[number], printer, position):
             continue
         for earlier in stores[:number]:
             target = body[earlier]

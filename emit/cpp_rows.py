@@ -99,7 +99,7 @@ class PassPrinter:
             found.update(dict.fromkeys(self.accumulators_of(position), self._reduce(position).arg))
         stores = tuple(p for p in one_pass.stores if printer.domains[p] & printer.loop_axes)
         roots = [stage.position for stage in one_pass.stages]
-        roots += [self._reduce(p).arg for p in reductions]
+        roots += found.values()
         roots += [argument for p in stores for argument in arguments(body[p])]
         lines, known = self._lines(roots, stores, one_pass)
 
@@ -139,7 +139,8 @@ class PassPrinter:
     def _extreme_name(self, position: int) -> str:
         """The accumulator that holds the extreme value whose place an ARG reduction wants."""
         wanted = value_reduction(self._reduce(position))
-        for other, name in self.accumulator_names.items():
+        is_shared = not self.printer.plan.partials  # chunks combine a place together with its own value
+        for other, name in self.accumulator_names.items() if is_shared else ():
             found = self._reduce(other)
             if (found.op, found.arg) == (wanted.op, wanted.arg) and self.levels[other] == self.levels[
                 position

@@ -37,7 +37,7 @@ def runtime_in(folder: Path) -> ModuleType:
 def write_kernels(folder: Path, texts: Mapping[str, str]) -> None:
     """kernels/*.cpp and the headers that they include."""
     kernels = folder / "kernels"
-    kernels.mkdir(exist_ok=True)
+    kernels.mkdir(exist_ok=True, parents=True)
     for name, text in texts.items():
         (kernels / f"{name}.cpp").write_text(format_cpp(text))
     for header, text in print_cpp_headers(texts.values()).items():
