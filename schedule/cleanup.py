@@ -10,6 +10,7 @@ import torch
 
 from longhand.lower.ir import (
     Constant,
+    Extent,
     Load,
     Nest,
     Pointwise,
@@ -17,11 +18,13 @@ from longhand.lower.ir import (
     Position,
     Reduce,
     ReduceOp,
+    Scalar,
     Store,
     Value,
     arguments,
 )
 from longhand.schedule.bodies import rewrite
+from longhand.schedule.sizes import product
 
 _FOLDED: dict[PointwiseOp, Callable[..., torch.Tensor]] = {
     PointwiseOp.ADD: torch.add,
@@ -64,6 +67,16 @@ def clean_nest(nest: Nest) -> Nest:
             used.update(value.axes)
         elif isinstance(value, Load | Store | Position):
             used.update(axis for axis, _ in value.index.axes)
+    sizes = {axis.name: axis.size for axis in nest.axes}
+    # A sum over a broadcast axis is a product with the axis's size: the number stays, the loop goes.
+    body = tuple(
+        (
+            Scalar(product(sizes[axis] for axis in value.axes), value.dtype, value.name, value.origin)
+            if isinstance(value, Extent) and not used.issuperset(value.axes)
+            else value
+        )
+        for value in body
+    )
     return Nest(tuple(axis for axis in nest.axes if axis.name in used), body)
 
 

@@ -77,6 +77,12 @@ class Unit:
 
     def real(self, argument: Any) -> Any:
         if isinstance(argument, View):
+            buffer = self.plan.buffers[argument.buffer]
+            if not buffer.layout_is_known:
+                tensor = self.memory[argument.buffer].as_strided(buffer.shape, buffer.stride)
+                for call in argument.calls:
+                    tensor = call.target(tensor, *call.args)
+                return tensor
             return self.memory[argument.buffer].as_strided(argument.shape, argument.stride, argument.offset)
         if isinstance(argument, tuple):
             return [self.real(part) for part in argument]
