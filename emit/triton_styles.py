@@ -47,6 +47,8 @@ def side_words(axes: Sequence[PlanAxis], names: KernelNames, index: str, size: s
         return Axes(keys, index, "1")
     taken = {names.axes[key].index for key in names.axes} | set(names.values.values())
     index = index if index not in taken else f"flat_{index}"
+    if size in {words.size for words in names.axes.values()}:
+        size = size.replace("n_", "n_flat_", 1)
     product = " * ".join(names.axes[key].size for key in keys)
     splits = tuple(f"{axis} = {text}" for axis, text in unflatten(Flat(index, keys), names))
     return Axes(keys, index, size, (f"{size} = {product}",), splits)
