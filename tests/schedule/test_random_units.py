@@ -50,10 +50,8 @@ def random_function(seed: int) -> Callable[..., tuple[Tensor, ...]]:
         for _ in range(choose.randint(4, 12)):
             left = choose.choice(pool) if choose.random() < 0.4 else pool[-1]
             right, binary, unary = choose.choice(pool), choose.choice(BINARY), choose.choice(OPERATIONS)
-            if choose.random() < 0.2 and _broadcast(left, right):
-                value = binary(left, right)
-            else:
-                value = unary(left, index)
+            is_binary = choose.random() < 0.2 and _broadcast(left, right)
+            value = binary(left, right) if is_binary else unary(left, index)
             pool.append(value if value.numel() <= MOST_ELEMENTS else value.reshape(-1)[:400])
             if choose.random() < 0.25:
                 results.append(pool[-1] + 0)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from longhand.lower.ir import BufferKind, Extern, Program, View
+from longhand.capture.export_door import capture_export
+from longhand.lower.interpreter import bind_sizes, number_of
+from longhand.lower.ir import Buffer, BufferKind, Extern, Program, View, ViewCall
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitPlan
@@ -106,6 +110,52 @@ def planned(function: Callable[..., Any], *args: torch.Tensor, target: str = "cp
         tolerance = 2e-5 if eager.dtype is torch.float32 else 1e-2
         torch.testing.assert_close(ours, eager, rtol=tolerance, atol=tolerance, check_stride=False)
     return plan
+
+
+def concrete(plan: UnitPlan, inputs: dict[str, torch.Tensor]) -> UnitPlan:
+    """The plan for one call of it: numbers for symbolic sizes."""
+    sizes = bind_sizes(plan.program, inputs)
+
+    def number(item: Any) -> Any:
+        if isinstance(item, sympy.Expr):
+            return number_of(item, sizes)
+        if isinstance(item, tuple):
+            return tuple(number(part) for part in item)
+        if isinstance(item, View | Buffer | ViewCall | Launch | Extern | Repeat):
+            fields = {field.name: number(getattr(item, field.name)) for field in dataclasses.fields(item)}
+            return type(item)(**fields)
+        return item
+
+    program = dataclasses.replace(plan.program, results=number(plan.program.results))
+    buffers = {name: number(buffer) for name, buffer in plan.buffers.items()}
+    return dataclasses.replace(plan, program=program, steps=number(plan.steps), buffers=buffers)
+
+
+SYMBOLIC: dict[str, tuple[Callable[..., Any], int]] = {
+    "softmax": (lambda x, y: torch.softmax(x * 0.5 + y, -1), 1),
+    "norm": (lambda x, y: (x + y, F.layer_norm(x + y, x.shape[-1:])), 1),
+    "tokens": (lambda x, y: ((x + y).reshape(-1, x.shape[-1]) * 2).view(x.shape).softmax(-1), 1),
+    "columns": (lambda x, y: (x * y).sum((0, 1)), 1),
+    "cat": (lambda x, y: torch.cat([x.exp(), y.tanh()], 1).sum(-1), 1),
+    "slice": (lambda x, y: (x * 2)[:, 1:] - y[:, :-1].sigmoid(), 1),
+    "flat": (lambda x, y: (x.reshape(-1, x.shape[-1]) + 1).tanh().view(x.shape) * y, 1),
+}
+
+
+@pytest.mark.parametrize("case", SYMBOLIC)
+def test_symbolic_sizes(case: str) -> None:
+    """Planned at one size, run at another."""
+    function, n_launches = SYMBOLIC[case]
+    graph = traced(function, (rand(3, 5, 8), rand(3, 5, 8)), symbolic=True)
+    assert graph.symbols
+    plan = schedule(lower(graph, TARGETS["cpu"]), TARGETS["cpu"])
+    args = (rand(4, 7, 12), rand(4, 7, 12))
+    inputs = dict(zip([entry.node for entry in graph.inputs], args, strict=True))
+    expected = function(*args)
+    results = expected if isinstance(expected, tuple) else (expected,)
+    for ours, eager in zip(Unit(concrete(plan, inputs), inputs).results(), results, strict=True):
+        torch.testing.assert_close(ours, eager, rtol=2e-5, atol=2e-5, check_stride=False)
+    assert len(launches(plan)) == n_launches
 
 
 def launches(plan: UnitPlan) -> list[Launch]:
@@ -210,8 +260,6 @@ class Stack(nn.Module):
 
 
 def exported(module: nn.Module, *args: torch.Tensor) -> tuple[Program, dict[str, torch.Tensor]]:
-    from longhand.capture.export_door import capture_export
-
     graph = capture_export(module.eval(), args, {}, target=TARGETS["cpu"].target)
     state = module.state_dict()
     arguments = iter(args)
