@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
+import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -68,6 +71,13 @@ def capture_export(
         raise CaptureError(
             "The call is inside torch.autocast.", hint="Put the autocast block inside the model's forward."
         )
+    try:
+        inspect.signature(entry).bind(*args, **kwargs)
+    except TypeError as error:
+        raise CaptureError(
+            f"{_title(model, name)} does not take these arguments: {error}.",
+            hint=f"Its parameters are {inspect.signature(entry)}.",
+        ) from None
     try:
         with torch.no_grad(), torch_private.stacks_since(__file__), _quiet():
             program = torch.export.export(
@@ -240,7 +250,15 @@ def _words_in(entry: Callable[..., Any]) -> dict[tuple[str, int], str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings that torch.export gives about itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    """Without what torch.export warns and logs about itself; what would make the graph wrong is an error."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    said = io.StringIO()  # torch prints half a graph when it fails; what forward itself prints is passed on
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(said):
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", message=".*assigned during export.*")
+            yield
+        sys.stderr.write(said.getvalue())
+    finally:
+        logging.disable(before)

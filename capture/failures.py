@@ -2,48 +2,76 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
+import sysconfig
 import traceback
 
 import torch
 
 from longhand.errors import CaptureError, LonghandError
 
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_ELSEWHERE = tuple(
+    os.path.abspath(path) + os.sep
+    for path in (os.path.dirname(torch.__file__), os.path.dirname(__file__), sysconfig.get_path("stdlib"))
+)
 
-# (what torch's message or exception's name contains, what happened in our words, what to do)
-_KNOWN: tuple[tuple[str, str, str], ...] = (
-    (
+
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """A kind of failure.
+
+    Attributes:
+        pattern: What torch's message, or its exception's name, contains.
+        what: What happened, in our words.
+        hint: What to do.
+        detail: Whether torch's own first sentence tells the user more.
+    """
+
+    pattern: str
+    what: str
+    hint: str
+    detail: bool = True
+
+
+_KNOWN = (
+    _Known(
         r"GuardOnDataDependent|data-dependent|data dependent|Could not guard|Could not extract specialized",
         "the code branches on, or takes a size from, a value that is only known when it runs",
         "Use torch.where or torch.clamp instead of `if`, or compute that part outside.",
+        detail=False,
     ),
-    (
-        r"ConstraintViolation|constraint|specializ",
+    _Known(
+        r"assigned during export",
+        "the code stores a tensor on the module while it runs, which a graph would not do",
+        "Register it as a buffer and write it in place (`self.cache.copy_(...)`), or return it.",
+    ),
+    _Known(
+        r"dynamic_shapes",
+        "dynamic_shapes does not fit the call",
+        "Give it as torch.export.export takes it: one entry for each argument, by name or in order.",
+    ),
+    _Known(
+        r"ConstraintViolation|Constraints violated|specializ",
         "a size that was asked to be dynamic is fixed by the code",
         "Leave that dimension out of dynamic_shapes, or give the range that the code allows.",
+        detail=False,
     ),
-    (
-        r"Dynamo|torch\.compile|fullgraph|graph break",
-        "the code uses Python that cannot be traced",
-        "Move it out of forward.",
-    ),
-    (
-        r"registered as buffers|assigned during export|attribute.*assign",
-        "the code stores a tensor on the module while it runs",
-        "Register it as a buffer and write it in place (`self.cache.copy_(...)`).",
-    ),
-    (
+    _Known(
         r"not a known type",
         "the call takes or returns an object that is no plain container of tensors",
-        "Return tensors, tuples, lists or dicts (of a Hugging Face model: pass use_cache=False).",
+        "Use tensors, tuples, lists or dicts (for a Hugging Face model: pass use_cache=False).",
     ),
-    (
-        r"not linked with support for cuda|Torch not compiled with CUDA|Found no NVIDIA driver",
-        "the code asks for a CUDA device, which this machine does not have",
+    _Known(
+        r"not linked with support for cuda|Torch not compiled with CUDA|Found no NVIDIA driver|on the same device",
+        "the code mixes devices, or asks for one that this machine does not have",
         "Create tensors on the device of an input (`device=x.device`); the target is chosen with --device.",
+    ),
+    _Known(
+        r"\.numpy\(\)|from_numpy",
+        "the code leaves PyTorch for NumPy",
+        "Write it with torch functions, or move it out of forward.",
     ),
 )
 
@@ -53,37 +81,32 @@ def capture_error(error: Exception, name: str) -> LonghandError:
     if isinstance(error, LonghandError):
         return error
     words = f"{type(error).__name__}: {error}"
-    for pattern, what, hint in _KNOWN:
-        if re.search(pattern, words):
-            detail = f"{name} cannot be captured: {what} ({_first_sentence(error)})."
-            return CaptureError(detail, where=_place(error), hint=hint)
-    hint = "Call the model with the same arguments in eager mode: if that works, this is a limit of capture."
-    return CaptureError(
-        f"{name} cannot be captured: {type(error).__name__}: {_first_sentence(error)}.",
-        where=_place(error),
-        hint=hint,
-    )
+    for known in _KNOWN:
+        if re.search(known.pattern, words):
+            detail = f" ({_first_sentence(error)})" if known.detail else ""
+            what = f"{name} cannot be captured: {known.what}{detail}."
+            return CaptureError(what, where=_place(error), hint=known.hint)
+    what = f"{name} cannot be captured: {type(error).__name__}: {_first_sentence(error)}."
+    hint = "Call it with the same arguments in eager mode: if that works, this is a limit of capture."
+    return CaptureError(what, where=_place(error), hint=hint)
 
 
 def _first_sentence(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line.rstrip(".:")[:200]
+    return re.split(r"\.\s", line)[0].rstrip(".:! ")[:200]
 
 
 def _place(error: BaseException) -> str | None:
     """The user's innermost ``file:line`` in the error's traceback, or that which torch's message names."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((_TORCH, _OURS)) and os.path.exists(f.filename)]
-    inside = [f for f in own if _follows_torch(frames, f)]
+    inside: list[traceback.FrameSummary] = []
+    in_torch = False
+    for frame in traceback.extract_tb(error.__traceback__):
+        in_torch = in_torch or frame.filename.startswith(_ELSEWHERE[0])
+        if in_torch and os.path.exists(frame.filename) and not frame.filename.startswith(_ELSEWHERE):
+            inside.append(frame)
     if inside:
         return f"{inside[-1].filename}:{inside[-1].lineno}"
     named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
-    users = [(file, line) for file, line in named if not os.path.abspath(file).startswith((_TORCH, _OURS))]
+    users = [(file, line) for file, line in named if not os.path.abspath(file).startswith(_ELSEWHERE)]
     return ":".join(users[-1]) if users else None
-
-
-def _follows_torch(frames: list[traceback.FrameSummary], frame: traceback.FrameSummary) -> bool:
-    """Whether a frame was called, at some depth, by torch's tracing: it is then the model's, not the caller's."""
-    position = frames.index(frame)
-    return any(earlier.filename.startswith(_TORCH) for earlier in frames[:position])

@@ -108,8 +108,12 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
             else:
                 known[node] = _copy(rewriter, node, known)
         except CannotFunctionalize as error:
+            raise CaptureError(f"{error}.", where=place(node), hint=error.hint) from None
+        except RuntimeError as error:
             raise CaptureError(
-                f"{error}.", where=place(node), hint="Write it without changing tensors in place."
+                f"`{node.target}` cannot be rewritten: {str(error).splitlines()[0]}.",
+                where=place(node),
+                hint="This is a limit of capture: please report it.",
             ) from None
     rewriter.current = None
     kept = _kept_inputs(traced, known)

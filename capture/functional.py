@@ -29,7 +29,16 @@ aten = torch.ops.aten
 
 
 class CannotFunctionalize(Exception):
-    """An op or a write that has no functional counterpart here. Caught by the doors, which add the user's line."""
+    """An op or a write that has no functional counterpart here. `finish` adds the user's line.
+
+    Args:
+        what: Which, in one clause.
+        hint: What to do next.
+    """
+
+    def __init__(self, what: str, hint: str = "Write it without changing tensors in place.") -> None:
+        super().__init__(what)
+        self.hint = hint
 
 
 @dataclasses.dataclass(eq=False)

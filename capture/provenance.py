@@ -83,7 +83,7 @@ def user_frames(stack_trace: str) -> tuple[Frame, ...]:
     every: list[Frame] = []
     for match in filter(None, map(_FRAME.match, stack_trace.splitlines())):
         file = os.path.abspath(match["file"])
-        if file.startswith(_OURS):
+        if file.startswith(_OURS) or match["file"].startswith("<eval_with_key>"):
             continue
         line = int(match["line"])
         unread = Statement("", match["function"], line, (), False)

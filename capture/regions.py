@@ -30,7 +30,10 @@ def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) 
         device, dtype, enabled, cache, module, *operands = args
         with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache):
             return rewriter.inline(_trace_below_autocast(rewriter, module, operands), operands)
-    raise CannotFunctionalize(f"torch's `{target.name()}` (control flow on tensors) cannot be captured yet")
+    raise CannotFunctionalize(
+        f"`{target.name()}` runs code that depends on tensors, which cannot be captured",
+        "Use torch.where, or a Python loop of fixed length.",
+    )
 
 
 def _trace_below_autocast(rewriter: Rewriter, module: fx.GraphModule, operands: list[Any]) -> fx.GraphModule:

@@ -25,6 +25,9 @@ _RENAMED: dict[str, str] = {
     "normal_": "normal_functional",
 }
 
+# In-place ops that change a tensor's memory itself.
+_REFUSED = frozenset(["resize_", "resize_as_", "set_", "as_strided_", "set_data"])
+
 # In-place ops that change what a tensor object looks at, not the memory.
 _METADATA = frozenset(["t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"])
 
@@ -43,6 +46,10 @@ def bound(target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str
 def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """``x.add_(y)``: computes add(x, y), casts to x's dtype, writes it into x."""
     name = target._schema.name.split("::")[1]
+    if name in _REFUSED:
+        raise CannotFunctionalize(
+            f"`{name}` changes which memory a tensor uses", "Make a new tensor instead."
+        )
     if name in _METADATA:
         overload = "int" if name == "transpose_" else target._overloadname
         return rewriter.call(_overload(name[:-1], overload), args, kwargs)

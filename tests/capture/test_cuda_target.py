@@ -1,0 +1,47 @@
+"""Capture for CUDA on a machine that need not have it: devices are mapped, nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
+from torch import nn
+
+from longhand.capture.export_door import capture_export
+from longhand.options import Device, Target
+
+CPU, CUDA = Target(Device.CPU), Target(Device.CUDA, "sm_90")
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        seq = x.size(1)
+        mask = torch.tril(torch.ones(seq, seq, device=x.device, dtype=torch.bool))
+        y = F.scaled_dot_product_attention(self.fc(x), x, x, attn_mask=mask)
+        return y + torch.arange(8, device=x.device).to("cpu", torch.float32)
+
+
+def shape_of(graph):
+    return [(node.name, str(node.target)) for node in graph.graph.nodes]
+
+
+def test_cpu_model_for_cuda():
+    args = (torch.randn(2, 5, 8),)
+    graph = capture_export(Masked(), args, target=CUDA)
+    for node in graph.graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            assert value is None or value.device.type == "cuda"
+        for leaf in pytree.tree_leaves((node.args, node.kwargs)):
+            assert not isinstance(leaf, torch.device) or leaf.type == "cuda"
+    assert shape_of(graph) == shape_of(capture_export(Masked(), args, target=CPU))
+
+
+@pytest.mark.gpu
+def test_cuda_model_on_a_gpu():
+    graph = capture_export(Masked().cuda(), (torch.randn(2, 5, 8, device="cuda"),), target=CUDA)
+    assert graph.graph.output_node().args[0][0].meta["val"].device.type == "cuda"
