@@ -6,7 +6,19 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from longhand.lower.ir import Axis, Buffer, Load, Nest, Pointwise, Reduce, Scalar, Store, Value, arguments
+from longhand.lower.ir import (
+    Axis,
+    Buffer,
+    Load,
+    Nest,
+    Pointwise,
+    Reduce,
+    Scalar,
+    Size,
+    Store,
+    Value,
+    arguments,
+)
 from longhand.options import Device, Options
 from longhand.schedule.address import Addresses, find_addresses
 from longhand.schedule.flow import Flow, find_flow
@@ -63,8 +75,6 @@ def plan_kernel(
     used = accesses(space.body)
     partials, scratch = _partials(space.body, loops.passes.passes[0]) if loops.is_split else ((), ())
     scalars = _scalars(space.body)
-    moved = bytes_moved(space.body, space.axes, buffers)
-    origins = tuple(dict.fromkeys(value.origin for value in space.body if value.origin))
     has_passes = style in (Style.ROWS_LOOPED, Style.ROWS_SPLIT, Style.COLUMNS)
     plan = KernelPlan(
         key="",
@@ -83,20 +93,28 @@ def plan_kernel(
         guards=loops.masking.guards,
         padding=loops.masking.padding,
         wide_index=device is Device.CUDA and needs_wide_index(space.body, space.axes, buffers),
-        origins=origins,
-        bytes_moved=moved,
+        origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
+        bytes_moved=bytes_moved(space.body, space.axes, buffers),
     )
-    key = kernel_key(plan)
-    launch = Launch(
-        kernel=key,
-        buffers=tuple(used),
-        sizes=tuple(axis.size for axis in space.axes),
-        ints=addresses.values,
+    plan = dataclasses.replace(plan, key=kernel_key(plan))
+    return plan, _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
+
+
+def _launch(
+    plan: KernelPlan,
+    sizes: tuple[Size, ...],
+    ints: tuple[Size, ...],
+    scalars: Mapping[ScalarParameter, float | Size],
+) -> Launch:
+    return Launch(
+        kernel=plan.key,
+        buffers=tuple(pointer.name for pointer in plan.pointers if not pointer.scratch),
+        sizes=sizes,
+        ints=ints,
         scalars=tuple(scalars.values()),
-        origins=origins,
-        bytes_moved=moved,
+        origins=plan.origins,
+        bytes_moved=plan.bytes_moved,
     )
-    return dataclasses.replace(plan, key=key), launch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +178,7 @@ def _pointers(
     )
 
 
-def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, object]:
+def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, float | Size]:
     return {
         ScalarParameter(position, value.dtype, value.name): value.value
         for position, value in enumerate(body)
