@@ -88,13 +88,10 @@ class BodyPrinter:
         return f"const {cpp_type(value.dtype)} {self.names.values[position]} = {text};"
 
     def store(self, position: int, known: Known | None = None) -> str:
-        """``out_row[col] = value;``, rounded where the element is a 16-bit float."""
+        """``out_row[col] = value;``; a 16-bit element rounds what it is assigned."""
         value = self.plan.body[position]
         assert isinstance(value, Store)
         text = self.expression(value.value, known).text
-        dtype = self.pointers[value.buffer].dtype
-        if is_struct(dtype):
-            text = f"{cpp_type(dtype)}({text})"
         statement = f"{self.element(position, known)} = {text};"
         if value.mask is None:
             return statement

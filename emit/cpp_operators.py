@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from longhand.emit.cpp_types import cpp_type, is_struct
+from longhand.emit.cpp_types import cpp_type
 from longhand.emit.expression import Operator, Precedence, Text, call, infix
 from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Value
 
@@ -200,8 +200,6 @@ def _cast(value: Pointwise, source: torch.dtype) -> Operator:
         return Operator(f"{{0}} != {zero}", Precedence.COMPARE, (Precedence.BIT_OR,))
     if target == source:
         return _SAME
-    if is_struct(target):
-        return Operator(f"static_cast<float>({cpp_type(target)}({{0}}))")
     if target is torch.uint8 and source.is_floating_point:
         # A negative float has no meaning as an unsigned integer in C++; PyTorch goes through int64.
         return Operator("static_cast<uint8_t>(static_cast<int64_t>({0}))")
