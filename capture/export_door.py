@@ -122,7 +122,8 @@ def _traced(
         for key, value in program.constants.items()
         if isinstance(value, torch.Tensor)
     }
-    constants |= {path: value for path, value in _state(module) if path not in module.state_dict()}
+    saved = module.state_dict().keys()
+    constants |= {path: value for path, value in _state(module) if path not in saved}
     return Traced(
         module=program.graph_module,
         inputs=tuple(inputs),

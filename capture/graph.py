@@ -35,7 +35,8 @@ class Provenance:
         file: The absolute path of its file.
         line: The line on which the statement begins, from 1.
         local: The name that the statement assigns this node's value to (``scores``), if this node is that value
-            (the last op of the statement), otherwise None.
+            (the last op of the statement), otherwise None. Of a value that a function returns without having named
+            it (``return t.transpose(1, 2)``) the name that the caller's statement assigns it to.
         module: The path of the innermost user-visible nn.Module: ``blocks.0.attn``; empty for the root.
         module_class: That module's class name: ``Attention``, ``LayerNorm``; empty for a plain function.
     """

@@ -123,7 +123,42 @@ def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]]) -> d
         done.update(own)
         if stack[-1].function != "<lambda>":
             _name_run(own, set(run), stack[-1].statement, found)
+    for place, node in enumerate(nodes):
+        if node not in found and len(frames[node]) > 1:
+            _name_returned(place, nodes, frames, found)
     return found
+
+
+def _name_returned(
+    place: int, nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]], found: dict[fx.Node, str]
+) -> None:
+    """Names a value that a function returns without having named it: by what its caller's statement assigns."""
+    stack = frames[nodes[place]]
+    for depth in range(len(stack) - 1, 0, -1):
+        if not stack[depth].statement.returns:
+            return
+        assigned = stack[depth - 1].statement.assigned
+        if not assigned:
+            continue
+        run = _run_around(place, nodes, frames, stack[:depth])
+        members = set(run)
+        escaping = [node for node in run if any(user not in members for user in node.users)]
+        names = assigned[0].names if len(assigned) == 1 else tuple(part.names[0] for part in assigned)
+        if nodes[place] in escaping and len(escaping) == len(names):
+            name = names[escaping.index(nodes[place])]
+            if name is not None:
+                found[nodes[place]] = name
+        return
+
+
+def _run_around(
+    place: int, nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]], stack: tuple[Frame, ...]
+) -> list[fx.Node]:
+    """The neighbours of a node, before and after it, that run under the same statement."""
+    first = place
+    while first > 0 and frames[nodes[first - 1]][: len(stack)] == stack:
+        first -= 1
+    return _run(nodes[first:], frames, stack)
 
 
 def _run(

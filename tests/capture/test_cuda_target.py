@@ -23,7 +23,7 @@ class Masked(nn.Module):
         seq = x.size(1)
         mask = torch.tril(torch.ones(seq, seq, device=x.device, dtype=torch.bool))
         y = F.scaled_dot_product_attention(self.fc(x), x, x, attn_mask=mask)
-        return y + torch.arange(8, device=x.device).to("cpu", torch.float32)
+        return y + torch.arange(8, device=x.device)
 
 
 def shape_of(graph):
@@ -43,5 +43,13 @@ def test_cpu_model_for_cuda():
 
 @pytest.mark.gpu
 def test_cuda_model_on_a_gpu():
-    graph = capture_export(Masked().cuda(), (torch.randn(2, 5, 8, device="cuda"),), target=CUDA)
-    assert graph.graph.output_node().args[0][0].meta["val"].device.type == "cuda"
+    model = Masked()
+    graph = capture_export(model.cuda(), (torch.randn(2, 5, 8, device="cuda"),), target=CUDA)
+    assert all(node.meta["val"].device.type == "cuda" for node in graph.graph.nodes if node.op != "output")
+    assert shape_of(graph) == shape_of(capture_export(model.cpu(), (torch.randn(2, 5, 8),), target=CUDA))
+
+
+def test_a_cpu_literal_in_a_cpu_model_becomes_cuda():
+    graph = capture_export(lambda x: x + torch.zeros(3, device="cpu"), (torch.randn(2, 3),), target=CUDA)
+    devices = [node.kwargs["device"] for node in graph.graph.nodes if "device" in node.kwargs]
+    assert devices == [torch.device("cuda")]

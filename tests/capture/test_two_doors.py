@@ -152,7 +152,11 @@ def test_helper_functions_keep_their_own_words():
     rows = {
         row[0]: row[2] for row in said(capture_export(Stack().eval(), (torch.randn(2, 5, 16),), target=CPU))
     }
-    assert rows["transpose"].qualname == "Attention.split_heads"
+    assert rows["q_1"].qualname == rows["v_1"].qualname == "Attention.split_heads"
+    assert (
+        rows["q_1"].statement == "return t.view(batch, seq, 4, 4).transpose(1, 2)"
+        and rows["q_1"].local == "q"
+    )
     assert rows["scores"].statement == "scores = q @ k.transpose(-2, -1) * 0.5"
     assert rows["scores"].module == "blocks.0.attn" and rows["scores"].module_class == "Attention"
 
