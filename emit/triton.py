@@ -76,7 +76,6 @@ class File:
     quotes: tuple[Quote, ...]
     notes: tuple[str, ...]
     needs_torch: bool
-    needs_libdevice: bool
     runtime: tuple[str, ...]
     constants: tuple[str, ...]
     tunables: tuple[Tunable, ...]
@@ -109,10 +108,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         quotes=names.quotes,
         notes=names.notes,
         needs_torch=mentions([reference, host], "torch"),
-        needs_libdevice=mentions(bodies, "libdevice") or any(name.endswith("_float") for name in ordered),
-        runtime=tuple(
-            w for w in ("ceil_div", "fast_launch", "next_power_of_2") if w == "fast_launch" or w in host
-        ),
+        runtime=_runtime_names(host, bodies, ordered),
         constants=text.constants,
         tunables=plan.tunables,
         functions=ordered,
@@ -124,6 +120,17 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     )
     whole = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
     return re.sub(r"[ \t]+\n", "\n", whole)
+
+
+def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ...]) -> tuple[str, ...]:
+    """What the file imports from the unit's runtime.py, in order."""
+    names = [name for name in ("ceil_div", "fast_launch") if name == "fast_launch" or mentions([host], name)]
+    # libdevice comes from there too: Triton's interpreter has none.
+    if mentions(bodies, "libdevice") or any(name.endswith("_float") for name in device_functions):
+        names.append("libdevice")
+    if mentions([host], "next_power_of_2"):
+        names.append("next_power_of_2")
+    return tuple(names)
 
 
 def _with_scratch_words(plan: KernelPlan, names: KernelNames) -> KernelNames:

@@ -32,7 +32,7 @@ _ANY = {
     Op.FMA: call("tl.fma", 3),
     Op.NEG: Operator("-{0}", _P.UNARY, (_P.UNARY,)),
     Op.ABS: call("tl.abs"),
-    Op.SIGN: call("sign"),
+    Op.SIGN: call("sign_of"),
     Op.FMAX: call("tl.maximum", 2),
     Op.FMIN: call("tl.minimum", 2),
     Op.COPYSIGN: call("libdevice.copysign", 2),
@@ -91,18 +91,18 @@ _ANY = {
 }
 
 _FLOAT = {
-    Op.FLOOR_DIV: call("floor_div_float", 2),
+    Op.FLOOR_DIV: call("floor_quotient_float", 2),
     Op.TRUNC_DIV: Operator("libdevice.trunc(tl.div_rn({0}, {1}))"),
-    Op.REMAINDER: call("remainder_float", 2),
+    Op.REMAINDER: call("floor_remainder_float", 2),
     Op.FMOD: call("libdevice.fmod", 2),
-    Op.MAXIMUM: call("maximum", 2),
-    Op.MINIMUM: call("minimum", 2),
+    Op.MAXIMUM: call("nan_maximum", 2),
+    Op.MINIMUM: call("nan_minimum", 2),
 }
 
 _INTEGER = {
-    Op.FLOOR_DIV: call("floor_div", 2),
+    Op.FLOOR_DIV: call("floor_quotient", 2),
     Op.TRUNC_DIV: infix("//", _P.PRODUCT),
-    Op.REMAINDER: call("remainder", 2),
+    Op.REMAINDER: call("floor_remainder", 2),
     Op.FMOD: infix("%", _P.PRODUCT),
     Op.MAXIMUM: call("tl.maximum", 2),
     Op.MINIMUM: call("tl.minimum", 2),
@@ -114,14 +114,14 @@ _COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE})
 
 # The device functions that templates/triton/functions.jinja can write, in their order there.
 DEVICE_FUNCTIONS = (
-    "maximum",
-    "minimum",
-    "multiply",
-    "sign",
-    "floor_div",
-    "remainder",
-    "floor_div_float",
-    "remainder_float",
+    "nan_maximum",
+    "nan_minimum",
+    "times",
+    "sign_of",
+    "floor_quotient",
+    "floor_remainder",
+    "floor_quotient_float",
+    "floor_remainder_float",
     "first_max",
     "first_min",
 )

@@ -12,9 +12,9 @@ from longhand.schedule.plan import KernelPlan
 def combine_function(op: ReduceOp) -> str:
     """The device function that combines two partial results with PyTorch's rules for NaN."""
     return {
-        ReduceOp.MAX: "maximum",
-        ReduceOp.MIN: "minimum",
-        ReduceOp.PROD: "multiply",
+        ReduceOp.MAX: "nan_maximum",
+        ReduceOp.MIN: "nan_minimum",
+        ReduceOp.PROD: "times",
         ReduceOp.ARGMAX: "first_max",
         ReduceOp.ARGMIN: "first_min",
     }[op]

@@ -10,26 +10,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import torch
 
 from longhand.emit.names import AxisNames, KernelNames
+from longhand.emit.runtime_py import write_runtime
 from longhand.emit.triton import print_triton_kernel
 from longhand.lower.ir import Load, Pointwise, Reduce, Size, Store, arguments
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch
 
-ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = 'def reference():\n    """Not part of these tests."""\n'
 
 
 def runtime_text() -> str:
-    """The launching part of a unit's runtime.py."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ROOT / "templates" / "runtime"))
-    imports = (
-        "import functools\n\nimport torch\nimport triton\nfrom triton.language.extra import libdevice\n\n\n"
-    )
-    parts = [environment.get_template(f"{name}.py.jinja").render() for name in ("launch", "interpreter")]
-    return '"""Support code."""\n\n' + imports + "\n\n".join(parts)
+    """A unit's runtime.py with all that Triton kernels may import from it."""
+    return write_runtime(["ceil_div", "fast_launch", "libdevice", "next_power_of_2"])
 
 
 def write_unit(folder: Path, kernels: Mapping[str, str]) -> None:
