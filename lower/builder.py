@@ -35,6 +35,13 @@ Number = float | int | bool
 
 _NARROW = (torch.int8, torch.uint8, torch.int16)
 _SELECTS = frozenset({PointwiseOp.WHERE, PointwiseOp.MAXIMUM, PointwiseOp.MINIMUM})
+# The constant that leaves the other argument as it is; of two bools the other constant decides alone.
+_NEUTRAL = {
+    PointwiseOp.LOGICAL_AND: True,
+    PointwiseOp.LOGICAL_OR: False,
+    PointwiseOp.MUL: 1,
+    PointwiseOp.ADD: 0,
+}
 _BOOL_RESULT = frozenset(
     {
         PointwiseOp.EQ,
@@ -181,6 +188,9 @@ class BodyBuilder:
 
     def pointwise(self, op: PointwiseOp, *args: Handle | Number, name: str | None = None) -> Handle:
         """An elementwise operation; Python numbers take the dtype of the handles, which must agree."""
+        known = self._simplified(op, args)
+        if known is not None:
+            return known.named(name)
         handles = [arg for arg in args if isinstance(arg, Handle)]
         if op is PointwiseOp.WHERE:
             branches = [arg for arg in args[1:] if isinstance(arg, Handle)]
@@ -199,6 +209,24 @@ class BodyBuilder:
             if common is not None:
                 self._fit(result, common)
         return result
+
+    def _simplified(self, op: PointwiseOp, args: Sequence[Handle | Number]) -> Handle | None:
+        """The result where one of two arguments is a constant that decides it or changes nothing (in any type)."""
+        neutral = _NEUTRAL.get(op)
+        if neutral is None or len(args) != 2:
+            return None
+        for one, other in ((args[0], args[1]), (args[1], args[0])):
+            value = self.values[one.position] if isinstance(one, Handle) else None
+            number = value.value if isinstance(value, Constant) else one
+            if isinstance(number, Handle) or not isinstance(other, Handle):
+                continue
+            if op is PointwiseOp.ADD and other.dtype.is_floating_point:
+                continue  # -0.0 + 0.0 is 0.0
+            if number == neutral:
+                return other
+            if other.dtype is torch.bool:
+                return self.constant(bool(number), torch.bool)
+        return None
 
     def where(self, condition: Handle, if_true: Handle | Number, if_false: Handle | Number) -> Handle:
         """Elementwise choice."""

@@ -62,6 +62,8 @@ class Context:
         buffers: Every buffer so far, by name.
         steps: The steps so far.
         recipes: For intermediates made by one elementwise nest, how.
+        fills: Intermediates that hold one number everywhere, and it.
+        progressions: Intermediates of one dimension that hold start, start + step, ...: (start, step), both whole.
         returned: Buffers that results of the call are views of.
         values: What each node became: a TensorView, a size or number, or a tuple of these.
     """
@@ -71,6 +73,8 @@ class Context:
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []
         self.recipes: dict[str, Recipe] = {}
+        self.fills: dict[str, Number | sympy.Expr] = {}
+        self.progressions: dict[str, tuple[Size, Size]] = {}
         self.returned: set[str] = set()
         self.values: dict[str, Any] = {}
         self.node: fx.Node = next(iter(graph.graph.nodes))
@@ -247,6 +251,10 @@ class Context:
 
     # --- elementwise ---
 
+    def _known_number(self, operand: Operand) -> Operand:
+        """The number that a tensor holds everywhere, if that is known; else the operand."""
+        return self.fills.get(operand.buffer, operand) if isinstance(operand, TensorView) else operand
+
     def pointwise(
         self,
         operands: Sequence[Operand],
@@ -262,6 +270,7 @@ class Context:
             operand_dtype: What every operand (or each of them) is converted to first; None: the result's dtype.
         """
         result = self.result()
+        operands = [self._known_number(operand) for operand in operands]
         dtypes = operand_dtype or result.dtype
         if isinstance(dtypes, torch.dtype):
             dtypes = [dtypes] * len(operands)

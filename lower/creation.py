@@ -77,6 +77,10 @@ def filled(ctx: Context, value: Number | sympy.Expr) -> TensorView:
 
     target = generated(ctx, lambda nest: compute(nest, []))
     ctx.recipes[target.buffer] = Recipe((), compute)
+    # As it is in memory: rounded to the dtype.
+    ctx.fills[target.buffer] = (
+        value if isinstance(value, sympy.Expr) else torch.tensor(value, dtype=dtype).item()
+    )
     return target
 
 
@@ -98,14 +102,17 @@ def _arange_step(ctx: Context, start: Any, end: Any, step: Any, *_: Any) -> Tens
 def _arithmetic(ctx: Context, start: Any, step: Any) -> TensorView:
     """start, start + step, start + 2 step, ..."""
     dtype = ctx.result().dtype
+    is_whole = isinstance(start, int | sympy.Expr) and isinstance(step, int | sympy.Expr)
 
     def value(nest: NestBuilder) -> Handle:
-        if isinstance(start, int | sympy.Expr) and isinstance(step, int | sympy.Expr):
-            at = nest.coordinate(0).times(step).plus(start)
-            return nest.position_of(at)
+        if is_whole:
+            return nest.position_of(nest.coordinate(0).times(step).plus(start))
         return nest.position(0).to(dtype) * number(nest, step, dtype) + number(nest, start, dtype)
 
-    return generated(ctx, value)
+    target = generated(ctx, value)
+    if is_whole and dtype in (torch.int64, torch.int32):
+        ctx.progressions[target.buffer] = (start, step)
+    return target
 
 
 @lowers(aten.linspace.default)

@@ -9,9 +9,10 @@ does its error.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from longhand.lower.builder import Handle
@@ -19,8 +20,9 @@ from longhand.lower.context import Context, Decline, require_loop_dtypes
 from longhand.lower.ir import Size
 from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.registry import lowers
+from longhand.lower.sizes import add, multiply
 from longhand.lower.viewing import wrap
-from longhand.lower.views import TensorView
+from longhand.lower.views import TensorView, as_strided
 
 aten = torch.ops.aten
 
@@ -115,18 +117,67 @@ def _gather(ctx: Context, x: TensorView, dim: int, index: TensorView, *_: Any) -
     return target
 
 
+def _as_view(
+    ctx: Context, x: TensorView, given: Mapping[int, TensorView], at: int, rank: int
+) -> TensorView | None:
+    """x indexed by ranges alone (aranges, however viewed): every element's place is affine, so it is a view of x.
+
+    Args:
+        given: The index of each indexed dimension.
+        at: Where the indices' dimensions stand in the result.
+        rank: How many there are.
+    """
+    strides = x.strides()
+    if strides is None or any(index.buffer not in ctx.progressions for index in given.values()):
+        return None
+    shape = ctx.result_shape()
+    steps: list[Size] = [0] * len(shape)
+    offset = x.offset
+    others = iter([i for i in range(len(shape)) if not at <= i < at + rank])
+    for dim in range(x.rank):
+        if dim not in given:
+            steps[next(others)] = strides[dim]
+            continue
+        index = given[dim]
+        start, pace = ctx.progressions[index.buffer]
+        index_strides = index.strides()
+        if index_strides is None:
+            return None
+        first = last = add(start, multiply(pace, index.offset))
+        for i in range(index.rank):
+            reach = multiply(pace, index_strides[i]) if index.dims[i] else 0
+            place = at + rank - index.rank + i
+            steps[place] = add(steps[place], multiply(strides[dim], reach))
+            last = add(last, multiply(reach, add(index.size(i), -1)))
+        if not all(_is_within(bound, x.size(dim)) for bound in (first, last)):
+            return None
+        offset = add(offset, multiply(strides[dim], first))
+    return as_strided(x, shape, steps, offset)
+
+
+def _is_within(position: Size, size: Size) -> bool:
+    """Whether a position is known to be a place of a dimension."""
+    if isinstance(position, int) and isinstance(size, int):
+        return 0 <= position < size
+    room = sympy.sympify(add(add(size, -1), multiply(position, -1)))
+    return bool(sympy.sympify(position).is_nonnegative) and bool(room.is_nonnegative)
+
+
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
 def _index(ctx: Context, x: TensorView, indices: Sequence[TensorView | None]) -> TensorView:
     given = {dim: index for dim, index in enumerate(indices) if index is not None}
-    require_float_table(x, *given.values())
     if not given or x.is_empty or any(index.is_empty for index in given.values()):
         raise Decline("Indexing nothing is left to ATen.")
-    x = ctx.strided(x)
-    target = ctx.make_result()
     rank = max(index.rank for index in given.values())
     dims = sorted(given)
     # The indices' dimensions stand where the first of them was, or in front if they are not neighbours.
     at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    view = _as_view(ctx, x, given, at, rank)
+    if view is not None:
+        return view
+    require_float_table(x, *given.values())
+    x = ctx.strided(x)
+    target = ctx.make_result()
     after = target.rank - at - rank
     aligned = []
     for index in given.values():
