@@ -31,6 +31,10 @@ _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (1, False): ("n",),
     (2, False): ("batch", "seq"),
 }
+_REDUCTION_OPS = """
+    sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
+"""
+_REDUCTIONS = frozenset(_REDUCTION_OPS.split())
 _MATMULS = frozenset({"mm", "bmm", "matmul"})
 
 
@@ -80,7 +84,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         for dim, size in enumerate(value.shape):
             choices = [
                 symbols.get((entry.node, dim)),
-                own[dim] if len(own) == value.ndim else None,
+                own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
                 customary[dim] if customary else None,
             ]
             words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
@@ -180,7 +184,10 @@ def _carried(node: fx.Node, words: Mapping[str, Words]) -> Words:
         if moved is not None and len(moved) == len(shape):
             return moved
     if name in ("view", "_unsafe_view", "reshape", "flatten", "unflatten"):
-        return _reshaped(_shape(given[0]) if given else (), first, shape)
+        return reshaped(_shape(given[0]) if given else (), first, shape)
+    if name in _REDUCTIONS:
+        reduced = _reduced(node.args, first, len(shape))
+        return reduced if len(reduced) == len(shape) else (None,) * len(shape)
     if name == "scaled_dot_product_attention" and len(first) == len(shape):
         return (*first[:-1], None)
     return _broadcast(given, words, shape)
@@ -202,7 +209,7 @@ def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words
     return (*first[:dim], *first[dim + 1 :])
 
 
-def _reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Words:
+def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Words:
     """Dimensions that stay, counted from both ends, keep their words."""
     found: list[str | None] = [None] * len(new)
     front = 0
@@ -216,13 +223,35 @@ def _reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Wor
     return tuple(found)
 
 
+def _reduced(args: tuple[Any, ...], first: Words, n_dims: int) -> Words:
+    """The words that are left when dimensions are reduced, kept as 1 or dropped."""
+    dims = args[1] if len(args) > 1 else None
+    if dims is None or isinstance(dims, bool) or len(first) == 0:
+        return (None,) * n_dims
+    gone = {dim % len(first) for dim in (dims if isinstance(dims, list | tuple) else [dims])}
+    if not gone:
+        return (None,) * n_dims
+    if n_dims == len(first):
+        return tuple(None if dim in gone else word for dim, word in enumerate(first))
+    return tuple(word for dim, word in enumerate(first) if dim not in gone)
+
+
 def _broadcast(given: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
+    """The words of an elementwise result: every argument's shape must broadcast to it."""
     found: list[str | None] = [None] * len(shape)
-    for argument in given:
-        old, carried = _shape(argument), words.get(argument.name, ())
+    shapes = [_shape(argument) for argument in given]
+    fits = all(
+        len(old) <= len(shape)
+        and all(str(part) in ("1", str(whole)) for part, whole in zip(old[::-1], shape[::-1], strict=False))
+        for old in shapes
+    )
+    if not fits:
+        return tuple(found)
+    for argument, old in zip(given, shapes, strict=True):
+        carried = words.get(argument.name, ())
         if len(carried) != len(old):
             continue
-        for back in range(1, min(len(old), len(shape)) + 1):
+        for back in range(1, len(old) + 1):
             if found[-back] is None and str(old[-back]) == str(shape[-back]):
                 found[-back] = carried[-back]
     return tuple(found)

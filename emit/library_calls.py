@@ -10,7 +10,7 @@ import torch
 
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, write_view
-from longhand.lower.ir import Extern, View
+from longhand.lower.ir import Buffer, Extern, View
 
 # torch functions that take the same arguments in the same order as the ATen op of that name.
 _SAME_IN_TORCH_TEXT = """
@@ -49,9 +49,13 @@ class LibraryWriter:
     Args:
         variables: The variable of each buffer.
         sizes: Writes sizes.
+        buffers: The plan's buffers.
     """
 
-    def __init__(self, variables: Mapping[str, str], sizes: SizeWriter) -> None:
+    def __init__(
+        self, variables: Mapping[str, str], sizes: SizeWriter, buffers: Mapping[str, Buffer]
+    ) -> None:
+        self._buffers = buffers
         self._variables = variables
         self.sizes = sizes
 
@@ -73,7 +77,7 @@ class LibraryWriter:
     def value(self, value: Any) -> str:
         """An argument: a tensor through its views, or anything else."""
         if isinstance(value, View):
-            return write_view(value, self._variables[value.buffer], self.sizes)
+            return write_view(value, self._variables[value.buffer], self.sizes, self._buffers[value.buffer])
         if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
             return f"[{', '.join(self.value(item) for item in value)}]"
         return argument(value, self.sizes)
@@ -96,6 +100,7 @@ class LibraryWriter:
         parts: list[str] = []
         by_name = False
         given = self.named(step)
+        name = str(step.target.overloadpacket.__name__)
         for parameter in step.target._schema.arguments:
             if parameter.name not in given:
                 continue
@@ -104,7 +109,7 @@ class LibraryWriter:
             if is_default:
                 by_name = True
                 continue
-            text = self.value(value)
+            text = _uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value)
             if (
                 parameter.kwarg_only
                 or by_name
@@ -146,6 +151,15 @@ def _uniform(values: Any, sizes: SizeWriter) -> str:
     if items and all(isinstance(item, int) and item == items[0] for item in items):
         return str(items[0])
     return argument(tuple(items), sizes)
+
+
+def _is_per_dim(name: str, value: Any) -> bool:
+    """Whether a value is one number for each spatial dimension, for which F's functions take one for all."""
+    return (
+        name.startswith(("conv", "max_pool", "avg_pool"))
+        and isinstance(value, list | tuple)
+        and len(value) > 0
+    )
 
 
 def _convolution(writer: LibraryWriter, step: Extern) -> str | None:

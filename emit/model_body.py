@@ -75,7 +75,7 @@ class BodyWriter:
         self.variables = variables
         self.sizes = sizes
         self.device = device
-        self.library = LibraryWriter(variables, sizes)
+        self.library = LibraryWriter(variables, sizes, plan.buffers)
         self.needs = Needs()
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
@@ -190,12 +190,24 @@ class BodyWriter:
 
     def _launch(self, step: Launch) -> list[str]:
         self.needs.kernels = True
-        buffers = [self._buffer(name) for name in step.buffers]
-        sizes = [self.sizes.merged(size, list(reversed(buffers))) for size in step.sizes]
+        sizes = self._axis_sizes(step)
         ints = [self.sizes.text(value) for value in step.ints]
         scalars = [self._scalar(value) for value in step.scalars]
         given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
         return [f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)})"]
+
+    def _axis_sizes(self, step: Launch) -> list[str]:
+        """The sizes of the kernel's axes, from what the launch writes, else from what it reads."""
+        kernel = self.plan.kernels[step.kernel]
+        names = [axis.name for axis in kernel.axes]
+        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+        given = [
+            (self.variables[buffer], self._buffer(buffer), pointer.dims)
+            for pointer, buffer in zip(passed, step.buffers, strict=True)
+            if pointer.dims
+        ]
+        texts = self.sizes.axes(dict(zip(names, step.sizes, strict=True)), given[::-1])
+        return [texts[name] for name in names]
 
     def _scalar(self, value: float | Size) -> str:
         return number(value) if isinstance(value, float) else argument(value, self.sizes)

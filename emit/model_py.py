@@ -255,7 +255,7 @@ class _ModelWriter:
         if isinstance(result, View):
             variable = self.variables[result.buffer]
             path = dict(self.tensors).get(result.buffer, variable)
-            return write_view(result, path, sizes)
+            return write_view(result, path, sizes, self.plan.buffers[result.buffer])
         value = result.value if isinstance(result, Literal) else result
         return argument(value, sizes)
 
@@ -344,10 +344,10 @@ class _ModelWriter:
     def _title(self) -> str:
         target = self.plan.options.target
         where = target.device.value + (f" ({target.arch})" if target.arch else "")
+        values = [self.words.nodes[entry.node].meta.get("val") for entry in self.graph.inputs]
+        dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
         floats = dict.fromkeys(
-            str(value.dtype).removeprefix("torch.")
-            for node, _ in self.tensors
-            if (value := self.words.nodes[node].meta["val"]).dtype.is_floating_point
+            str(dtype).removeprefix("torch.") for dtype in dtypes if dtype.is_floating_point
         )
         return (
             f"{self.graph.name} as kernels: {self.graph.source} for {', '.join([where, *floats])}, inference."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -76,24 +75,38 @@ class SizeWriter:
             return self._use(same[0])
         return str(size)
 
-    def merged(self, size: Size, candidates: Sequence[Buffer]) -> str:
-        """The size of a kernel's axis: a run of neighbouring dimensions of some buffer that multiply to it."""
-        if str(size) == "1":
-            return "1"
-        best: list[str] | None = None
-        for buffer in candidates:
-            words = self._words.of(buffer.name, len(buffer.shape))
-            for run in _runs(buffer.shape, words, size):
-                known = all(word in self._values for _, word in run)
-                parts = [self._peek(part, word) for part, word in run]
-                if known and (best is None or len(parts) < len(best)):
-                    best = parts
-        if best is None:
-            return self.text(size)
-        for part in best:
-            for word in re.findall(r"[A-Za-z_]\w*", part):
-                self.used.add(word)
-        return " * ".join(best)
+    def axes(
+        self, sizes: Mapping[str, Size], tensors: Sequence[tuple[str, Buffer, Sequence[str]]]
+    ) -> dict[str, str]:
+        """The text for the size of each of a kernel's axes, from the dimensions of the tensors that it is given.
+
+        Args:
+            sizes: The axes' sizes.
+            tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
+        """
+        found: dict[str, str] = {}
+        literal: dict[str, str] = {}
+        for variable, buffer, axes in tensors:
+            groups = _grouped(buffer.shape, self.words_of(buffer), [sizes[axis] for axis in axes])
+            if groups is None:
+                continue
+            for axis, group in zip(axes, groups, strict=True):
+                texts = [self._peek(size, word) for size, word in group]
+                if axis in found or not texts:
+                    continue
+                if all(not text.isdigit() for text in texts):
+                    found[axis] = self._product(texts)
+                elif len(axes) == 1 and len(texts) > 1:
+                    found[axis] = f"{variable}.numel()"
+                else:
+                    literal.setdefault(axis, self._product(texts))
+        rest = {axis: literal[axis] if axis in literal else self.text(size) for axis, size in sizes.items()}
+        return rest | found
+
+    def _product(self, texts: list[str]) -> str:
+        for text in texts:
+            self.used |= set(re.findall(r"[A-Za-z_]\w*", text)) & set(self._values)
+        return " * ".join(texts)
 
     def _peek(self, size: Size, word: str | None) -> str:
         used = set(self.used)
@@ -130,17 +143,19 @@ def bind_sizes(
     return SizeWriter(words, values, symbols, binding)
 
 
-def _runs(shape: tuple[Size, ...], words: Words, size: Size) -> list[list[tuple[Size, str | None]]]:
-    """Runs of neighbouring dimensions whose product is `size`, without those of size 1; from the right end first."""
+def _grouped(
+    shape: Sequence[Size], words: Words, sizes: Sequence[Size]
+) -> list[list[tuple[Size, str | None]]] | None:
+    """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""
     dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
-    found = []
-    for length, start in itertools.product(range(1, len(dims) + 1), range(len(dims))):
-        run = dims[start : start + length]
-        if len(run) != length:
-            continue
+    groups: list[list[tuple[Size, str | None]]] = []
+    for size in sizes:
+        group: list[tuple[Size, str | None]] = []
         product: Size = 1
-        for part, _ in run:
-            product = product * part
-        if str(product) == str(size):
-            found.append(run)
-    return found
+        while dims and str(product) != str(size):
+            group.append(dims.pop(0))
+            product = product * group[-1][0]
+        if str(product) != str(size):
+            return None
+        groups.append(group)
+    return None if dims else groups

@@ -2,31 +2,95 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
 import sympy
 import torch
 
+from longhand.emit.dim_words import Words, reshaped
 from longhand.emit.sizes import SizeWriter
-from longhand.lower.ir import Size, View, ViewCall
+from longhand.lower.ir import Buffer, Size, View, ViewCall
 
 _FULL_SLICE_END = 2**62
+_RESHAPES = {"view": "view", "_unsafe_view": "view", "_reshape_alias": "view", "reshape": "reshape"}
 
 
-def write_view(view: View, variable: str, sizes: SizeWriter) -> str:
-    """A buffer through its views."""
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """A tensor on the way through its views: its sizes, as far as they are known, and their words."""
+
+    shape: tuple[Size, ...]
+    words: Words
+
+
+def write_view(view: View, variable: str, sizes: SizeWriter, buffer: Buffer | None = None) -> str:
+    """A buffer through its views.
+
+    Args:
+        view: The buffer's name and the calls on it.
+        variable: What holds the buffer.
+        sizes: Writes sizes.
+        buffer: The buffer, so that its dimensions keep their words through the views.
+    """
     text = variable
+    seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
     calls = list(view.calls)
     while calls:
         subscript, n_used = _subscript(calls, sizes)
-        if n_used:
-            text += subscript
-            calls = calls[n_used:]
-            continue
-        text += _call(calls.pop(0), sizes)
+        for call in calls[:n_used] or calls[:1]:
+            if not n_used:
+                subscript = _call(call, sizes, seen)
+            seen = _after(call, seen)
+        text += subscript
+        calls = calls[max(n_used, 1) :]
     return text
+
+
+def _after(call: ViewCall, seen: _Seen) -> _Seen:
+    """What a call makes of sizes and words; empty where that is not known."""
+    name, args, rank = _base(call), call.args, len(seen.shape)
+    if name in ("alias", "detach"):
+        return seen
+    if name == "transpose" and rank:
+        order = list(range(rank))
+        order[args[0]], order[args[1]] = order[args[1]], order[args[0]]
+    elif name == "permute" and rank:
+        order = [int(dim) % rank for dim in args[0]]
+    elif name in _RESHAPES and rank:
+        shape = _without_minus_one(tuple(args[0]), seen.shape)
+        return _Seen(shape, reshaped(seen.shape, seen.words, shape))
+    elif name == "slice" and rank and isinstance(seen.shape[args[0]], int):
+        start, end, step = slice(*(*args[1:], None, None, None)[:3]).indices(int(seen.shape[args[0]]))
+        length = len(range(start, end, step))
+        dim = int(args[0]) % rank
+        word = seen.words[dim] if length == seen.shape[dim] else None
+        return _Seen(_put(seen.shape, dim, length), _put(seen.words, dim, word))
+    elif name == "select" and rank:
+        dim = int(args[0]) % rank
+        return _Seen((*seen.shape[:dim], *seen.shape[dim + 1 :]), (*seen.words[:dim], *seen.words[dim + 1 :]))
+    elif name == "unsqueeze" and rank:
+        dim = int(args[0]) % (rank + 1)
+        return _Seen((*seen.shape[:dim], 1, *seen.shape[dim:]), (*seen.words[:dim], None, *seen.words[dim:]))
+    else:
+        return _Seen((), ())
+    return _Seen(tuple(seen.shape[dim] for dim in order), tuple(seen.words[dim] for dim in order))
+
+
+def _put(items: tuple[Any, ...], place: int, item: Any) -> tuple[Any, ...]:
+    return (*items[:place], item, *items[place + 1 :])
+
+
+def _without_minus_one(shape: tuple[Size, ...], old: tuple[Size, ...]) -> tuple[Size, ...]:
+    """The sizes of a reshape, the one that is left open worked out where all sizes are numbers."""
+    if -1 not in shape or not all(isinstance(size, int) for size in (*shape, *old)):
+        return shape
+    known = math.prod(int(size) for size in shape if size != -1)
+    rest = math.prod(int(size) for size in old) // known if known else 0
+    return tuple(rest if size == -1 else size for size in shape)
 
 
 def _base(call: ViewCall) -> str:
@@ -38,8 +102,20 @@ def size_list(values: Any, sizes: SizeWriter) -> str:
     return ", ".join(sizes.text(value) for value in values)
 
 
-def _call(call: ViewCall, sizes: SizeWriter) -> str:
+def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen) -> str:
     name, args = _base(call), call.args
+    if name in _RESHAPES:
+        known = (
+            reshaped(seen.shape, seen.words, _without_minus_one(tuple(args[0]), seen.shape))
+            if seen.shape
+            else ()
+        )
+        words = known or (None,) * len(args[0])
+        texts = [
+            "-1" if str(size) == "-1" else sizes.text(size, word)
+            for size, word in zip(args[0], words, strict=True)
+        ]
+        return f".{_RESHAPES[name]}({', '.join(texts)})"
     if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
         return ""
     writer = _METHODS.get(name)
@@ -94,10 +170,6 @@ def _on_sizes(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
 
 
 _METHODS: dict[str, Callable[[tuple[Any, ...], SizeWriter], str]] = {
-    "view": _on_sizes("view"),
-    "_unsafe_view": _on_sizes("view"),
-    "_reshape_alias": _on_sizes("view"),
-    "reshape": _on_sizes("reshape"),
     "expand": _on_sizes("expand"),
     "broadcast_to": _on_sizes("expand"),
     "transpose": _on_dims("transpose"),
