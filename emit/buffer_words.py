@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Provenance
-from longhand.emit.op_words import OpWord, aten_name, op_word
+from longhand.emit.op_words import OpWord, aten_name, name_of_ops, op_word
 from longhand.emit.words import identifier, path_words, snake_case, without_counter
 
 _SHORT = 14
@@ -47,6 +48,11 @@ _RESULT_WORDS = {
     "where": "selected",
     "exp": "exponentials",
     "sum": "sums",
+    "cross_entropy": "losses",
+    "nll_loss": "losses",
+    "mean": "means",
+    "rotary": "rotated",
+    "exp_normalize": "normalized",
     "max": "maxima",
     "min": "minima",
     "not": "inverted",
@@ -64,6 +70,7 @@ class BufferWords:
         self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         self._users = _local_of_views(graph)
+        self._calls: Counter[tuple[str, str, str]] = Counter()
 
     @property
     def nodes(self) -> Mapping[str, fx.Node]:
@@ -98,10 +105,13 @@ class BufferWords:
         local = origin.local or self._users.get(node.name)
         if local:
             yield local
+        yield from self._returned(node, origin)
         yield from _of_module(origin)
         phrase = self._phrase(node)
         if phrase:
             yield phrase
+        if local:
+            yield from self._of_pattern(node, local)
         op: OpWord = op_word(node)
         hint = without_counter(node.name).strip("_")
         if hint not in (op.word, aten_name(node).strip("_")):
@@ -117,6 +127,75 @@ class BufferWords:
         if origin.module_class:
             yield f"{snake_case(origin.module_class)}_{result}"
         yield hint
+
+    def _of_pattern(self, node: fx.Node, local: str) -> Iterator[str]:
+        """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
+        statement = self.provenance(node.name).statement
+        run = [
+            other
+            for other in self._nodes.values()
+            if other.op == "call_function" and self.provenance(other.name).statement == statement
+        ]
+        name = name_of_ops(run)
+        if name in _RESULT_WORDS and statement.count(local) > 1:
+            yield _RESULT_WORDS[name]
+
+    def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
+        """For what a module's forward() returns: the name under which the user holds that module."""
+        if not origin.statement.startswith("return ") or not self._ends_statement(node):
+            return
+        frame = origin.module
+        if _is_call_of(origin.statement, frame):
+            frame = frame.rpartition(".")[0]
+        word = _last_word(frame)
+        if not word:
+            return
+        if self._n_same(node) > 1:
+            given = self._main_input(node)
+            if given:
+                yield f"{word}_{given}"
+        yield word
+
+    def _ends_statement(self, node: fx.Node) -> bool:
+        """Whether no other node of the same statement, in the same module call, uses the value."""
+        origin = self.provenance(node.name)
+        return not any(
+            self.provenance(user.name).statement == origin.statement and not op_word(user).silent
+            for user in node.users
+            if user.op == "call_function"
+        )
+
+    def _n_same(self, node: fx.Node) -> int:
+        """How many values the same statement of the same module makes with the same operation: its calls."""
+        origin = self.provenance(node.name)
+        key = (origin.module, origin.statement, aten_name(node))
+        if not self._calls:
+            for other in self._nodes.values():
+                if other.op == "call_function" and self._ends_statement(other):
+                    where = self.provenance(other.name)
+                    self._calls[where.module, where.statement, aten_name(other)] += 1
+        return self._calls[key]
+
+    def _main_input(self, node: fx.Node) -> str | None:
+        """The nearest value with a name of its own that the node is computed from, weights left out."""
+        waiting, seen = [node], set()
+        while waiting:
+            for source in waiting.pop(0).all_input_nodes:
+                if source in seen:
+                    continue
+                seen.add(source)
+                entry = self._inputs.get(source.name)
+                if entry is not None and entry.kind is not InputKind.ARGUMENT:
+                    continue
+                where = self.provenance(source.name)
+                own = self.provenance(node.name)
+                local = where.local or self._users.get(source.name)
+                if entry is not None:
+                    return next(_of_input(entry))
+                if local and where.qualname != own.qualname:
+                    return local
+                waiting.append(source)
+        return None
 
     def _phrase(self, node: fx.Node) -> str | None:
         """``x_plus_attn``: the sum of two values that have short names of their own."""
@@ -136,7 +215,8 @@ class BufferWords:
         if entry is not None:
             word: str | None = next(_of_input(entry), None)
         else:
-            word = origin.local or self._users.get(node.name) or next(_of_module(origin), None)
+            local = origin.local or self._users.get(node.name)
+            word = local or next(self._returned(node, origin), None) or next(_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
 
 

@@ -82,9 +82,11 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         own = written.get(entry.target, ())
         words: list[str | None] = []
         for dim, size in enumerate(value.shape):
+            same = [word for word, known in owner.items() if str(known) == str(size)]
             choices = [
                 symbols.get((entry.node, dim)),
                 own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
+                same[0] if len(same) == 1 and isinstance(size, int) and size >= 16 else None,
                 customary[dim] if customary else None,
             ]
             words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
@@ -188,6 +190,8 @@ def _carried(node: fx.Node, words: Mapping[str, Words]) -> Words:
     if name in _REDUCTIONS:
         reduced = _reduced(node.args, first, len(shape))
         return reduced if len(reduced) == len(shape) else (None,) * len(shape)
+    if name in ("cross_entropy_loss", "nll_loss_forward") and len(first) == len(shape) + 1:
+        return first[:-1]
     if name == "scaled_dot_product_attention" and len(first) == len(shape):
         return (*first[:-1], None)
     return _broadcast(given, words, shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -10,7 +10,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import name_of_ops, op_word
 from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, snake_case, without_counter
 from longhand.lower.ir import Load, Store
-from longhand.schedule.plan import Access, KernelPlan, Launch, Style
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Style
 
 _LONGEST = 40
 
@@ -40,21 +40,37 @@ def kernel_scope() -> Scope:
     return Scope(RESERVED_IN_KERNEL | {"kernels", "runtime", "model", "check", "reference"})
 
 
-def name_kernel(plan: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> str:
-    """A free name for the kernel, taken from `scope`."""
-    for candidate in _candidates(plan, launch, words):
+def name_kernel(
+    plan: KernelPlan, launch: Launch, words: BufferWords, scope: Scope, named: Mapping[str, KernelPlan]
+) -> str:
+    """A free name for the kernel, taken from `scope`.
+
+    Args:
+        plan: The kernel.
+        launch: Its first launch.
+        words: The captured graph's names.
+        scope: The names of kernels so far.
+        named: The kernels that have these names.
+    """
+    for candidate in _candidates(plan, launch, words, named):
         word = identifier(candidate)[:_LONGEST].rstrip("_")
         if scope.is_free(word):
             return scope.take(word)
     raise AssertionError("unreachable: the last candidate holds the kernel's own key")
 
 
-def _candidates(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
+def _candidates(
+    plan: KernelPlan, launch: Launch, words: BufferWords, named: Mapping[str, KernelPlan]
+) -> Iterator[str]:
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
     base = name_of_ops(nodes)
+    if plan.style is Style.TRANSPOSED and "transpose" not in base:
+        base = _joined("transpose", base)
     yield base
-    qualifiers = [text for text in _qualifiers(plan, launch, words) if text and text not in base.split("_")]
+    differences = list(_differences(plan, named[base])) if base in named else []
+    found = [*differences, *_qualifiers(plan, launch, words)]
+    qualifiers = [text for text in dict.fromkeys(found) if text and text not in base.split("_")]
     for qualifier in qualifiers:
         yield _joined(base, qualifier)
     for first in qualifiers:
@@ -63,6 +79,43 @@ def _candidates(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
+    """What sets this kernel apart from the one that has the plain name."""
+    if plan.style is not other.style:
+        yield _LAYOUTS.get(plan.style, "flat" if not plan.rows else "blocks")
+    stores, others = _n_stores(plan), _n_stores(other)
+    if stores != others:
+        yield "only" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
+    read, written = _dtypes(plan, Access.READ), _dtypes(plan, Access.WRITE)
+    if written != _dtypes(other, Access.WRITE):
+        yield f"to_{written}"
+    if read != _dtypes(other, Access.READ):
+        yield f"of_{read}"
+    mine, theirs = set(_broadcasts(plan)), set(_broadcasts(other))
+    yield from sorted(mine - theirs)
+    if len(plan.pointers) < len(other.pointers):
+        yield "short"
+    if len(plan.rows) != len(other.rows) or len(plan.cols) != len(other.cols):
+        yield {0: "flat", 1: "rows", 2: "batched"}.get(len(plan.rows), "nested")
+    if plan.ints and not other.ints:
+        yield "strided"
+    if other.ints and not plan.ints:
+        yield "packed"
+
+
+def _n_stores(plan: KernelPlan) -> int:
+    return sum(isinstance(value, Store) for value in plan.body)
+
+
+def _dtypes(plan: KernelPlan, access: Access) -> str:
+    found = (
+        _DTYPES.get(pointer.dtype, "")
+        for pointer in plan.pointers
+        if (pointer.access is Access.READ) == (access is Access.READ)
+    )
+    return "_".join(dict.fromkeys(found))
 
 
 def _joined(base: str, *qualifiers: str) -> str:
@@ -109,7 +162,7 @@ def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
         yield "wide"
 
 
-def _passed(plan: KernelPlan) -> list:
+def _passed(plan: KernelPlan) -> list[Pointer]:
     return [pointer for pointer in plan.pointers if not pointer.scratch]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.emit.buffer_flow import buffers_made, buffers_read
@@ -176,7 +177,7 @@ class BodyWriter:
             else f"takes over the memory of {old}"
         )
         if new == old:
-            why = "in place" if step.in_place else "the same memory again"
+            why = "the same memory"
         return [f"{new} = {old}{view}  # {why}"]
 
     def _release(
@@ -194,7 +195,24 @@ class BodyWriter:
         ints = [self.sizes.text(value) for value in step.ints]
         scalars = [self._scalar(value) for value in step.scalars]
         given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
-        return [f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)})"]
+        tensors = [self.variables[name] for name in step.buffers]
+        remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
+        return [f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"]
+
+    def _is_in_place(self, step: Launch) -> bool:
+        """Whether two buffers of the launch share a variable because one takes over the other's memory."""
+        kernel = self.plan.kernels[step.kernel]
+        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+        written = [
+            buffer
+            for pointer, buffer in zip(passed, step.buffers, strict=True)
+            if pointer.access is not Access.READ
+        ]
+        return any(
+            self.variables[one] == self.variables[other] and one != other
+            for one in written
+            for other in step.buffers
+        )
 
     def _axis_sizes(self, step: Launch) -> list[str]:
         """The sizes of the kernel's axes, from what the launch writes, else from what it reads."""
@@ -279,9 +297,16 @@ def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
         if lines and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
             lines[-1] += f"; {text}"
         else:
-            lines.append(_clipped(f"{head}{text}", width))
-    return lines
+            lines.append(f"{head}{text}")
+    return _wrapped(lines, width)
 
 
-def _clipped(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: width - 4].rstrip()} ..."
+def _wrapped(lines: list[str], width: int) -> list[str]:
+    """Long statements go on in a second line, further in."""
+    return [
+        piece
+        for line in lines
+        for piece in textwrap.wrap(
+            line, width, subsequent_indent=" " * 8, drop_whitespace=True, break_long_words=False
+        )
+    ]

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.formula import title_of
 from longhand.emit.kernel_axes import name_axes
 from longhand.emit.kernel_names import kernel_scope, name_kernel
 from longhand.emit.ledger import Ledger
 from longhand.emit.loops import arrange
 from longhand.emit.names import AxisNames, KernelNames, Quote, UnitNames
-from longhand.emit.reference import write_reference
 from longhand.emit.value_words import ValueWords
 from longhand.emit.variables import name_variables
 from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, listed, without_counter
 from longhand.lower.ir import Load, Store
 from longhand.options import Device
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, Style, UnitPlan
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan
 
 _MOST_QUOTES = 4
 
@@ -41,7 +41,8 @@ def name_unit(plan: UnitPlan, ledger: Ledger | None = None) -> UnitNames:
         if old is not None and _fits(old, kernel):
             kernels[launch.kernel] = _with_current_quotes(old, plan, launch, words)
             continue
-        name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope)
+        named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
+        name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
         kernels[launch.kernel] = _name_kernel_words(kernel, launch, words, name, device)
     return UnitNames(kernels=kernels, buffers=name_variables(plan, words, arrange(plan, words)), sizes={})
 
@@ -128,7 +129,7 @@ def _name_kernel_words(
         values=values,
         notes=_notes(kernel, pointers),
     )
-    return dataclasses.replace(names, title=_title(kernel, names, words))
+    return dataclasses.replace(names, title=title_of(kernel, names, words))
 
 
 def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> dict[str, str]:
@@ -175,31 +176,6 @@ def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
     ]
 
 
-def _title(kernel: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """What the kernel computes: its main result as a formula, or its operations in words."""
-    how = _walk(kernel)
-    formula = write_reference(kernel, names, words).formula
-    results = [names.pointers[value.buffer] for value in kernel.body if isinstance(value, Store)]
-    text = formula.replace("torch.", "").replace("F.", "").replace(", -1, keepdim=True", "")
-    text = text.replace("(-1, keepdim=True)", "()")
-    if formula and len(text) <= 72:
-        return f"{results[-1]} = {text}{how}."
-    return f"{listed(dict.fromkeys(results))} from {listed(_read_words(kernel, names))}, in one kernel{how}."
-
-
-def _read_words(kernel: KernelPlan, names: KernelNames) -> list[str]:
-    read = [names.pointers[pointer.name] for pointer in kernel.pointers if pointer.access is not Access.WRITE]
-    return read if len(read) <= 4 else [*read[:3], "others"]
-
-
-def _walk(kernel: KernelPlan) -> str:
-    if kernel.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT):
-        return ", row by row"
-    if kernel.style is Style.COLUMNS:
-        return ", column by column"
-    return ", in square tiles" if kernel.style is Style.TRANSPOSED else ""
-
-
 def _notes(kernel: KernelPlan, pointers: dict[str, str]) -> tuple[str, ...]:
     """What is read and written how often."""
     n_reads: dict[str, int] = {}
@@ -213,9 +189,11 @@ def _notes(kernel: KernelPlan, pointers: dict[str, str]) -> tuple[str, ...]:
         varying = {axis for axis, _ in kernel.addresses[position].axes}
         rows = {axis.name for axis in kernel.rows}
         cached[value.buffer] = bool(rows) and not varying & rows and not kernel.addresses[position].values
-    once = [pointers[buffer] for buffer, n in n_reads.items() if n == 1 and not cached[buffer]]
+    everything = [pointers[buffer] for buffer, n in n_reads.items() if n == 1 and not cached[buffer]]
+    once = everything if len(everything) <= 4 else [*everything[:3], f"{len(everything) - 3} more"]
     again = [pointers[buffer] for buffer, n in n_reads.items() if n > 1 and not cached[buffer]]
     kept = [pointers[buffer] for buffer in n_reads if cached[buffer]]
+    kept = kept if len(kept) <= 4 else [f"{len(kept)} vectors"]
     written = dict.fromkeys(pointers[value.buffer] for value in kernel.body if isinstance(value, Store))
     parts = [f"{listed(once)} once"] if once else []
     if again:

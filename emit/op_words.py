@@ -14,7 +14,8 @@ from longhand.emit.words import without_counter
 SILENT_TEXT = """
     view _unsafe_view reshape _reshape_alias expand permute transpose t unsqueeze squeeze select slice split
     split_with_sizes chunk unbind as_strided alias detach clone contiguous _to_copy to lift_fresh_copy
-    lift_fresh getitem flatten unflatten movedim swapaxes diagonal unfold empty scalar_tensor sym_size
+    lift_fresh getitem flatten unflatten arange full zeros ones full_like zeros_like ones_like movedim swapaxes
+    diagonal unfold empty scalar_tensor sym_size
 """
 SILENT = frozenset(SILENT_TEXT.split())
 
@@ -166,6 +167,8 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
     Runs with a name of their own are put together; of a long list the most telling operations stay.
     """
     words = [op_word(node) for node in nodes]
+    if _rotates(nodes):
+        words = _rotation_as_one(words)
     loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
     if all(word.silent for word in words):
         loud = [next((word for word in loud if word != "copy"), "copy")]
@@ -177,6 +180,28 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
         del loud[least]
         loud = _collapse(loud)
     return "_".join(loud)
+
+
+def _rotates(nodes: list[fx.Node]) -> bool:
+    """Whether the user's own words say that positions are rotated in: nothing in cat, mul and add does."""
+    where = [node.meta.get("provenance") for node in nodes]
+    return any(
+        "rotar" in f"{origin.qualname} {origin.statement} {origin.module_class}".lower()
+        or "rotate_half" in origin.statement
+        for origin in where
+        if origin is not None
+    )
+
+
+def _rotation_as_one(words: list[OpWord]) -> list[OpWord]:
+    """cat, mul and add in a row (neg and a second mul where they were not fused away) as ``rotary``."""
+    loud = [word.word for word in words if not word.silent]
+    for length in (5, 4, 3):
+        for start in range(len(loud) - length + 1):
+            run = loud[start : start + length]
+            if run[-1] in ("add", "sub") and set(run) <= {"neg", "cat", "mul", "add", "sub"} and "mul" in run:
+                return [OpWord(word) for word in [*loud[:start], "rotary", *loud[start + length :]]]
+    return words
 
 
 def _repeats(words: list[str], position: int) -> int:

@@ -11,15 +11,16 @@ printed value by value.
 from __future__ import annotations
 
 import dataclasses
-import math
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Precedence, Text
 from longhand.emit.names import KernelNames
 from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_ops import operation
+from longhand.emit.view_calls import literal_text
 from longhand.emit.words import RESERVED_IN_MODULE, Scope
 from longhand.lower.ir import (
     Constant,
@@ -76,7 +77,6 @@ class Reference:
         parameters: Its parameters in order.
         views: For a tensor parameter, how it is seen; None for flat memory. Parameters not here are numbers.
         results: For each result, in order, where the kernel writes it.
-        formula: The main result as a formula, for titles; empty where it is too long to be one.
         uses_functional: Whether the text names ``F``.
     """
 
@@ -84,7 +84,6 @@ class Reference:
     parameters: tuple[str, ...]
     views: Mapping[str, StridedView | None]
     results: tuple[StridedView, ...]
-    formula: str
     uses_functional: bool
 
 
@@ -98,8 +97,9 @@ class _Writer:
         self.plan = plan
         self.names = names
         self.domains = domains(plan.body)
-        self.groups: Mapping[int, Group] = find_groups(plan, words)
-        self.flat = _flat_pointers(plan)
+        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.uses = self._count_uses()
+        self.flat = _flat_pointers(plan, self.uses) | {key for p in self.uses for key in self._memory(p)}
         self.views = self._read_views()
         self.used_numbers: set[str] = set()
         self.lines: list[str] = []
@@ -107,7 +107,7 @@ class _Writer:
         self.scope = Scope(RESERVED_IN_MODULE | {"reference"})
         for word in (*self._number_words(), *names.pointers.values()):
             self.scope.take(word)
-        self.uses = self._count_uses()
+        self.steps: dict[str, Text] = {}
 
     # What the reference is given.
 
@@ -121,19 +121,25 @@ class _Writer:
         """By parameter: the one view of each pointer that is read at one address; None where it comes flat."""
         found: dict[str, StridedView | None] = {}
         for position, value in enumerate(self.plan.body):
-            if isinstance(value, Load):
+            if isinstance(value, Load) and position in self.uses:
                 word = self.names.pointers[value.buffer]
                 found[word] = None if value.buffer in self.flat else self._view(position, value.buffer)
+            for key in self._memory(position):
+                found[self.names.pointers[key]] = None
             if isinstance(value, Store) and value.mask is not None:
                 found.setdefault(self.names.pointers[value.buffer], self._view(position, value.buffer))
         order = [self.names.pointers[pointer.name] for pointer in self.plan.pointers]
         return {word: found[word] for word in order if word in found}
 
-    def _view(self, position: int, buffer: str) -> StridedView:
+    def _memory(self, position: int) -> tuple[str, ...]:
+        group = self.groups.get(position)
+        return group.memory if group is not None and position in self.uses else ()
+
+    def _view(self, position: int, buffer: str, keep_rank: bool = False) -> StridedView:
         address = self.plan.addresses[position]
         steps = dict(address.axes)
         varying = [axis.name for axis in self.plan.axes]
-        while varying and varying[0] not in steps:
+        while not keep_rank and varying and varying[0] not in steps:
             varying.pop(0)
         shape = tuple(self.names.axes[axis].size if axis in steps else "1" for axis in varying)
         stride = tuple(self._product(steps[axis]).text if axis in steps else "0" for axis in varying)
@@ -186,7 +192,7 @@ class _Writer:
         ]
         results, texts = [], []
         for position, store in stores:
-            results.append(self._view(position, store.buffer))
+            results.append(self._view(position, store.buffer, keep_rank=True))
             text = self._value(store.value)
             if store.mask is not None:
                 word = self.names.pointers[store.buffer]
@@ -205,8 +211,7 @@ class _Writer:
                 *(f"    {line}" for line in body),
             ]
         )
-        formula = texts[-1] if not self.lines and len(texts) == 1 else ""
-        return Reference(source, parameters, self.views, tuple(results), formula, "F." in printed)
+        return Reference(source, parameters, self.views, tuple(results), "F." in printed)
 
     def _value(self, position: int) -> Text:
         """The text of a value where it is used; values used twice, and long ones, get a line first."""
@@ -234,7 +239,9 @@ class _Writer:
     def _expression(self, position: int) -> Text:
         group = self.groups.get(position)
         if group is not None:
-            return Text(group.write([self._value(argument) for argument in group.inputs]))
+            text = group.write([self._value(argument) for argument in group.inputs])
+            self.used_numbers |= {word for word in self._number_words() if re.search(rf"\b{word}\b", text)}
+            return Text(text)
         value = self.plan.body[position]
         match value:
             case Load():
@@ -283,16 +290,12 @@ class _Writer:
         return Text(f"torch.where({mask}, {inside}, {_number(value.other).text})")
 
     def _indices(self, address: Address) -> Text:
-        """Positions in flat memory, one for each point of the space."""
+        """Positions in flat memory, one for each point of the space; what the axes give has a line of its own."""
         terms: list[Text] = []
-        order = [axis.name for axis in self.plan.axes]
-        for axis, product in address.axes:
-            size = self._number_word(self.names.axes[axis].size)
-            trailing = len(order) - 1 - order.index(axis)
-            tensor = next(iter(self.views), None)
-            where = f", device={tensor}.device" if tensor else ""
-            steps = f"torch.arange({size}{where})" + (f".view(-1{', 1' * trailing})" if trailing else "")
-            terms.append(self._times(Text(steps), product))
+        along = [self._times(self._along(axis), product) for axis, product in address.axes]
+        if along:
+            text = " + ".join(term.within(Precedence.SUM) for term in along)
+            terms.append(self._named_step(text, "at") if len(along) > 1 else along[0])
         for position, product in address.values:
             terms.append(self._times(self._value(position), product))
         for product in address.offset:
@@ -302,6 +305,24 @@ class _Writer:
             return Text("0")
         text = " + ".join(term.within(Precedence.SUM) for term in terms)
         return Text(text, Precedence.SUM if len(terms) > 1 else terms[0].precedence)
+
+    def _along(self, axis: str) -> Text:
+        """0, 1, 2, ... along an axis."""
+        order = [one.name for one in self.plan.axes]
+        size = self._number_word(self.names.axes[axis].size)
+        trailing = len(order) - 1 - order.index(axis)
+        tensor = next(iter(self.views), None)
+        where = f", device={tensor}.device" if tensor else ""
+        steps = f"torch.arange({size}{where})" + (f".view(-1{', 1' * trailing})" if trailing else "")
+        return self._named_step(steps, self.names.axes[axis].index)
+
+    def _named_step(self, text: str, word: str) -> Text:
+        """A line for part of an index, once."""
+        if text not in self.steps:
+            name = self.scope.pick([word, f"{word}_at", f"{word}_index"])
+            self.lines.append(f"{name} = {text}")
+            self.steps[text] = Text(name)
+        return self.steps[text]
 
     def _times(self, text: Text, product: Product) -> Text:
         if not product:
@@ -352,12 +373,12 @@ class _Writer:
         return Text(text + "".join(f".{_REDUCTIONS[value.op]}({dim}, keepdim=True)" for dim in dims))
 
 
-def _flat_pointers(plan: KernelPlan) -> frozenset[str]:
+def _flat_pointers(plan: KernelPlan, used: Container[int]) -> frozenset[str]:
     """Pointers that no single strided view shows: gathered, masked, or read at several addresses."""
     seen: dict[str, Address] = {}
     flat: set[str] = set()
     for position, value in enumerate(plan.body):
-        if not isinstance(value, Load):
+        if not isinstance(value, Load) or position not in used:
             continue
         address = plan.addresses[position]
         if (
@@ -377,10 +398,9 @@ def _goes_back(address: Address) -> bool:
 
 
 def _number(number: float | int | bool) -> Text:
-    if isinstance(number, float) and not math.isfinite(number):
-        text = "torch.nan" if math.isnan(number) else "torch.inf" if number > 0 else "-torch.inf"
-        return Text(text, Precedence.UNARY if number < 0 else Precedence.ATOM)
-    text = repr(number)
+    text = literal_text(number)
+    special = {'float("nan")': "torch.nan", 'float("inf")': "torch.inf", 'float("-inf")': "-torch.inf"}
+    text = special.get(text, text)
     return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from torch import fx
 
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.expression import Text
+from longhand.emit.expression import Precedence, Text
+from longhand.emit.names import KernelNames
 from longhand.emit.op_words import aten_name
 from longhand.lower.ir import (
     Constant,
@@ -21,7 +22,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import KernelPlan
+from longhand.schedule.plan import KernelPlan, SizeOf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +32,12 @@ class Group:
     Attributes:
         inputs: Positions of what the call is given.
         write: The call's text, from the texts of `inputs`.
+        memory: Pointers of which the call is given the flat memory.
     """
 
     inputs: tuple[int, ...]
     write: Callable[[list[Text]], str]
+    memory: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,8 @@ class _Values:
         numbers: Positions of the Scalar and Constant values used, in order.
         reduces: Positions of its reductions.
         result: The one value that is used outside.
+        gathers: Positions of its loads at computed places.
+        names: The kernel's words.
     """
 
     node: fx.Node
@@ -54,9 +59,11 @@ class _Values:
     numbers: tuple[int, ...]
     reduces: tuple[int, ...]
     result: int
+    gathers: tuple[int, ...]
+    names: KernelNames
 
 
-def find_groups(plan: KernelPlan, words: BufferWords) -> dict[int, Group]:
+def find_groups(plan: KernelPlan, names: KernelNames, words: BufferWords) -> dict[int, Group]:
     """For the position of each operation's result that is one torch call: that call."""
     found: dict[int, Group] = {}
     for origin in dict.fromkeys(getattr(value, "origin", "") for value in plan.body):
@@ -64,7 +71,7 @@ def find_groups(plan: KernelPlan, words: BufferWords) -> dict[int, Group]:
         if node is None or node.op != "call_function":
             continue
         writer = _WRITERS.get(aten_name(node))
-        values = _values_of(plan, node) if writer is not None else None
+        values = _values_of(plan, node, names) if writer is not None else None
         if writer is None or values is None:
             continue
         group = writer(plan, values)
@@ -73,12 +80,14 @@ def find_groups(plan: KernelPlan, words: BufferWords) -> dict[int, Group]:
     return found
 
 
-def _values_of(plan: KernelPlan, node: fx.Node) -> _Values | None:
+def _values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> _Values | None:
     body = plan.body
     inside = [
         position
         for position, value in enumerate(body)
-        if isinstance(value, Pointwise | Reduce | Constant | Scalar | Extent) and value.origin == node.name
+        if isinstance(value, Pointwise | Reduce | Constant | Scalar | Extent | Load)
+        and value.origin == node.name
+        and (not isinstance(value, Load) or value.index.values)
     ]
     members = set(inside)
     used_outside = {
@@ -86,7 +95,7 @@ def _values_of(plan: KernelPlan, node: fx.Node) -> _Values | None:
         for position, value in enumerate(body)
         if position not in members
         for argument in arguments(value)
-        if argument in members and isinstance(body[argument], Pointwise | Reduce)
+        if argument in members and isinstance(body[argument], Pointwise | Reduce | Load)
     }
     if len(used_outside) != 1:
         return None
@@ -99,6 +108,8 @@ def _values_of(plan: KernelPlan, node: fx.Node) -> _Values | None:
         tuple(dict.fromkeys(p for p in [*inside, *outside] if isinstance(body[p], Constant | Scalar))),
         tuple(p for p in inside if isinstance(body[p], Reduce)),
         used_outside.pop(),
+        tuple(p for p in inside if isinstance(body[p], Load)),
+        names,
     )
 
 
@@ -225,8 +236,54 @@ def _source(node: Any) -> str:
     return node.name if isinstance(node, fx.Node) else ""
 
 
+def _embedding(plan: KernelPlan, values: _Values) -> Group | None:
+    """Rows of a table: ``table.view(-1, n_cols)[tokens]``."""
+    if len(values.gathers) != 1 or values.reduces or len(plan.cols) != 1:
+        return None
+    load = plan.body[values.gathers[0]]
+    address = plan.addresses[values.gathers[0]]
+    last = plan.axes[-1].name
+    is_row = address.axes == ((last, ()),) and len(address.values) == 1 and not address.offset
+    if not isinstance(load, Load) or not is_row or address.values[0][1] != (SizeOf(last),):
+        return None
+    index = address.values[0][0]
+    if values.result != values.gathers[0] or last in domains(plan.body)[index]:
+        return None
+    table, size = values.names.pointers[load.buffer], values.names.axes[last].size
+    return Group(
+        (index,),
+        lambda texts: f"{table}.view(-1, {size})[{texts[0].within(Precedence.ATOM)}.squeeze(-1)]",
+        (load.buffer,),
+    )
+
+
+def _cross_entropy(plan: KernelPlan, values: _Values) -> Group | None:
+    """The loss of each row."""
+    node = values.node
+    if _argument(node, 2, "weight", None) is not None or _argument(node, 5, "label_smoothing", 0.0):
+        return None
+    if _argument(node, 3, "reduction", 1) != 0 or not _reduces_last(plan, values) or len(plan.cols) != 1:
+        return None
+    where, last = domains(plan.body), plan.axes[-1].name
+    logits = [p for p in values.tensors if last in where[p]]
+    labels = [p for p in values.tensors if last not in where[p] and not plan.body[p].dtype.is_floating_point]  # type: ignore[union-attr]
+    if len(logits) != 1 or len(labels) != 1 or len(values.tensors) != 2 or len(plan.rows) != 1:
+        return None
+    ignored = _argument(node, 4, "ignore_index", -100)
+    extra = "" if ignored == -100 else f", ignore_index={ignored}"
+    return Group(
+        (logits[0], labels[0]),
+        lambda texts: (
+            f"F.cross_entropy({texts[0].text}, {texts[1].within(Precedence.ATOM)}.squeeze(-1){extra}, "
+            'reduction="none").unsqueeze(-1)'
+        ),
+    )
+
+
 _WRITERS: dict[str, Callable[[KernelPlan, _Values], Group | None]] = {
     "gelu": _gelu,
+    "embedding": _embedding,
+    "cross_entropy_loss": _cross_entropy,
     "silu": _unary("F.silu"),
     "relu": _unary("torch.relu"),
     "sigmoid": _unary("torch.sigmoid"),

@@ -215,22 +215,31 @@ class ValueWords:
         role = getattr(value, "name", None)
         if role:
             yield role
+            yield from (f"{word}_{role}" for word in self._places(value))
         yield from self._op_words(position, value, names)
         if local:
             yield f"{local}_value"
         origin = getattr(value, "origin", "")
         hint = without_counter(origin).strip("_") if origin else ""
+        yield from (f"{word}_{self._noun(value)}" for word in self._places(value))
         word = role or self._noun(value)
         if hint:
             yield f"{hint}_{word}"
         for prefix in _PREFIXED:
             yield f"{prefix}_{word}"
 
+    def _places(self, value: Value) -> Iterator[str]:
+        """Words that tell which of several modules of a kind a value belongs to: ``shortcut``."""
+        parts = self.words.provenance(getattr(value, "origin", "")).module.split(".")
+        for part in reversed(parts):
+            if part and not part.isdigit():
+                yield part
+
     def _load_words(self, value: Load) -> Iterator[str]:
-        if value.name:
-            yield value.name
         pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
         yield pointer
+        if value.name and pointer.endswith(value.name):
+            yield value.name
         if pointer.endswith("s") and not pointer.endswith("ss") and len(pointer) > 3:
             yield pointer[:-1]
         yield f"{pointer}_value"
@@ -241,7 +250,7 @@ class ValueWords:
 
     def _op_words(self, position: int, value: Value, names: Mapping[int, str]) -> Iterator[str]:
         """Words from what the value is: ``exp_scores``, ``row_sum``, ``scaled``."""
-        named = [names[a] for a in arguments(value) if a in names]
+        named = [word for a in arguments(value) if (word := self._operand(a, names))]
         if isinstance(value, Reduce):
             place = (
                 "row"
@@ -269,6 +278,13 @@ class ValueWords:
         yield self._noun(value)
         for name in named:
             yield f"{name}_{self._noun(value)}"
+
+    def _operand(self, position: int, names: Mapping[int, str]) -> str | None:
+        """The word of an argument: its name, or for a load that is written in place its pointer's."""
+        value = self.plan.body[position]
+        if position in names:
+            return names[position]
+        return singular(self.pointers[value.buffer]) if isinstance(value, Load) else None
 
     def _with_number(self, value: Pointwise) -> bool:
         return any(isinstance(self.plan.body[argument], Constant | Scalar) for argument in value.args)

@@ -34,7 +34,8 @@ _TAKEN = frozenset(
 def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep]) -> dict[str, str]:
     """The variable of each buffer of forward() itself; what the module holds is not among them."""
     names: dict[str, str] = {}
-    scope = Scope(RESERVED_IN_MODULE | _TAKEN)
+    own = set() if plan.program.graph.is_module else {plan.program.graph.name}
+    scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
     for entry in plan.program.graph.inputs:
         if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
             names[entry.node] = scope.pick(words.candidates(entry.node))
@@ -70,9 +71,11 @@ class _Namer:
                 continue
             dying = [buffer for buffer, last in last_use.items() if last == number and buffer in self.names]
             # The result of a library call may take the word of what the call reads last: neither is needed twice.
-            early = isinstance(step, Extern | Loop) or (isinstance(step, Reuse) and step.in_place)
+            early = isinstance(step, Extern | Loop)
             if early:
                 self._release(dying, given)
+            if isinstance(step, Reuse) and step.in_place and step.of not in self.kept:
+                self._keep_word(step)
             if isinstance(step, Loop):
                 self._name_loop(step, last_use, number)
             else:
@@ -81,6 +84,12 @@ class _Namer:
                         self.names[buffer] = self.scope.pick(self.words.candidates(buffer))
             if not early:
                 self._release(dying, given)
+
+    def _keep_word(self, step: Reuse) -> None:
+        """A value that is changed in place keeps its word if the user calls the new one the same."""
+        old = self.names.get(step.of, "")
+        if next(iter(self.words.candidates(step.buffer)), None) == old and old.isidentifier():
+            self.names[step.buffer] = old
 
     def _release(self, buffers: Iterable[str], given: set[str]) -> None:
         for buffer in buffers:
