@@ -6,9 +6,29 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+import sympy
+import torch.utils._pytree as pytree
+
 from longhand.clock import Timings
-from longhand.lower.ir import Extern
+from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.plan import Launch, PlanStep, Repeat, UnitPlan
+
+# What nobody asks a generated kernel to do: products, convolutions, attention. By the op's name, or how it begins.
+_HEAVY = (
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "addbmm",
+    "mv",
+    "addmv",
+    "dot",
+    "linear",
+    "matmul",
+    "einsum",
+    "bilinear",
+)
+_HEAVY_PREFIXES = ("conv", "scaled_dot_product", "_scaled_dot_product")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +54,12 @@ class Summary:
         out: The unit's folder.
         name: The class or function that it exports.
         files: Paths in it, without those that longhand keeps for itself (.base).
-        kernels: (kernel's file, number of launches), in order of first launch.
+        n_kernels: Kernel files.
+        n_launches: Their launches in one call.
         library_calls: What is left to libraries.
         n_refused: Fusions considered and not done.
+        kernel_bytes: What the kernels read and write in one call.
+        library_bytes: The same of library calls, leaving out products, convolutions and attention.
         timings: Seconds by stage.
     """
 
@@ -47,12 +70,20 @@ class Summary:
     n_launches: int
     library_calls: tuple[LibraryCall, ...]
     n_refused: int
+    kernel_bytes: int
+    library_bytes: int
     timings: Timings
 
     @property
     def fallbacks(self) -> tuple[LibraryCall, ...]:
         """Calls to a library that longhand has no lowering for."""
         return tuple(call for call in self.library_calls if call.reason)
+
+    @property
+    def generated_share(self) -> float:
+        """Of the bytes moved outside products, convolutions and attention, the part that generated kernels move."""
+        total = self.kernel_bytes + self.library_bytes
+        return self.kernel_bytes / total if total else 1.0
 
 
 def flat_steps(plan: UnitPlan) -> Iterator[PlanStep]:
@@ -68,6 +99,7 @@ def flat_steps(plan: UnitPlan) -> Iterator[PlanStep]:
 def summarize(plan: UnitPlan, out: Path, files: tuple[str, ...], timings: Timings) -> Summary:
     """The summary of a plan that was written."""
     steps = list(flat_steps(plan))
+    examples = {size.symbol: size.example for size in plan.program.graph.symbols}
     calls: dict[tuple[str, str | None], int] = {}
     for step in steps:
         if isinstance(step, Extern):
@@ -81,5 +113,42 @@ def summarize(plan: UnitPlan, out: Path, files: tuple[str, ...], timings: Timing
         n_launches=sum(isinstance(step, Launch) for step in steps),
         library_calls=tuple(LibraryCall(target, reason, count) for (target, reason), count in calls.items()),
         n_refused=len(plan.refusals),
+        kernel_bytes=sum(_number(step.bytes_moved, examples) for step in steps if isinstance(step, Launch)),
+        library_bytes=sum(
+            _extern_bytes(step, plan, examples)
+            for step in steps
+            if isinstance(step, Extern) and not _is_heavy(str(step.target))
+        ),
         timings=timings,
     )
+
+
+def _is_heavy(target: str) -> bool:
+    """Whether ``aten.conv2d.default`` and the like is a product, a convolution or attention."""
+    name = target.split(".")[1] if "." in target else target
+    return name in _HEAVY or name.startswith(_HEAVY_PREFIXES)
+
+
+def _extern_bytes(step: Extern, plan: UnitPlan, examples: dict[sympy.Symbol, int]) -> int:
+    """What a library call reads and writes, each element once."""
+    total = 0
+    for leaf in pytree.tree_leaves(
+        (step.args, dict(step.kwargs)), is_leaf=lambda leaf: isinstance(leaf, View)
+    ):
+        if isinstance(leaf, View):
+            total += _elements(leaf, examples) * plan.buffers[leaf.buffer].dtype.itemsize
+    for name in step.outputs:
+        total += _elements(plan.buffers[name], examples) * plan.buffers[name].dtype.itemsize
+    return total
+
+
+def _elements(tensor: View | Buffer, examples: dict[sympy.Symbol, int]) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= _number(size, examples)
+    return count
+
+
+def _number(size: Size, examples: dict[sympy.Symbol, int]) -> int:
+    """A size, with the values that symbols had at capture."""
+    return size if isinstance(size, int) else int(size.subs(examples))

@@ -1,0 +1,178 @@
+"""``backend="longhand"``: never a wrong result or gradient, whatever goes wrong inside."""
+
+import functools
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from longhand import backend as backend_module
+from longhand.backend import longhand_backend
+from longhand.errors import LoweringError, OptionError
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    monkeypatch.setenv("LONGHAND_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("LONGHAND_STRICT", raising=False)
+    torch.compiler.reset()
+    torch.manual_seed(3)
+
+
+def compiled(model, **options):
+    reports = []
+    backend = functools.partial(longhand_backend, report=reports.append, **options)
+    return torch.compile(model, backend=backend), reports
+
+
+def small_model():
+    return nn.Sequential(nn.Linear(24, 48), nn.GELU(), nn.LayerNorm(48), nn.Linear(48, 5)).eval()
+
+
+def test_the_entry_point_is_known_to_torch():
+    assert "longhand" in torch.compiler.list_backends() or backend_module.longhand_backend
+
+
+def test_inference_runs_as_a_unit():
+    model, x = small_model(), torch.randn(7, 24)
+    run, reports = compiled(model)
+    with torch.no_grad():
+        torch.testing.assert_close(run(x), model(x))
+    assert [report.reason for report in reports] == [None]
+    assert (reports[0].folder / "model.py").exists()
+
+
+def test_weights_are_the_users_own_and_not_copies():
+    model, x = small_model(), torch.randn(7, 24)
+    run, _ = compiled(model)
+    with torch.no_grad():
+        run(x)
+        model[0].weight.mul_(2.0)
+        torch.testing.assert_close(run(x), model(x))
+
+
+def test_gradients_run_in_eager_and_are_right():
+    model, x = small_model(), torch.randn(7, 24)
+    run, reports = compiled(model)
+    run(x).square().sum().backward()
+    found = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    model(x).square().sum().backward()
+    for ours, eager in zip(found, (parameter.grad for parameter in model.parameters()), strict=True):
+        torch.testing.assert_close(ours, eager)
+    assert "gradients" in reports[0].reason
+
+
+def test_gradients_on_after_a_call_without_them():
+    model, x = small_model(), torch.randn(7, 24)
+    run, _ = compiled(model)
+    with torch.no_grad():
+        run(x)
+    run(x).sum().backward()
+    assert model[0].weight.grad is not None
+    leaf = x.clone().requires_grad_()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    run(leaf).sum().backward()
+    assert leaf.grad is not None and leaf.grad.abs().sum() > 0
+
+
+def test_enable_grad_inside_the_compiled_code():
+    weight = torch.randn(4, requires_grad=True)
+
+    def f(x):
+        with torch.enable_grad():
+            return (x * weight).sum()
+
+    run, _ = compiled(f)
+    with torch.no_grad():
+        result = run(torch.randn(4))
+    assert result.requires_grad
+
+
+def test_a_second_size_becomes_symbolic():
+    def f(x, y):
+        return torch.softmax(x * 2 + y, dim=-1)
+
+    run, reports = compiled(f)
+    with torch.no_grad():
+        for rows in (4, 9, 17, 33):
+            x, y = torch.randn(rows, 40), torch.randn(40)
+            torch.testing.assert_close(run(x, y), f(x, y))
+    assert [report.reason for report in reports] == [None, None]
+
+
+def test_inputs_that_are_written_to():
+    def f(x, cache):
+        cache.mul_(0.5).add_(x)
+        return cache.sum(-1)
+
+    run, _ = compiled(f)
+    x = torch.randn(6, 10)
+    ours, theirs = torch.ones(6, 10), torch.ones(6, 10)
+    with torch.no_grad():
+        torch.testing.assert_close(run(x, ours), f(x, theirs))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_views_of_inputs_stay_views():
+    def f(x):
+        return x.t(), x + 1
+
+    run, _ = compiled(f)
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        view, _ = run(x)
+    x[0, 0] = 7.0
+    assert view[0, 0] == 7.0
+
+
+def fail(*_, **__):
+    raise LoweringError("an axis was lost", hint="Report it.")
+
+
+def test_a_failure_inside_runs_in_eager_and_says_why(monkeypatch):
+    monkeypatch.setattr(backend_module, "capture_dynamo", fail)
+    model, x = small_model(), torch.randn(7, 24)
+    run, reports = compiled(model)
+    with torch.no_grad(), pytest.warns(UserWarning, match="an axis was lost"):
+        torch.testing.assert_close(run(x), model(x))
+    assert "an axis was lost" in reports[0].reason
+
+
+def test_strict_raises_instead(monkeypatch):
+    monkeypatch.setattr(backend_module, "capture_dynamo", fail)
+    run, _ = compiled(small_model(), options={"strict": True})
+    with torch.no_grad(), pytest.raises(Exception, match="an axis was lost"):
+        run(torch.randn(7, 24))
+
+
+def test_an_unknown_option_is_an_error_not_a_fallback():
+    run, _ = compiled(small_model(), options={"fast": True})
+    with torch.no_grad(), pytest.raises(Exception, match="no option 'fast'") as caught:
+        run(torch.randn(7, 24))
+    assert isinstance(caught.value, OptionError) or isinstance(caught.value.__cause__, OptionError)
+
+
+def test_under_autocast_it_runs_in_eager():
+    model, x = small_model(), torch.randn(7, 24)
+    run, reports = compiled(model)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(x).dtype == torch.bfloat16
+    assert "autocast" in reports[0].reason
+
+
+def test_the_second_process_would_find_the_unit_in_the_cache():
+    x = torch.randn(7, 24)
+    model = small_model()
+    first, first_reports = compiled(model)
+    with torch.no_grad():
+        first(x)
+        torch.compiler.reset()
+        second, second_reports = compiled(model)
+        torch.testing.assert_close(second(x), model(x))
+    assert first_reports[0].summary is not None
+    assert second_reports[0].summary is None
+    assert second_reports[0].folder == first_reports[0].folder
