@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 
 from longhand.cache import cached_unit
 from longhand.capture.dynamo_door import capture_dynamo
-from longhand.capture.graph import CapturedGraph
+from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.clock import Clock
 from longhand.errors import LonghandError, OptionError
 from longhand.loading import load
@@ -28,6 +29,7 @@ from longhand.summary import Summary
 from longhand.targets import options_for
 
 _KNOWN_OPTIONS = {"strict"}
+_ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 GraphFunction = Callable[..., Any]
 
 
@@ -110,11 +112,37 @@ def _compile(
 
 
 def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:
-    """The unit as a function of Dynamo's inputs. All weights are among them: the user's own tensors, never copies."""
-    if graph.is_module:
-        module = unit()
-        return lambda *inputs: module(*inputs)
-    return unit
+    """The unit as a function of Dynamo's inputs."""
+    given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
+    arguments = [i for i, entry in enumerate(given) if entry.kind in _ARGUMENTS]
+    if not graph.is_module:
+        return lambda *inputs: unit(*(inputs[i] for i in arguments))
+    weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
+    threads = _ModuleOfThread(unit, weights)
+
+    def run(*inputs: Any) -> Any:
+        for slots, name, i in threads.weights:
+            slots[name] = inputs[i]
+        return threads.module(*(inputs[i] for i in arguments))
+
+    return run
+
+
+class _ModuleOfThread(threading.local):
+    """A unit's module for each thread, and where each of Dynamo's weight inputs belongs in it.
+
+    Dynamo passes the weights with every call, and the same graph may serve many layers: each call puts the user's own
+    tensors in their places. No other thread may see that.
+    """
+
+    def __init__(self, unit: Callable[[], nn.Module], weights: list[tuple[int, str]]) -> None:
+        self.module = unit()
+        self.weights: list[tuple[dict[str, Any], str, int]] = []
+        for i, path in weights:
+            holder_path, _, name = path.rpartition(".")
+            holder = self.module.get_submodule(holder_path)
+            slots = holder._parameters if name in holder._parameters else holder._buffers
+            self.weights.append((slots, name, i))
 
 
 def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:

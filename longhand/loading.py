@@ -26,4 +26,7 @@ def bound(unit: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         return unit
     module = unit()
     module.load_state_dict(original.state_dict(keep_vars=True), assign=True)
+    for tensor in tuple(original.parameters()) + tuple(original.buffers()):
+        module.to(tensor.device)  # what is in no state_dict
+        break
     return module.train(original.training)
