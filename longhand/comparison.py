@@ -73,6 +73,11 @@ def distance(value: torch.Tensor, reference: torch.Tensor) -> float:
     return float(torch.where(difference.isfinite(), difference, math.inf).max())
 
 
+def is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same, NaN included."""
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
 def tensors_by_name(prefix: str, value: Any) -> list[tuple[str, torch.Tensor]]:
     """The tensor leaves of a result with a name each."""
     leaves: Sequence[Any] = pytree.tree_leaves(value)

@@ -11,11 +11,14 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from longhand.errors import UnitError
 from longhand.factory import Call, resolve
 
 _SEED = 0
+_SHORT = (torch.float32, torch.float16, torch.bfloat16)
+_SHORT_CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 
 
 def original_of(folder: Path, factory: str | None = None) -> Call:
@@ -79,14 +82,36 @@ def copied(call: Call) -> Call:
 
 
 def in_float64(call: Call) -> Call:
-    """The call with every floating-point tensor in float64."""
+    """The call with every floating-point tensor in float64, and every cast inside the model to float64."""
 
     def widened(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
     args, kwargs = _mapped((call.args, call.kwargs), widened)
     model = copy.deepcopy(call.model)
-    return Call(model.double() if isinstance(model, nn.Module) else model, args, kwargs)
+    if isinstance(model, nn.Module):
+        model = model.double()
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _Float64():
+            return model(*args, **kwargs)
+
+    return Call(run, args, kwargs)
+
+
+class _Float64(TorchFunctionMode):
+    """Casts to a shorter floating-point type, and tensors made in one, become float64."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in _SHORT_CASTS:
+            return args[0].double()
+        args, kwargs = pytree.tree_map(
+            lambda leaf: torch.float64 if isinstance(leaf, torch.dtype) and leaf in _SHORT else leaf,
+            (args, kwargs or {}),
+        )
+        return func(*args, **kwargs)
 
 
 def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:

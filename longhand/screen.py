@@ -59,7 +59,7 @@ def show_verification(result: Verification) -> None:
     console.print("against float64:")
     console.print(table)
     console.print("each kernel against its reference:")
-    console.print(result.kernels, markup=False)
+    print(result.kernels)
 
 
 def show_times(times: Mapping[str, Times]) -> None:
