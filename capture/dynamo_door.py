@@ -69,7 +69,9 @@ def capture_dynamo(
     tensors = {node: value for node, value in given.items() if isinstance(value, torch.Tensor)}
     by_name = {entry.target: entry.node for entry in arguments}
     words = _size_words(frames)
-    is_module = bool(frames) and frames[0].statement.qualname.endswith(".forward")
+    # Whoever owns the weights, a unit with weights is a module: Dynamo passes them in each call.
+    has_weights = any(entry.kind in (InputKind.PARAMETER, InputKind.BUFFER) for entry in inputs)
+    is_module = has_weights or (bool(frames) and frames[0].statement.qualname.endswith(".forward"))
     return finish(
         Traced(
             module=traced,

@@ -125,7 +125,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     rewriter.graph.output((*results, *(node for _, node in written)))
     rewriter.graph.eliminate_dead_code()
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
-    names, graph = _named(rewriter.graph, {entry.node: entry.target for entry, _ in kept})
+    names, graph = _named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
     return _assemble(traced, graph, names, known, kept, outputs, written)
 

@@ -7,7 +7,7 @@ import dataclasses
 from longhand.emit.loops import Loop
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_weights import construct_block
-from longhand.emit.module_tree import Branch, ModuleTree, expression
+from longhand.emit.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.variables import name_block
 
@@ -53,7 +53,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     branch = tree.root.at(f"{loop.owner}.{loop.positions[0]}")
     variables = name_block(loop, outer.words)
     for buffer, path in loop.own_weights.items():
-        variables[buffer] = f"self.{expression(branch, path)}"
+        variables[buffer] = member(expression(branch, path))
     parameters = [variables[buffer] for buffer in (*loop.repeat.inputs[0], *loop.shared)]
     sizes = _sizes_inside(loop, outer, variables)
     device = f"{parameters[0]}.device" if parameters else outer.device
@@ -118,7 +118,7 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
     lists = {place: variables[last[place]].partition("[")[0] for place in loop.collected}
     lines += [f"{name} = []" for name in lists.values()]
     given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
-    owner = f"self.{loop.owner}"
+    owner = member(loop.owner) if loop.owner else "self"
     targets = [
         variables[buffer] if place not in lists else lists[place][:-1] for place, buffer in enumerate(last)
     ]

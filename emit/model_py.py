@@ -14,7 +14,7 @@ from longhand.emit.loops import Loop, ModelStep, arrange
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_loops import Block, write_block, write_loop
 from longhand.emit.model_weights import construct
-from longhand.emit.module_tree import ModuleTree, grow
+from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.sizes import SizeWriter, bind_sizes
@@ -114,7 +114,7 @@ class _ModelWriter:
         found = dict(self.names.buffers)
         for node, path in self.tree.expressions.items():
             if self.graph.is_module:
-                found[node] = f"self.{path}"
+                found[node] = member(path)
             else:
                 found[node] = identifier(path.replace(".", "_")).upper()
         return found

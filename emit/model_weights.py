@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module_tree import Branch, Held, ModuleTree, expression
+from longhand.emit.module_tree import Branch, Held, ModuleTree, expression, member
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,9 @@ def construct(tree: ModuleTree, blocks: Mapping[str, str]) -> Construction:
     """
     writer = _Writer(tree, blocks)
     root = tree.root
+    if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
+        base, _, arguments = writer.module(root, "").removesuffix(")").partition("(")
+        return Construction(base, arguments, [], writer.names)
     members = [f"self.{name} = {writer.module(branch, name)}" for name, branch in root.branches.items()]
     arguments = writer.members(root, "", only_held=True)
     base = "nn.Module"
@@ -45,7 +48,7 @@ def construct(tree: ModuleTree, blocks: Mapping[str, str]) -> Construction:
         base = "Weights"
         tied = [name for name, held in root.held.items() if held.tied_to]
         for name in tied:
-            members.append(f"self.{name} = self.{expression(root, root.held[name].tied_to)}")
+            members.append(f"self.{name} = {member(expression(root, root.held[name].tied_to))}")
         arguments = [text for text in arguments if text.partition("=")[0] not in tied]
     return Construction(base, ", ".join(arguments), members, writer.names)
 
@@ -100,7 +103,7 @@ class _Writer:
     def tensor(self, held: Held, dtype: torch.dtype) -> str:
         """The expression that makes a parameter or buffer."""
         if held.tied_to:
-            return f"self.{expression(self.root, held.tied_to)}"
+            return member(expression(self.root, held.tied_to))
         shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
         if held.source:
             self.names.add("constant")

@@ -138,3 +138,8 @@ def expression(root: Branch, path: str) -> str:
             text += f".{part}" if text else part
         branch = branch.branches[part]
     return f"{text}.{name}" if text else name
+
+
+def member(expression: str) -> str:
+    """The same from inside a method: ``self.ln_1.weight``, ``self[0].weight``."""
+    return f"self{expression}" if expression.startswith("[") else f"self.{expression}"
