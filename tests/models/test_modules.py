@@ -10,7 +10,6 @@ from longhand.backend import longhand_backend
 from longhand.comparison import compare, tensors_by_name
 from longhand.factory import Call
 from longhand.original import copied, in_float64
-
 from tests.models.modules import MODULES
 
 MIN_SHARE = 0.6
