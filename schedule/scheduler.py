@@ -34,7 +34,8 @@ def schedule(program: Program, options: Options) -> UnitPlan:
 
     steps = clean_steps(program.steps, buffers, kept)
     fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
-    ordered = order_steps(drop_unread(fused.steps, buffers, kept), position_of)
+    left = drop_unread(fused.steps, buffers, kept)
+    ordered = order_steps(left, position_of, buffers, kept, hints)
 
     planner = Planner(buffers, options, hints, position_of)
     planned: list[Launch | Extern] = [
