@@ -49,13 +49,12 @@ def share_equal(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: froz
         step = rename_buffers(step, lambda name: renamed.get(name, name))
         outputs = effects(step).writes
         is_sharable = all(
-            name in written_once and name not in kept and buffers[name].kind is BufferKind.INTERMEDIATE
-            for name in outputs
+            name in written_once and buffers[name].kind is BufferKind.INTERMEDIATE for name in outputs
         )
         if is_sharable and (isinstance(step, Nest) or _has_only_results(step)):
             key = _step_key(step, buffers, versions, outputs)
             twin = known.setdefault(key, outputs)
-            if twin is not outputs:
+            if twin is not outputs and kept.isdisjoint(outputs):
                 renamed.update(zip(outputs, twin, strict=True))
                 continue
         for name in outputs:

@@ -89,20 +89,38 @@ def _best_repeat(
     """(start, end, repeat): the beginning with the most runs that hand on the least."""
     best: tuple[tuple[int, int, int], tuple[int, int, Repeat]] | None = None
     period = stretch.period
-    for start in range(stretch.start, stretch.start + min(period + 1, stretch.length - 2 * period + 1)):
-        runs = (stretch.start + stretch.length - start) // period
-        # The buffers of the first or the last run may not correspond where its tokens do.
-        for first, count in ((0, runs), (1, runs - 1), (0, runs - 1), (1, runs - 2)):
-            if not _is_worth(steps[start : start + period], count):
-                continue
-            begin = start + first * period
-            repeat = _as_repeat(steps, begin, period, count, weights, kept)
+    for phase in range(stretch.start, stretch.start + min(period + 1, stretch.length - 2 * period + 1)):
+        n_runs = (stretch.start + stretch.length - phase) // period
+        first = 0
+        # Tokens may agree where buffers do not: each segment goes as far as they do.
+        while first < n_runs:
+            begin = phase + first * period
+            repeat = _longest_repeat(steps, begin, period, n_runs - first, weights, kept)
+            first += 1 if repeat is None else len(repeat.runs)
             if repeat is not None:
+                count = len(repeat.runs)
                 cost = (-count, len(repeat.inputs[0]) + len(repeat.outputs[0]), begin)
                 if best is None or cost < best[0]:
                     best = (cost, (begin, begin + count * period, repeat))
-                break
     return None if best is None else best[1]
+
+
+def _longest_repeat(
+    steps: Sequence[PlanStep], start: int, period: int, most: int, weights: Weights, kept: frozenset[str]
+) -> Repeat | None:
+    """The most runs from `start` on that correspond, if they are worth a loop. Fewer runs of a repeat are one, too."""
+    run = steps[start : start + period]
+    found: Repeat | None = None
+    # Two runs tell most wrong beginnings at once; right ones mostly hold to the end.
+    low, high, tries = 2, most, [most, 2]
+    while low <= high and _is_worth(run, high):
+        count = tries.pop() if tries else (low + high + 1) // 2
+        repeat = _as_repeat(steps, start, period, count, weights, kept)
+        if repeat is None:
+            high = count - 1
+        else:
+            found, low = repeat, count + 1
+    return found if found is not None and _is_worth(run, len(found.runs)) else None
 
 
 def _is_worth(run: Sequence[PlanStep], count: int) -> bool:
@@ -130,8 +148,10 @@ def _as_repeat(
                 if prefixes is None or (paths is not None and prefixes != paths):
                     return None
                 paths = prefixes
-            else:
+            elif _is_handed_on(names, made):
                 differing[names] = None
+            else:
+                return None
     if paths is None or len(set(paths)) != count:
         return None
     inputs = list(differing)
@@ -142,6 +162,12 @@ def _as_repeat(
         tuple(tuple(names[run] for names in inputs) for run in range(count)),
         outputs,
     )
+
+
+def _is_handed_on(names: Sequence[str], made: Sequence[Mapping[str, int]]) -> bool:
+    """Whether each run but the first takes what the run before made, always the same of it."""
+    numbers = {own.get(name, -1) for own, name in zip(made, names[1:], strict=False)}
+    return len(numbers) == 1 and -1 not in numbers
 
 
 def _outputs(

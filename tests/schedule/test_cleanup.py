@@ -1,0 +1,129 @@
+"""Bodies get shorter and mean the same, to the last bit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from longhand.lower.ir import (
+    Axis,
+    Constant,
+    Extent,
+    Index,
+    Load,
+    Nest,
+    Pointwise,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    Value,
+)
+from longhand.lower.ir import PointwiseOp as Op
+from longhand.schedule.cleanup import clean_body, clean_nest
+
+f32, f64, i32, i64 = torch.float32, torch.float64, torch.int32, torch.int64
+HERE = Index(0, (("i", 1),))
+
+
+def with_constant(op: Op, number: float | int, dtype: torch.dtype = f32) -> tuple[Value, ...]:
+    return (
+        Load("x", HERE, dtype),
+        Constant(number, dtype),
+        Pointwise(op, (0, 1), dtype),
+        Store("y", HERE, 2),
+    )
+
+
+PLAIN = (Load("x", HERE, f32), Store("y", HERE, 0))
+
+
+@pytest.mark.parametrize(
+    ("op", "number"), [(Op.MUL, 1.0), (Op.DIV, 1.0), (Op.ADD, -0.0), (Op.SUB, 0.0)], ids=str
+)
+def test_neutral_numbers_go(op: Op, number: float) -> None:
+    assert clean_body(with_constant(op, number)) == PLAIN
+
+
+@pytest.mark.parametrize(("op", "number"), [(Op.ADD, 0.0), (Op.SUB, -0.0), (Op.MUL, 0.0)], ids=str)
+def test_numbers_that_change_signs_or_nans_stay(op: Op, number: float) -> None:
+    body = clean_body(with_constant(op, number))
+    assert len(body) == 4
+    (constant,) = [value for value in body if isinstance(value, Constant)]
+    assert math.copysign(1.0, constant.value) == math.copysign(1.0, number)
+
+
+def test_both_zeros_and_false_are_three_constants() -> None:
+    body: tuple[Value, ...] = (
+        Load("x", HERE, f32),
+        Constant(0.0, f32),
+        Constant(-0.0, f32),
+        Pointwise(Op.ADD, (0, 1), f32),
+        Pointwise(Op.MUL, (3, 2), f32),
+        Store("y", HERE, 4),
+    )
+    zeros = [value.value for value in clean_body(body) if isinstance(value, Constant)]
+    assert [math.copysign(1.0, zero) for zero in zeros] == [1.0, -1.0]
+
+
+def test_equal_values_are_computed_once_and_dead_ones_never() -> None:
+    body: tuple[Value, ...] = (
+        Load("x", HERE, f32, name="x"),
+        Pointwise(Op.EXP, (0,), f32, origin="a"),
+        Load("x", HERE, f32),
+        Pointwise(Op.EXP, (2,), f32, origin="b", name="e"),
+        Pointwise(Op.TANH, (2,), f32),
+        Pointwise(Op.MUL, (1, 3), f32),
+        Store("y", HERE, 5),
+    )
+    cleaned = clean_body(body)
+    assert [type(value).__name__ for value in cleaned] == ["Load", "Pointwise", "Pointwise", "Store"]
+    assert cleaned[1].name == "e"
+
+
+@pytest.mark.parametrize(
+    ("start", "over", "goes"), [(f32, f64, True), (i32, i64, True), (i64, f32, False), (f64, f32, False)]
+)
+def test_a_cast_there_and_back_goes_where_it_loses_nothing(
+    start: torch.dtype, over: torch.dtype, goes: bool
+) -> None:
+    body: tuple[Value, ...] = (
+        Load("x", HERE, start),
+        Pointwise(Op.CAST, (0,), over),
+        Pointwise(Op.CAST, (1,), start),
+        Store("y", HERE, 2),
+    )
+    assert (len(clean_body(body)) == 2) is goes
+
+
+def test_a_narrowing_cast_stays() -> None:
+    body = (Load("x", HERE, i32), Pointwise(Op.CAST, (0,), i32, torch.int8), Store("y", HERE, 1))
+    assert clean_body(body) == body
+
+
+def test_loads_stand_before_stores_into_the_same_buffer() -> None:
+    body: tuple[Value, ...] = (
+        Load("x", HERE, f32),
+        Pointwise(Op.NEG, (0,), f32),
+        Load("z", HERE, f32),
+        Store("x", HERE, 1),
+        Store("y", HERE, 2),
+    )
+    assert [type(value).__name__ for value in clean_body(body)][-2:] == ["Store", "Store"]
+
+
+def test_axes_that_nothing_walks_go_and_leave_their_number() -> None:
+    axes = (Axis("i", 4), Axis("k", 3))
+    body: tuple[Value, ...] = (
+        Load("x", HERE, f32),
+        Extent(("k",), f32),
+        Pointwise(Op.MUL, (0, 1), f32),
+        Store("y", HERE, 2),
+    )
+    cleaned = clean_nest(Nest(axes, body))
+    assert cleaned.axes == axes[:1]
+    assert [value.value for value in cleaned.body if isinstance(value, Scalar)] == [3]
+    reducing = (Load("x", HERE, f32), Reduce(ReduceOp.SUM, 0, ("k",), f32), Store("y", HERE, 1))
+    assert clean_nest(Nest(axes, reducing)).axes == axes

@@ -1,0 +1,73 @@
+"""Memory is taken over only where nothing is lost, and dropped where that lowers the peak."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from longhand.schedule.plan import Access, KernelPlan, Launch, Release, Reuse
+from longhand.schedule.sharing import may_share
+from tests.schedule.test_scheduler import launches, planned, rand
+
+
+def kernel_of(function: Any, *args: torch.Tensor, target: str = "cpu") -> tuple[KernelPlan, Launch]:
+    plan = planned(function, *args, target=target)
+    (launch,) = launches(plan)
+    return plan.kernels[launch.kernel], launch
+
+
+def pointers(kernel: KernelPlan) -> tuple[str, str]:
+    """The first pointer that is read and the first that is written."""
+    read = next(pointer.name for pointer in kernel.pointers if pointer.access is Access.READ)
+    return read, next(pointer.name for pointer in kernel.pointers if pointer.access is Access.WRITE)
+
+
+def test_elementwise_may_overwrite() -> None:
+    kernel, _ = kernel_of(lambda x: x.exp(), rand(4, 8))
+    assert may_share(kernel, *pointers(kernel))
+
+
+def test_a_transposed_read_is_not_overwritten() -> None:
+    kernel, _ = kernel_of(lambda x: x.t().contiguous() * 2, rand(32, 32))
+    assert not may_share(kernel, *pointers(kernel))
+
+
+def test_what_a_later_pass_reads_again_is_not_overwritten() -> None:
+    kernel, _ = kernel_of(lambda x: torch.softmax(x, -1), rand(4, 8))
+    read, written = pointers(kernel)
+    assert may_share(kernel, read, written)
+    # Suppose that the first pass put something into the output row and the next one loaded x once more.
+    store = next(p for p, value in enumerate(kernel.body) if getattr(value, "buffer", "") == written)
+    early = dataclasses.replace(kernel.passes[0], stores=(store,))
+    again = dataclasses.replace(kernel.passes[0])
+    assert not may_share(dataclasses.replace(kernel, passes=(early, again)), read, written)
+
+
+def test_inputs_and_results_are_never_overwritten() -> None:
+    plan = planned(lambda x, y: (torch.mm(x, y), torch.mm(x, y).exp(), y.exp()), rand(8, 8), rand(8, 8))
+    assert not [step for step in plan.steps if isinstance(step, Reuse)]
+
+
+def test_what_is_needed_later_is_not_overwritten() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        scores = torch.mm(x, y)
+        return torch.mm(scores.exp(), y) + scores
+
+    plan = planned(function, rand(8, 8), rand(8, 8))
+    first = next(step for step in plan.steps if isinstance(step, Launch))
+    assert not [step for step in plan.steps if isinstance(step, Reuse) and step.buffer in first.buffers]
+
+
+def test_a_chain_of_products_releases_only_large_and_long_gone_buffers() -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        for _ in range(6):
+            x = F.gelu(torch.mm(x, w))
+        return torch.mm(x, w)
+
+    large = planned(function, 0.1 * rand(512, 256), 0.1 * rand(256, 256))
+    small = planned(function, 0.1 * rand(8, 8), 0.1 * rand(8, 8))
+    assert [step for step in large.steps if isinstance(step, Release)]
+    assert not [step for step in small.steps if isinstance(step, Release)]
