@@ -55,7 +55,7 @@ class AddressText:
 
     Attributes:
         base: What the rows contribute: ``row * n_cols``.
-        rest: What the cols, gathered values and the offset add: ``col + 1``.
+        rest: What gathered values, the cols and the offset add: ``token * n_cols + col``.
     """
 
     base: str
@@ -85,7 +85,7 @@ def address_text(
     """
     remaining: Mapping[str, Product] = dict(address.axes)
     base: list[str] = []
-    rest: list[str] = []
+    rest = [_scaled(value_text(position), product, names) for position, product in address.values]
     for flat in flats:
         terms = base if flat == rows else rest
         steps = {axis: remaining[axis] for axis in flat.axes if axis in remaining}
@@ -96,7 +96,6 @@ def address_text(
         else:
             terms += _nested(steps, names)
     rest += _nested(remaining, names)
-    rest += [_scaled(value_text(position), product, names) for position, product in address.values]
     rest += [_scaled(None, product, names) for product in address.offset]
     return AddressText(_sum(base), _sum(rest))
 
