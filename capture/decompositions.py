@@ -15,6 +15,7 @@ dimensions and indices stay as the user gave them, negative ones included.
     split_with_sizes.default(x, sizes, dim) + operator.getitem          also split, chunk, tensor_split
     unbind.int(x, dim) + operator.getitem
     diagonal.default, unfold.default, view.dtype, view_as_complex, view_as_real, real, imag     as the user wrote them
+    as_strided.default(clone(x, memory_format=contiguous), size, stride, offset)      of a contiguous copy
 
 and what writing through a view becomes: ``slice_scatter``, ``select_scatter``, ``diagonal_scatter``, ``index_put``.
 

@@ -73,6 +73,10 @@ def capture_export(
         )
     try:
         inspect.signature(entry).bind(*args, **kwargs)
+        order = list(inspect.signature(entry).parameters)  # torch.export puts keyword arguments in this order
+        kwargs = dict(
+            sorted(kwargs.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+        )
     except TypeError as error:
         raise CaptureError(
             f"{_title(model, name)} does not take these arguments: {error}.",

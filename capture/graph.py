@@ -157,7 +157,8 @@ class CapturedGraph:
             the results that are no Literal, then these values.
         outputs: The leaves of what the call returns, in order.
         signature: The user's parameter names of forward (or of the function), in order, self left out.
-        in_spec: The tree of ``(args, kwargs)`` whose tensor leaves are the ARGUMENT inputs, in order.
+        in_spec: The tree of ``(args, kwargs)`` whose tensor leaves are the ARGUMENT inputs, in order. Keyword
+            arguments are in the order of `signature`, whatever the caller's.
         argument_leaves: For each leaf of `in_spec`: the placeholder's name, or a Literal that was specialized on.
         out_spec: The tree of the result whose leaves are `outputs`.
         constants: The values of CONSTANT inputs and of buffers that are not in the state_dict, by target.

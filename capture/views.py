@@ -13,7 +13,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.decompositions import RESHAPES
-from longhand.capture.functional import Handle, Rewriter, Rule
+from longhand.capture.functional import CannotFunctionalize, Handle, Rewriter, Rule
 from longhand.capture.writes import bound
 
 aten = torch.ops.aten
@@ -258,6 +258,26 @@ def _diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
     )
 
 
+def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """Reads the flat memory that eager has, so it is given a copy that is laid out like it."""
+    source, *layout = bound(target, args, kwargs).values()
+    if not source.fake.is_contiguous() or source.fake.storage_offset() != 0:
+        raise CannotFunctionalize("as_strided is used on a tensor that is not contiguous", "Use plain views.")
+
+    def laid_out(parent: fx.Node) -> fx.Node:
+        layout = {"memory_format": torch.contiguous_format}
+        return rewriter.emit(aten.clone.default, (parent,), layout, value=source.fake)
+
+    return rewriter.view(
+        source,
+        eager,
+        lambda parent: rewriter.emit(aten.as_strided.default, (laid_out(parent), *layout), value=eager),
+        lambda parent, child: rewriter.emit(
+            aten.as_strided_scatter.default, (laid_out(parent), child, *layout), value=source.fake
+        ),
+    )
+
+
 def _complex_view(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     source: Handle = args[0]
     inverse = (
@@ -292,6 +312,7 @@ VIEW_RULES: dict[str, Rule] = {
     ),
     "unbind": _unbind,
     "diagonal": _diagonal,
+    "as_strided": _as_strided,
     "view_as_complex": _complex_view,
     "view_as_real": _complex_view,
 }

@@ -63,6 +63,7 @@ def check(
     before = copy.deepcopy((model, args, kwargs))
     graph = capture_export(model, args, kwargs, target=CPU, **options)
     args, kwargs = fresh or (args, kwargs)
+    kwargs = {name: kwargs[name] for name in graph.signature if name in kwargs}
     result, written = run_printed(graph, *copy.deepcopy((model, args, kwargs)))
 
     eager_model, eager_args, eager_kwargs = copy.deepcopy((before[0], args, kwargs))

@@ -249,3 +249,24 @@ def test_symbolic_sizes(captured):
         ("seq", "x", 1, 5),
     ]
     assert graph.symbols[0].maximum == 64
+
+
+def test_keyword_arguments_in_any_order(captured):
+    class Three(nn.Module):
+        def forward(self, a, b=None, c=None):
+            return a + 2 * b - c
+
+    captured(Three(), (torch.randn(2),), {"c": torch.randn(2), "b": torch.randn(2)})
+
+
+def test_operations_that_are_decomposed(captured):
+    def many(x):
+        a = torch.addcmul(x, x, x, value=0.5) + torch.lerp(x, -x, 0.3)
+        b = F.pad(x, (1, 2)).sum() + F.cosine_similarity(x, x + 1, dim=-1).sum()
+        c = F.instance_norm(x[None]).squeeze(0) + F.hardswish(x) + F.softplus(x) + F.log_softmax(x, -1)
+        d = x.repeat_interleave(2, dim=0)[: x.shape[0]] + x.flip(0).roll(1, -1)
+        e = torch.where(x > 0, x, torch.zeros(())) + torch.linalg.norm(x, dim=-1, keepdim=True)
+        f = F.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="batchmean")
+        return a + b + c + d + e + f, x.std(), torch.var_mean(x, dim=0), x.cumsum(-1), x.topk(2)
+
+    captured(many, (torch.randn(4, 6),))

@@ -123,3 +123,24 @@ def test_a_custom_op_stays_whole(captured):
     twice.register_fake(lambda x: torch.empty_like(x))
     graph = captured(lambda x: twice(x) + 1, (torch.randn(3),))
     assert any(str(node.target) == "longhand_test.twice.default" for node in graph.graph.nodes)
+
+
+def test_as_strided_reads_what_eager_has_in_memory(captured):
+    def run(x):
+        y = x.t().contiguous()
+        windows = y.as_strided((3, 2), (2, 1), 1)
+        z = y.clone()
+        z.as_strided((2,), (3,), 1).add_(5)
+        return windows * 2, z, x.t().clone(memory_format=torch.contiguous_format).as_strided((2, 2), (1, 3))
+
+    captured(run, (torch.randn(4, 3),))
+
+
+def test_complex_views(captured):
+    def run(x):
+        z = torch.view_as_complex(x * 1)
+        parts = torch.view_as_real(z * 2)
+        parts[..., 0] += 1
+        return parts, z.real + 1, z.imag * 2
+
+    captured(run, (torch.randn(3, 2),))
