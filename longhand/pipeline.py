@@ -13,6 +13,7 @@ from longhand.emit.writer import read_ledger, write_unit
 from longhand.logs import Subject, logger
 from longhand.lower.lowering import lower
 from longhand.options import Options
+from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
 from longhand.summary import Summary, summarize
 
@@ -38,7 +39,7 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
     dump.write("program.txt", program)
     with clock.stage("schedule"):
         plan = schedule(program, options)
-    dump.write("plan.txt", plan)
+    dump.write("plan.txt", print_plan(plan))
     for refusal in plan.refusals:
         logger(Subject.FUSION).info(
             "%s + %s: %s: %s", refusal.producer, refusal.consumer, refusal.verdict.value, refusal.reason

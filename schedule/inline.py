@@ -89,7 +89,8 @@ def _repeat(part: Nest, at: Mapping[str, Index], mask: int | None, body: list[Va
             positions[number] = _append_position(moved, body)
             continue
         elif isinstance(moved, Load) and mask is not None:
-            moved = dataclasses.replace(moved, mask=_both(moved.mask, mask, body))
+            other = moved.other if moved.mask is not None else _zero(moved.dtype)
+            moved = dataclasses.replace(moved, mask=_both(moved.mask, mask, body), other=other)
         positions[number] = len(body)
         body.append(moved)
     raise AssertionError("a part ends with its store")
@@ -112,6 +113,13 @@ def _append_position(position: Position, body: list[Value]) -> int:
     if position.dtype is not torch.int64:
         body.append(Pointwise(PointwiseOp.CAST, (total,), position.dtype, origin=position.origin))
     return len(body) - 1
+
+
+def _zero(dtype: torch.dtype) -> float | int | bool:
+    """What a load yields where it is masked out and nothing uses the result."""
+    if dtype is torch.bool:
+        return False
+    return 0.0 if dtype.is_floating_point else 0
 
 
 def _both(left: int | None, right: int, body: list[Value]) -> int:

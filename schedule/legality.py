@@ -22,7 +22,7 @@ from longhand.schedule.dependencies import indices_are_disjoint
 from longhand.schedule.sizes import rank
 
 MAX_POINTERS = 16
-MAX_VALUES = 160
+MAX_VALUES = 120
 
 
 def fused_nest_problem(nest: Nest, buffers: Mapping[str, Buffer]) -> str | None:

@@ -27,7 +27,7 @@ from longhand.schedule.sharing import may_share
 from longhand.schedule.sizes import Hints, guess, product, same
 
 TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
-WORTH_RELEASING = 1 << 18  # bytes
+WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
 
 # Library calls whose result is certainly memory of its own: nothing else may be overwritten in place.
 _FRESH_RESULTS = """

@@ -67,7 +67,7 @@ def test_a_chain_of_products_releases_only_large_and_long_gone_buffers() -> None
             x = F.gelu(torch.mm(x, w))
         return torch.mm(x, w)
 
-    large = planned(function, 0.1 * rand(512, 256), 0.1 * rand(256, 256))
+    large = planned(function, 0.1 * rand(4096, 256), 0.1 * rand(256, 256))
     small = planned(function, 0.1 * rand(8, 8), 0.1 * rand(8, 8))
     assert [step for step in large.steps if isinstance(step, Release)]
     assert not [step for step in small.steps if isinstance(step, Release)]
