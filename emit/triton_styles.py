@@ -260,6 +260,7 @@ def rows_persistent(plan: KernelPlan, names: KernelNames) -> KernelText:
     )
     body, block = block_body(plan, names, space, range(len(plan.body)))
     context = _context(plan, rows, cols, body)
+    context["has_programs"] = any(tunable.name == "PROGRAMS" for tunable in plan.tunables)
     does = (
         "Each program keeps ROWS whole rows in registers"
         if rows.keys

@@ -37,8 +37,9 @@ class Style(enum.Enum):
         ``cols = min(COLS, next_power_of_2(n_cols))``, ``rows = max(1, ELEMENTS // cols)``. CPU: GRAIN.
     TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE, further row axes are
         a batch (one program id or outer loops). CUDA: TILE, NUM_WARPS. CPU: TILE, GRAIN.
-    ROWS_PERSISTENT (CUDA only): reduces over all cols. ELEMENTS, NUM_WARPS: ``cols = next_power_of_2(n_cols)``,
-        ``rows = max(1, ELEMENTS // cols)`` rows a program. No passes: the body in order.
+    ROWS_PERSISTENT (CUDA only): reduces over all cols. ELEMENTS, PROGRAMS (if there are rows, unless they are long),
+        NUM_WARPS: ``cols = next_power_of_2(n_cols)``, ``rows = max(1, min(ELEMENTS // cols,
+        next_power_of_2(n_rows) // PROGRAMS))`` rows a program. No passes: the body in order.
     ROWS_LOOPED: reduces over all cols, in `passes`. CUDA: COLS, NUM_WARPS, NUM_STAGES, one row a program. CPU: GRAIN,
         rows are divided among threads.
     ROWS_SPLIT: as ROWS_LOOPED with one pass, whose cols are cut into ``splits = min(SPLITS, cdiv(n_cols, COLS))``

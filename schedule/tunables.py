@@ -55,13 +55,22 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
             )
         case Style.TRANSPOSED:
             side = 128 if work.element_bytes <= 2 else 64
-            return Tunable("TILE", side, "rows and columns of a tile"), Tunable("NUM_WARPS", 4)
+            return Tunable("TILE", side, "rows and columns of a tile"), Tunable("NUM_WARPS", 8)
         case Style.ROWS_PERSISTENT if work.is_long:
             return Tunable("ELEMENTS", 32768, "per program: short rows share one"), Tunable("NUM_WARPS", 16)
         case Style.ROWS_PERSISTENT:
             # What costs only loads keeps more of them in flight.
             elements = 4096 if work.is_heavy else 8192
-            return Tunable("ELEMENTS", elements, "per program: short rows share one"), Tunable("NUM_WARPS", 8)
+            spread = (
+                (Tunable("PROGRAMS", 256, "at least, where there are rows for them"),)
+                if work.has_rows
+                else ()
+            )
+            return (
+                Tunable("ELEMENTS", elements, "per program: short rows share one"),
+                *spread,
+                Tunable("NUM_WARPS", 8),
+            )
         case Style.ROWS_LOOPED:
             return (
                 Tunable("COLS", 4096 if work.writes_rows else 1024, "columns at a time"),
@@ -79,7 +88,7 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
                 Tunable("ROWS", 16, "rows at a time"),
                 Tunable("COLS", 64, "columns per program"),
             )
-            splits = (Tunable("SPLITS", 64, "chunks of the rows, at most"),) if work.is_split else ()
+            splits = (Tunable("SPLITS", 32, "chunks of the rows, at most"),) if work.is_split else ()
             return (*tile, *splits, Tunable("NUM_WARPS", 4))
 
 
