@@ -42,8 +42,8 @@ def _elementwise(
     tensors = [operand for operand in operands if isinstance(operand, TensorView)]
     require_loop_dtypes(dtype, *(view.dtype for view in tensors))
     shape = max((view.shape for view in tensors), key=len)
-    if any(view.shape != shape for view in tensors[:2]):
-        raise Decline("A loss between tensors of different shapes is left to ATen.")
+    if any(view.shape != shape or view.is_empty for view in tensors[:2]):
+        raise Decline("A loss of nothing, or between tensors of different shapes, is left to ATen.")
     nest, views = ctx.nest(shape, tensors)
     values = [nest.load(view).to(dtype) for view in views]
     total = nest.body.reduce(ReduceOp.SUM, loss(*values), nest.axes(), "total")
@@ -140,7 +140,7 @@ def _cross_entropy(
     ignore_index: int,
     label_smoothing: float,
 ) -> TensorView:
-    if target.dtype.is_floating_point or weight is not None or logits.is_empty:
+    if target.dtype.is_floating_point or weight is not None:
         raise Decline("cross_entropy with class probabilities or weights is left to ATen.")
 
     def loss(nest: NestBuilder, axes: Sequence[str], logit: Handle, picked: Handle) -> Handle:
@@ -165,7 +165,7 @@ def _nll(
     reduction: int,
     ignore_index: int,
 ) -> TensorView:
-    if weight is not None or log_probs.is_empty:
+    if weight is not None:
         raise Decline("nll_loss with weights is left to ATen.")
     return _class_loss(ctx, log_probs, target, reduction, ignore_index, lambda nest, axes, x, picked: -picked)
 
@@ -178,6 +178,8 @@ def _class_loss(
 ) -> TensorView:
     """A loss per row of classes, and (a nest of its own) its reduction over the rows that count."""
     require_float_table(x, target)
+    if x.is_empty:
+        raise Decline("The loss of nothing is left to ATen.")
     classes = 1 if x.rank > 1 else 0
     rows = target
     if x.rank == 1 and target.rank == 1:

@@ -105,6 +105,8 @@ def _layer_norms(
     with_statistics: bool,
 ) -> tuple[TensorView, ...]:
     position = 0 if with_statistics else None
+    if x.is_empty:
+        raise Decline("layer_norm of nothing is left to ATen.")
     views = [x, *(view for view in (weight, bias) if view is not None)]
     require_loop_dtypes(*(view.dtype for view in views))
     nest, (x_view, *others) = ctx.nest(x.shape, views)

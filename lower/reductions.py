@@ -41,11 +41,9 @@ class Reduction:
         self.nest: NestBuilder
         self.nest, (self.view,) = ctx.nest(x.shape, [x])
         self.axes = self.nest.axes(sorted(self.dims))
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there may be nothing to reduce."""
-        return any(self.nest.shape[dim] == 0 for dim in self.dims)
+        if any(self.nest.shape[dim] == 0 for dim in self.dims):
+            # Loops without a turn would leave the result as it is in memory.
+            raise Decline("The reduction of nothing is left to ATen.")
 
     def load(self, dtype: torch.dtype) -> Handle:
         """The element, converted."""
@@ -110,11 +108,6 @@ def reduced(
     return target
 
 
-def _no_empty(reduction: Reduction) -> None:
-    if reduction.is_empty:
-        raise Decline("The reduction of nothing is left to ATen.")
-
-
 @lowers(aten.sum.default, aten.sum.dim_IntList)
 def _sum(ctx: Context, x: TensorView, *rest: Any) -> TensorView:
     dims = rest[0] if ctx.node.target is aten.sum.dim_IntList else None
@@ -143,7 +136,6 @@ def _extreme(ctx: Context, x: TensorView, dims: Sequence[int] | None = None, *_:
 
 
 def _extreme_of(reduction: Reduction, op: ReduceOp, dtype: torch.dtype) -> Handle:
-    _no_empty(reduction)
     value = reduction.load(dtype)
     if value.dtype is torch.bool:
         op = ReduceOp.ANY if op is ReduceOp.MAX else ReduceOp.ALL
@@ -157,7 +149,6 @@ def _position(ctx: Context, x: TensorView, dim: int | None, keepdim: bool) -> Te
 
 
 def _position_of(reduction: Reduction, op: ReduceOp, dtype: torch.dtype) -> Handle:
-    _no_empty(reduction)
     value = reduction.load(dtype)
     if value.dtype is torch.bool:
         value = value.to(torch.int32)
@@ -256,7 +247,6 @@ def _norm(ctx: Context, x: TensorView, order: Number, dims: Any) -> TensorView:
         value = reduction.load(dtype)
         size = apply(Op.ABS, value)
         if order in (math.inf, -math.inf):
-            _no_empty(reduction)
             return reduction.reduce(ReduceOp.MAX if order > 0 else ReduceOp.MIN, size)
         if order == 0:
             return reduction.sum(value.differs(0).to(dtype))
@@ -274,7 +264,6 @@ def _logsumexp(ctx: Context, x: TensorView, dims: Sequence[int], keepdim: bool) 
     dtype = ctx.result().dtype
 
     def finish(reduction: Reduction) -> Handle:
-        _no_empty(reduction)
         value = reduction.load(dtype)
         row_max = reduction.reduce(ReduceOp.MAX, value, "row_max")
         # A row of infinities: infinity less infinity is NaN, so the shift is 0 there.
