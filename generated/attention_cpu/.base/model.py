@@ -1,0 +1,41 @@
+"""Attention as kernels: examples.attention.Attention for cpu, float32, inference.
+
+    x   float32 (batch=4, seq=512, dim=256)
+    ->  float32 (batch, seq, dim)
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import kernels
+from .runtime import Weights, check_tensor, check_weights
+
+
+class Attention(nn.Module):
+    """Takes the state_dict of examples.attention.Attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.W_q = Weights(weight=(256, 256))
+        self.W_k = Weights(weight=(256, 256))
+        self.W_v = Weights(weight=(256, 256))
+
+    def forward(self, x):
+        check_tensor("x", x, dtype=torch.float32, shape=(4, 512, 256), device="cpu")
+        check_weights(self, x.device)
+        batch, seq, _ = x.shape
+
+        # Attention.forward    q = self.W_q(x); k = self.W_k(x); v = self.W_v(x); out = q @ k.transpose(-2, -1)
+        q = F.linear(x, self.W_q.weight)
+        k = F.linear(x, self.W_k.weight)
+        v = F.linear(x, self.W_v.weight)
+        out = torch.matmul(q, k.transpose(-2, -1))
+
+        # Attention.forward    out = torch.exp(out) / torch.sum(torch.exp(out), dim=-1, keepdim=True)
+        kernels.exp_normalize(out, out, batch * seq, seq)  # in place
+
+        # Attention.forward    return out @ v
+        return torch.matmul(out, v)

@@ -1,0 +1,34 @@
+// bias_gelu_add: total = gelu(x + bias) + residual.
+//
+//     gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
+//
+// Reads x and residual once, writes total once; bias stays in cache.
+
+#include "vector_math.h"
+
+constexpr long GRAIN = 4096;  // elements below which one thread does it all
+
+// One thread per block of rows.
+extern "C" void bias_gelu_add(
+    const float *x,         // (n_rows, n_cols)
+    const float *bias,      // (n_cols,)
+    const float *residual,  // (n_rows, n_cols)
+    float *total,           // (n_rows, n_cols)
+    long n_rows,
+    long n_cols) {
+#pragma omp parallel for if (n_rows * n_cols >= GRAIN)
+  for (long row = 0; row < n_rows; ++row) {
+    const float *x_row = x + row * n_cols;
+    const float *residual_row = residual + row * n_cols;
+    float *total_row = total + row * n_cols;
+
+#pragma omp simd
+    for (long col = 0; col < n_cols; ++col) {
+      const float x_total = x_row[col] + bias[col];
+      const float x_total_total = x_total + x_total * x_total * x_total * 0.044715f;
+      const float shifted = tanhf(x_total_total * 0.7978846f) + 1.0f;
+
+      total_row[col] = x_total * 0.5f * shifted + residual_row[col];
+    }
+  }
+}

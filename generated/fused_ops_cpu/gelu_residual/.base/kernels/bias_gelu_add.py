@@ -1,0 +1,15 @@
+"""bias_gelu_add: total = gelu(x + bias) + residual.
+
+The kernel is bias_gelu_add.cpp, built when it changes.
+"""
+
+import torch.nn.functional as F
+
+from ..runtime import load_kernel
+
+bias_gelu_add = load_kernel("bias_gelu_add.cpp")
+
+
+def reference(x, bias, residual):
+    """What bias_gelu_add() must fill total with."""
+    return F.gelu(x + bias, approximate="tanh") + residual

@@ -1,0 +1,39 @@
+// rms_norm: normalized = rms_norm(x), row by row.
+//
+//     rms_norm    return F.rms_norm(x, (x.shape[-1],), weight, eps=1e-6)
+//
+// Reads x once from memory and again from the cache, writes normalized once; weight stays in cache.
+
+#include <cmath>
+
+constexpr long GRAIN = 32768;  // elements below which one thread does it all
+
+// One thread per block of rows; a row stays in cache between the loops.
+extern "C" void rms_norm(
+    const float *x,       // (n_rows, n_cols)
+    const float *weight,  // (n_cols,)
+    float *normalized,    // (n_rows, n_cols)
+    long n_rows,
+    long n_cols,
+    float eps) {
+#pragma omp parallel for if (n_rows * n_cols >= GRAIN)
+  for (long row = 0; row < n_rows; ++row) {
+    const float *x_row = x + row * n_cols;
+    float *normalized_row = normalized + row * n_cols;
+
+    float row_sum = 0.0f;
+#pragma omp simd reduction(+ : row_sum)
+    for (long col = 0; col < n_cols; ++col) {
+      const float x_value = x_row[col];
+      row_sum += x_value * x_value;
+    }
+    const float mean_square = row_sum / n_cols;
+    const float rstd = 1.0f / std::sqrt(mean_square + eps);
+
+#pragma omp simd
+    for (long col = 0; col < n_cols; ++col) {
+      const float product = x_row[col] * rstd;
+      normalized_row[col] = product * weight[col];
+    }
+  }
+}

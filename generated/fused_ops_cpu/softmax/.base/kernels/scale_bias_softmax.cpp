@@ -1,0 +1,52 @@
+// scale_bias_softmax: weights = softmax(x * 0.125 + w), row by row.
+//
+//     softmax    scores = x * 0.125 + w
+//     softmax    return torch.softmax(scores, dim=-1)
+//
+// Reads x once, writes weights once; w stays in cache.
+
+#include "vector_math.h"
+
+#include <cmath>
+
+constexpr long GRAIN = 4096;  // elements below which one thread does it all
+
+// One thread per block of rows; a row stays in cache between the loops.
+extern "C" void scale_bias_softmax(
+    const float *x,  // (n_rows, n_cols)
+    const float *w,  // (n_cols,)
+    float *weights,  // (n_rows, n_cols)
+    long n_rows,
+    long n_cols) {
+#pragma omp parallel for if (n_rows * n_cols >= GRAIN)
+  for (long row = 0; row < n_rows; ++row) {
+    const float *x_row = x + row * n_cols;
+    float *weights_row = weights + row * n_cols;
+
+    float row_max = -INFINITY;
+    int row_max_is_nan = 0;  // comparisons pass NaN over
+#pragma omp simd reduction(max : row_max) reduction(| : row_max_is_nan)
+    for (long col = 0; col < n_cols; ++col) {
+      const float scores = x_row[col] * 0.125f + w[col];
+      weights_row[col] = scores;
+      row_max = scores > row_max ? scores : row_max;
+      row_max_is_nan |= scores != scores;
+    }
+    if (row_max_is_nan) {
+      row_max = NAN;
+    }
+
+    float denominator = 0.0f;
+#pragma omp simd reduction(+ : denominator)
+    for (long col = 0; col < n_cols; ++col) {
+      const float numerator = expf(weights_row[col] - row_max);
+      weights_row[col] = numerator;
+      denominator += numerator;
+    }
+
+#pragma omp simd
+    for (long col = 0; col < n_cols; ++col) {
+      weights_row[col] = weights_row[col] / denominator;
+    }
+  }
+}

@@ -1,0 +1,97 @@
+"""cross_entropy: losses by cross entropy in one pass, row by row.
+
+    cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
+
+Reads labels and logits once, writes losses once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import fast_launch
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # of float32; unlike -inf, minus itself it is 0
+
+# Tunables.
+COLS = 1024  # columns at a time
+NUM_WARPS = 16
+NUM_STAGES = 2
+
+
+@triton.jit
+def nan_maximum(a, b):
+    """The larger; NaN if either is, as in PyTorch."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@fast_launch
+@triton.jit
+def cross_entropy_kernel(
+    labels_ptr,  # int64 (n_rows,)
+    logits_ptr,  # bf16 (n_rows, n_cols)
+    losses_ptr,  # float32 (n_rows,)
+    n_cols: tl.constexpr,
+    table_size,
+    COLS: tl.constexpr,
+):
+    """Each program walks one row, COLS columns at a time; arithmetic in float32."""
+    row = tl.program_id(0)
+    row_start = row * n_cols
+    lane = tl.arange(0, COLS)
+
+    running_max = tl.full([COLS], LOWEST, tl.float32)
+    running_sum = tl.zeros([COLS], tl.float32)
+    for start in range(0, n_cols, COLS):
+        col = start + lane
+        in_cols = col < n_cols
+        logits = tl.load(logits_ptr + row_start + col, mask=in_cols, other=float("-inf")).to(tl.float32)
+        new_max = nan_maximum(running_max, logits)
+        running_sum = running_sum * tl.exp(running_max - new_max) + tl.exp(logits - new_max)
+        running_max = new_max
+
+    row_max = tl.reduce(running_max, 0, nan_maximum)
+    denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
+    log_denominator = row_max + tl.log(denominator)
+
+    labels = tl.load(labels_ptr + row)
+    both = (labels >= 0) & (labels < table_size)
+
+    logit = tl.load(logits_ptr + row_start + labels, mask=both, other=0.0).to(tl.float32)
+
+    target_logit = tl.where(both, logit, float("nan"))
+    difference = log_denominator - target_logit
+    tl.store(losses_ptr + row, tl.where(labels != -100, difference, 0.0))
+
+
+def cross_entropy(labels, logits, losses, n_rows, n_cols, table_size):
+    """Fill losses."""
+    cross_entropy_kernel[(n_rows,)](
+        labels,
+        logits,
+        losses,
+        n_cols,
+        table_size,
+        COLS=COLS,
+        num_warps=NUM_WARPS,
+        num_stages=NUM_STAGES,
+    )
+
+
+def reference(labels, logits, n_rows, n_cols, table_size):
+    """What cross_entropy() must fill losses with."""
+    row = torch.arange(n_rows, device=labels.device).view(-1, 1)
+    col = torch.arange(n_cols, device=labels.device)
+    at = row * n_cols + col
+    value = logits[at]
+    row_max = value.amax(-1, keepdim=True)
+    both = (labels >= 0) & (labels < table_size)
+    target_logit = torch.where(
+        both, torch.where(both, logits[torch.where(both, row * n_cols + labels, 0)], 0), torch.nan
+    )
+    where = torch.where(
+        labels != -100,
+        row_max + torch.log(torch.exp(value - row_max).sum(-1, keepdim=True)) - target_logit,
+        0.0,
+    )
+    return where

@@ -1,0 +1,180 @@
+"""Checks the unit: ``python -m <package>.check``, from the folder that holds the package.
+
+Every kernel is compared with its PyTorch reference within a call of the model on random weights and inputs, and the
+model's results with those of the same model that runs references in place of kernels. A result may be no farther
+from the reference in float64 than twice what the reference in the tensors' own types is, or a few units in the last
+place. Prints a table; exits with 1 if something is wrong.
+"""
+
+import sys
+
+import torch
+
+from . import kernels
+from .kernels.rms_norm import reference as rms_norm_reference
+from .model import rms_norm
+
+DEVICE = "cuda"
+SEED = 0
+LAST_PLACES = 4
+
+
+def make_arguments():
+    """The tensors of one call, drawn at random."""
+    torch.manual_seed(SEED)
+    x = torch.randn(16384, 4096, dtype=torch.bfloat16).to(DEVICE)
+    weight = torch.randn(4096, dtype=torch.bfloat16).to(DEVICE)
+    return x, weight
+
+
+def run():
+    """One call of the model: the tensors that it returns, and those that it was given, which it may have changed."""
+    arguments = make_arguments()
+    x, weight = arguments
+    with torch.no_grad():
+        results = rms_norm(x, weight)
+    return list(tensors_in((results, arguments)))
+
+
+def tensors_in(value):
+    """The tensors in nested containers, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif hasattr(value, "__dataclass_fields__"):
+        yield from tensors_in(vars(value))
+
+
+def window(tensor, shape, stride, offset=0):
+    """The part of a tensor's memory that a kernel sees, in the kernel's own shape."""
+    return tensor.as_strided(shape, stride, tensor.storage_offset() + offset)
+
+
+# For each kernel: what its reference is given, and where what the reference returns belongs.
+
+
+def rms_norm_windows(x, weight, normalized, n_rows, n_cols, eps):
+    read = {
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "eps": eps,
+    }
+    written = [window(normalized, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+KERNELS = {
+    "rms_norm": (rms_norm_windows, rms_norm_reference),
+}
+
+
+def as_double(read):
+    """The same arguments with float64 for every floating-point tensor."""
+    return {
+        name: value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for name, value in read.items()
+    }
+
+
+def results_of(reference, read):
+    """What a reference returns, as a list."""
+    found = reference(**read)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def error(found, exact, plain):
+    """The largest difference from `exact`, where float64 and the tensors' own types agree on what is finite.
+
+    Elsewhere (an overflow that float64 does not have) `found` must be what `plain` is, or the error is infinite.
+    """
+    found, exact, plain = torch.broadcast_tensors(found.double(), exact.double(), plain.double())
+    is_finite = exact.isfinite() & plain.isfinite()
+    same = (found == plain) | (found.isnan() & plain.isnan())
+    difference = torch.where(is_finite, (found - exact).abs(), torch.where(same, 0.0, torch.inf))
+    difference = torch.where(difference.isnan(), torch.inf, difference)
+    return difference.max().item() if difference.numel() else 0.0
+
+
+def allowed(found, exact, plain, factor=2):
+    """How far `found` may be from `exact`, given the reference in the tensors' own types."""
+    if not found.is_floating_point():
+        return 0.0
+    finite = exact[exact.isfinite() & plain.isfinite()]
+    scale = finite.abs().max().item() if finite.numel() else 0.0
+    return factor * error(plain, exact, plain) + LAST_PLACES * torch.finfo(found.dtype).eps * scale
+
+
+def with_check(name, kernel, report):
+    """`kernel`, compared with its reference once for each set of sizes that it is called with."""
+    windows, reference = KERNELS[name]
+    seen = set()
+
+    def checked(*given):
+        sizes = tuple(value for value in given if not isinstance(value, torch.Tensor))
+        if sizes in seen:
+            return kernel(*given)
+        seen.add(sizes)
+        read, written = windows(*given)
+        read = {
+            key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in read.items()
+        }
+        kernel(*given)
+        exact, plain = results_of(reference, as_double(read)), results_of(reference, read)
+        for found, one_plain, one_exact in zip(written, plain, exact, strict=True):
+            one_plain = one_plain.to(found.dtype).expand_as(found)
+            one_exact = one_exact.expand_as(found)
+            report(name, sizes, error(found, one_exact, one_plain), allowed(found, one_exact, one_plain))
+
+    return checked
+
+
+def with_reference(name, prepare):
+    """A stand-in for a kernel that runs its reference on what `prepare` makes of the arguments."""
+    windows, reference = KERNELS[name]
+
+    def stand_in(*given):
+        read, written = windows(*given)
+        for target, value in zip(written, results_of(reference, prepare(read)), strict=True):
+            target.copy_(value)
+
+    return stand_in
+
+
+def run_with(replacement):
+    """One call of the model with every kernel replaced."""
+    originals = {name: getattr(kernels, name) for name in KERNELS}
+    try:
+        for name, kernel in originals.items():
+            setattr(kernels, name, replacement(name, kernel))
+        return run()
+    finally:
+        for name, kernel in originals.items():
+            setattr(kernels, name, kernel)
+
+
+def main():
+    """Check everything; the exit code."""
+    rows = []
+    found = run_with(lambda name, kernel: with_check(name, kernel, lambda *row: rows.append(row)))
+    exact = run_with(lambda name, kernel: with_reference(name, as_double))
+    plain = run_with(lambda name, kernel: with_reference(name, dict))
+    for place, (one, one_plain, one_exact) in enumerate(zip(found, plain, exact, strict=True)):
+        limit = allowed(one, one_exact, one_plain, factor=4)
+        rows.append((f"the model, tensor {place}", tuple(one.shape), error(one, one_exact, one_plain), limit))
+
+    is_right = True
+    for name, sizes, difference, limit in rows:
+        verdict = "ok" if difference <= limit else "WRONG"
+        is_right &= difference <= limit
+        numbers = ", ".join(f"{size:g}" for size in sizes)
+        print(f"{verdict:<5}  {name:<40}  ({numbers})  error {difference:.2g}, allowed {limit:.2g}")
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+// gelu: hidden = gelu(widen).
+//
+//     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+//
+// Reads widen once, writes hidden once.
+
+#include "vector_math.h"
+
+constexpr long GRAIN = 4096;  // elements below which one thread does it all
+
+// Threads divide the elements; each works through SIMD lanes.
+extern "C" void gelu(
+    const float *widen,  // (n_elements,)
+    float *hidden,       // (n_elements,); may be widen
+    long n_elements) {
+#pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
+  for (long i = 0; i < n_elements; ++i) {
+    const float widen_value = widen[i];
+    const float scaled = widen_value * widen_value * widen_value * 0.044715f;
+    const float shifted = tanhf((widen_value + scaled) * 0.7978846f) + 1.0f;
+
+    hidden[i] = widen_value * 0.5f * shifted;
+  }
+}

@@ -1,0 +1,170 @@
+"""GPT as kernels: examples.gpt.GPT for cuda (sm_90), bfloat16, inference.
+
+    tokens  int64 (batch=8, seq=1024)
+    ->      bfloat16 (batch, seq, 50257)
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import kernels
+from .runtime import Weights, check_tensor, check_weights
+
+
+class Block(nn.Module):
+    """One of blocks: called once for each layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.ln_1 = Weights(dtype=torch.bfloat16, weight=(768,), bias=(768,))
+        self.attn = Weights(
+            qkv=Weights(dtype=torch.bfloat16, weight=(2304, 768), bias=(2304,)),
+            proj=Weights(dtype=torch.bfloat16, weight=(768, 768), bias=(768,)),
+        )
+        self.ln_2 = Weights(dtype=torch.bfloat16, weight=(768,), bias=(768,))
+        self.mlp = Weights(
+            widen=Weights(dtype=torch.bfloat16, weight=(3072, 768), bias=(3072,)),
+            narrow=Weights(dtype=torch.bfloat16, weight=(768, 3072), bias=(768,)),
+        )
+
+    def forward(self, x, mlp):
+        batch, seq, _ = x.shape
+
+        # Block.forward    return x + self.mlp(self.ln_2(x)); x = x + self.attn(self.ln_1(x))
+        x_plus_mlp = torch.empty_like(x)
+        ln_1 = x  # in place: nothing reads x afterwards
+        kernels.add_layer_norm(
+            x, mlp, self.ln_1.weight, self.ln_1.bias, x_plus_mlp, ln_1, batch * seq, 768, 1e-5
+        )
+
+        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+
+        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = F.scaled_dot_product_attention(
+            qkv[:, :, :768].reshape(batch, seq, 12, -1).transpose(1, 2),
+            qkv[:, :, 768:1536].reshape(batch, seq, 12, -1).transpose(1, 2),
+            qkv[:, :, 1536:2304].reshape(batch, seq, 12, -1).transpose(1, 2),
+            is_causal=True,
+        )
+        del qkv
+
+        # CausalSelfAttention.forward    return self.proj(mixed)
+        attn = F.linear(
+            mixed.transpose(1, 2).reshape(8, seq, 768), self.attn.proj.weight, self.attn.proj.bias
+        )
+        del mixed
+
+        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
+        x = torch.empty_like(x_plus_mlp)
+        ln_2 = x_plus_mlp  # in place: nothing reads x_plus_mlp afterwards
+        kernels.add_layer_norm(
+            x_plus_mlp, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 768, 1e-5
+        )
+
+        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        hidden = widen  # in place: nothing reads widen afterwards
+        kernels.gelu(widen, hidden, hidden.numel())
+
+        # Mlp.forward    return self.narrow(hidden)
+        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        return x, mlp
+
+
+class GPT(nn.Module):
+    """Takes the state_dict of examples.gpt.GPT."""
+
+    def __init__(self):
+        super().__init__()
+        self.token_embedding = Weights(dtype=torch.bfloat16, weight=(50257, 768))
+        self.position_embedding = Weights(dtype=torch.bfloat16, weight=(1024, 768))
+        self.blocks = nn.ModuleList(Block() for _ in range(12))
+        self.ln_f = Weights(dtype=torch.bfloat16, weight=(768,), bias=(768,))
+        self.head = Weights(weight=self.token_embedding.weight)
+
+    def forward(self, tokens):
+        check_tensor("tokens", tokens, dtype=torch.int64, shape=(8, 1024), device="cuda")
+        check_weights(self, tokens.device)
+        batch, seq = tokens.shape
+
+        # GPT.forward    positions = torch.arange(seq, device=tokens.device)
+        # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+        # Block.forward    x = x + self.attn(self.ln_1(x))
+        x = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
+        kernels.embedding_add_layer_norm(
+            tokens,
+            self.token_embedding.weight,
+            self.position_embedding.weight,
+            self.blocks[0].ln_1.weight,
+            self.blocks[0].ln_1.bias,
+            x,
+            ln_1,
+            batch,
+            seq,
+            768,
+            50257,
+            1e-5,
+        )
+
+        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+        qkv = F.linear(ln_1, self.blocks[0].attn.qkv.weight, self.blocks[0].attn.qkv.bias)
+        del ln_1
+
+        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = F.scaled_dot_product_attention(
+            qkv[:, :, :768].reshape(batch, seq, 12, -1).transpose(1, 2),
+            qkv[:, :, 768:1536].reshape(batch, seq, 12, -1).transpose(1, 2),
+            qkv[:, :, 1536:2304].reshape(batch, seq, 12, -1).transpose(1, 2),
+            is_causal=True,
+        )
+        del qkv
+
+        # CausalSelfAttention.forward    return self.proj(mixed)
+        attn = F.linear(
+            mixed.transpose(1, 2).reshape(8, seq, 768),
+            self.blocks[0].attn.proj.weight,
+            self.blocks[0].attn.proj.bias,
+        )
+
+        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
+        x_plus_attn = torch.empty_like(x)
+        ln_2 = x  # in place: nothing reads x afterwards
+        kernels.add_layer_norm(
+            x,
+            attn,
+            self.blocks[0].ln_2.weight,
+            self.blocks[0].ln_2.bias,
+            x_plus_attn,
+            ln_2,
+            batch * seq,
+            768,
+            1e-5,
+        )
+
+        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+        widen = F.linear(ln_2, self.blocks[0].mlp.widen.weight, self.blocks[0].mlp.widen.bias)
+        del x, ln_2
+        hidden = widen  # in place: nothing reads widen afterwards
+        kernels.gelu(widen, hidden, hidden.numel())
+
+        # Mlp.forward    return self.narrow(hidden)
+        mlp = F.linear(hidden, self.blocks[0].mlp.narrow.weight, self.blocks[0].mlp.narrow.bias)
+        del widen, hidden
+
+        for layer in range(1, 12):
+            x_plus_attn, mlp = self.blocks[layer](x_plus_attn, mlp)
+
+        # Block.forward    return x + self.mlp(self.ln_2(x))
+        # GPT.forward    return self.head(self.ln_f(x))
+        ln_f = x_plus_attn  # in place: nothing reads x_plus_attn afterwards
+        kernels.add_layer_norm_only(
+            x_plus_attn, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, 768, 1e-5
+        )
+
+        # GPT.forward    return self.head(self.ln_f(x))
+        return F.linear(ln_f, self.token_embedding.weight)

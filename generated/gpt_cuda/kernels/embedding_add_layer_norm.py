@@ -1,0 +1,114 @@
+"""embedding_add_layer_norm: x = embedding(tokens) + position_embedding_weight, ln_1 = layer_norm(x), row by row.
+
+    GPT.forward    positions = torch.arange(seq, device=tokens.device)
+    GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+    Block.forward    x = x + self.attn(self.ln_1(x))
+
+Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay in cache.
+"""
+
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 8192  # per program: short rows share one
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def embedding_add_layer_norm_kernel(
+    tokens_ptr,  # int64 (n_groups, n_rows)
+    weight_ptr,  # bf16
+    position_embedding_weight_ptr,  # bf16 (n_rows, n_cols)
+    ln_1_weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    x_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    ln_1_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    n_groups,
+    n_rows,
+    n_cols: tl.constexpr,
+    table_size,
+    eps: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,  # n_cols, rounded up to a power of two
+):
+    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
+    n_flat_rows = n_groups * n_rows
+    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, COLS)[None, :]
+    in_rows = flat_row < n_flat_rows
+    in_cols = col < n_cols
+    in_range = in_rows & in_cols
+    row = flat_row % n_rows
+    at = flat_row * n_cols + col
+
+    position_embedding_weight = tl.load(
+        position_embedding_weight_ptr + row * n_cols + col, mask=in_range, other=0.0
+    ).to(tl.float32)
+    tokens = tl.load(tokens_ptr + flat_row, mask=in_rows)
+    is_less = tokens < table_size
+
+    weight = tl.load(
+        weight_ptr + col + tokens * n_cols, mask=in_range & (tokens >= 0) & is_less, other=float("nan")
+    ).to(tl.float32)
+
+    x = weight + position_embedding_weight
+    row_sum = tl.sum(tl.where(in_cols, x, 0.0), axis=1, keep_dims=True)
+    mean = row_sum / n_cols
+    centered = tl.where(in_cols, x - mean, 0.0)
+    ln_1_sum = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = ln_1_sum / n_cols
+    rstd = tl.rsqrt(variance + eps)
+    normalized = centered * rstd
+
+    ln_1_weight = tl.load(ln_1_weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+
+    tl.store(x_ptr + at, x, mask=in_range)
+    tl.store(ln_1_ptr + at, normalized * ln_1_weight + bias, mask=in_range)
+
+
+def embedding_add_layer_norm(
+    tokens,
+    weight,
+    position_embedding_weight,
+    ln_1_weight,
+    bias,
+    x,
+    ln_1,
+    n_groups,
+    n_rows,
+    n_cols,
+    table_size,
+    eps,
+):
+    """Fill x and ln_1."""
+    n_flat_rows = n_groups * n_rows
+    cols = next_power_of_2(n_cols)
+    rows = max(1, ELEMENTS // cols)
+    embedding_add_layer_norm_kernel[(ceil_div(n_flat_rows, rows),)](
+        tokens,
+        weight,
+        position_embedding_weight,
+        ln_1_weight,
+        bias,
+        x,
+        ln_1,
+        n_groups,
+        n_rows,
+        n_cols,
+        table_size,
+        eps,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(tokens, weight, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
+    """What embedding_add_layer_norm() must fill x and ln_1 with."""
+    add = weight.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
+    return add, F.layer_norm(add, ln_1_weight.shape, ln_1_weight, bias, eps)

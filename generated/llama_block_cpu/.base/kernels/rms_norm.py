@@ -1,0 +1,15 @@
+"""rms_norm: attention_norm = x * rsqrt(mean(x**2) + 1e-5) * weight, row by row.
+
+The kernel is rms_norm.cpp, built when it changes.
+"""
+
+import torch
+
+from ..runtime import load_kernel
+
+rms_norm = load_kernel("rms_norm.cpp")
+
+
+def reference(x, weight):
+    """What rms_norm() must fill attention_norm with."""
+    return x * torch.rsqrt(torch.mean(x * x, -1, keepdim=True) + 1e-5) * weight

@@ -1,0 +1,46 @@
+// rotary: rotary_q by cat, mul and add in one pass.
+//
+//     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
+//     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
+//
+// Reads q, rotary_cos and rotary_sin once, writes rotary_q once.
+
+#include <cstdint>
+
+constexpr long GRAIN = 32768;  // elements below which one thread does it all
+
+// One thread per block of rows.
+extern "C" void rotary(
+    const float *q,           // (n_batches, n_rows, n_groups, n_cols)
+    const float *rotary_cos,  // (n_rows, n_cols)
+    const float *rotary_sin,  // (n_rows, n_cols)
+    float *rotary_q,          // (n_batches, n_groups, n_rows, n_cols)
+    long n_batches,
+    long n_groups,
+    long n_rows,
+    long n_cols,
+    long q_offset,
+    int64_t half) {
+#pragma omp parallel for collapse(3) if (n_batches * n_groups * n_rows * n_cols >= GRAIN)
+  for (long batch = 0; batch < n_batches; ++batch) {
+    for (long group = 0; group < n_groups; ++group) {
+      for (long row = 0; row < n_rows; ++row) {
+        const float *q_row = q + ((batch * n_rows + row) * n_groups + group) * n_cols;
+        const float *rotary_cos_row = rotary_cos + row * n_cols;
+        const float *rotary_sin_row = rotary_sin + row * n_cols;
+        float *rotary_q_row = rotary_q + ((batch * n_groups + group) * n_rows + row) * n_cols;
+
+#pragma omp simd
+        for (long col = 0; col < n_cols; ++col) {
+          const float product = q_row[col] * rotary_cos_row[col];
+          const bool is_less = col < half;
+          const float q_value = is_less ? q_row[col + q_offset] : 0.0f;
+          const float q_rotated = !is_less ? q_row[col - q_offset] : 0.0f;
+          const float rotated = is_less ? -q_value : q_rotated;
+
+          rotary_q_row[col] = product + rotated * rotary_sin_row[col];
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,23 @@
+// silu_mul: gated = silu(gate_proj) * up_proj.
+//
+//     SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
+//
+// Reads gate_proj and up_proj once, writes gated once.
+
+#include "vector_math.h"
+
+constexpr long GRAIN = 4096;  // elements below which one thread does it all
+
+// Threads divide the elements; each works through SIMD lanes.
+extern "C" void silu_mul(
+    const float *gate_proj,  // (n_elements,)
+    const float *up_proj,    // (n_elements,)
+    float *gated,            // (n_elements,); may be gate_proj
+    long n_elements) {
+#pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
+  for (long i = 0; i < n_elements; ++i) {
+    const float gate_proj_value = gate_proj[i];
+    const float product = gate_proj_value * (1.0f / (1.0f + expf(-gate_proj_value)));
+    gated[i] = product * up_proj[i];
+  }
+}

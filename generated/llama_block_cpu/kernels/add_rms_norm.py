@@ -1,0 +1,16 @@
+"""add_rms_norm: h = x + attention, mlp_norm = h * rsqrt(mean(h**2) + 1e-5) * weight, row by row.
+
+The kernel is add_rms_norm.cpp, built when it changes.
+"""
+
+import torch
+
+from ..runtime import load_kernel
+
+add_rms_norm = load_kernel("add_rms_norm.cpp")
+
+
+def reference(x, attention, weight):
+    """What add_rms_norm() must fill h and mlp_norm with."""
+    total = x + attention
+    return total, total * torch.rsqrt(torch.mean(total * total, -1, keepdim=True) + 1e-5) * weight

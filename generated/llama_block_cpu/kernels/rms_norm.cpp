@@ -1,0 +1,39 @@
+// rms_norm: attention_norm = x * rsqrt(mean(x**2) + 1e-5) * weight, row by row.
+//
+//     RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
+//     RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
+//     RMSNorm.forward    return normed.to(x.dtype) * self.weight
+//
+// Reads x once from memory and again from the cache, writes attention_norm once; weight stays in cache.
+
+#include <cmath>
+
+constexpr long GRAIN = 32768;  // elements below which one thread does it all
+
+// One thread per block of rows; a row stays in cache between the loops.
+extern "C" void rms_norm(
+    const float *x,         // (n_rows, n_cols)
+    const float *weight,    // (n_cols,)
+    float *attention_norm,  // (n_rows, n_cols)
+    long n_rows,
+    long n_cols) {
+#pragma omp parallel for if (n_rows * n_cols >= GRAIN)
+  for (long row = 0; row < n_rows; ++row) {
+    const float *x_row = x + row * n_cols;
+    float *attention_norm_row = attention_norm + row * n_cols;
+
+    float row_sum = 0.0f;
+#pragma omp simd reduction(+ : row_sum)
+    for (long col = 0; col < n_cols; ++col) {
+      const float x_value = x_row[col];
+      row_sum += x_value * x_value;
+    }
+    const float mean_square = row_sum / n_cols;
+
+#pragma omp simd
+    for (long col = 0; col < n_cols; ++col) {
+      const float normed = x_row[col] * (1.0f / std::sqrt(mean_square + 1e-05f));
+      attention_norm_row[col] = normed * weight[col];
+    }
+  }
+}

@@ -1,0 +1,26 @@
+"""rotary: rotary_q by cat, mul and add in one pass.
+
+The kernel is rotary.cpp, built when it changes.
+"""
+
+import torch
+
+from ..runtime import load_kernel
+
+rotary = load_kernel("rotary.cpp")
+
+
+def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_offset, half):
+    """What rotary() must fill rotary_q with."""
+    batch = torch.arange(n_batches, device=q.device).view(-1, 1, 1, 1)
+    group = torch.arange(n_groups, device=q.device).view(-1, 1, 1)
+    row = torch.arange(n_rows, device=q.device).view(-1, 1)
+    col = torch.arange(n_cols, device=q.device)
+    at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
+    is_less = col < half
+    rotated = torch.where(
+        is_less,
+        -torch.where(is_less, q[torch.where(is_less, at + q_offset, 0)], 0),
+        torch.where(~is_less, q[torch.where(~is_less, at + -1 * q_offset, 0)], 0),
+    )
+    return q[at] * rotary_cos + rotated * rotary_sin

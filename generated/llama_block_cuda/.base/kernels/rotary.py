@@ -1,0 +1,99 @@
+"""rotary: rotary_q by cat, mul and add in one pass.
+
+    Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
+    Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
+
+Reads q, rotary_cos and rotary_sin once, writes rotary_q once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 4096  # per program: short rows share one
+COLS = 512  # widest piece of a row
+NUM_WARPS = 4
+
+
+@fast_launch
+@triton.jit
+def rotary_kernel(
+    q_ptr,  # bf16 (n_batches, n_rows, n_groups, n_cols)
+    rotary_cos_ptr,  # bf16 (n_rows, n_cols)
+    rotary_sin_ptr,  # bf16 (n_rows, n_cols)
+    rotary_q_ptr,  # bf16 (n_batches, n_groups, n_rows, n_cols)
+    n_batches,
+    n_groups,
+    n_rows,
+    n_cols,
+    q_offset,
+    half,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
+    n_flat_rows = n_batches * n_groups * n_rows
+    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
+    in_range = (flat_row < n_flat_rows) & (col < n_cols)
+    row = flat_row % n_rows
+    group = flat_row // n_rows % n_groups
+    batch = flat_row // (n_groups * n_rows)
+    at = row * n_cols + col
+    row_start = ((batch * n_rows + row) * n_groups + group) * n_cols
+
+    q = tl.load(q_ptr + row_start + col, mask=in_range).to(tl.float32)
+    rotary_cos = tl.load(rotary_cos_ptr + at, mask=in_range).to(tl.float32)
+    rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
+
+    is_less = col < half
+
+    q_value = tl.load(q_ptr + row_start + col + q_offset, mask=in_range & is_less, other=0.0).to(tl.float32)
+    q_rotated = tl.load(q_ptr + row_start + col - q_offset, mask=in_range & ~is_less, other=0.0).to(
+        tl.float32
+    )
+    rotated = tl.where(is_less, -q_value, q_rotated)
+
+    tl.store(rotary_q_ptr + flat_row * n_cols + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
+
+
+def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, q_offset, half):
+    """Fill rotary_q."""
+    n_flat_rows = n_batches * n_groups * n_rows
+    cols = min(COLS, next_power_of_2(n_cols))
+    rows = max(1, ELEMENTS // cols)
+    grid = (ceil_div(n_flat_rows, rows), ceil_div(n_cols, cols))
+    rotary_kernel[grid](
+        q,
+        rotary_cos,
+        rotary_sin,
+        rotary_q,
+        n_batches,
+        n_groups,
+        n_rows,
+        n_cols,
+        q_offset,
+        half,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_offset, half):
+    """What rotary() must fill rotary_q with."""
+    batch = torch.arange(n_batches, device=q.device).view(-1, 1, 1, 1)
+    group = torch.arange(n_groups, device=q.device).view(-1, 1, 1)
+    row = torch.arange(n_rows, device=q.device).view(-1, 1)
+    col = torch.arange(n_cols, device=q.device)
+    at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
+    is_less = col < half
+    rotated = torch.where(
+        is_less,
+        -torch.where(is_less, q[torch.where(is_less, at + q_offset, 0)], 0),
+        torch.where(~is_less, q[torch.where(~is_less, at + -1 * q_offset, 0)], 0),
+    )
+    return q[at] * rotary_cos + rotated * rotary_sin

@@ -1,0 +1,50 @@
+"""add: h_plus_mlp = h + mlp.
+
+    LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
+
+Reads h and mlp once, writes h_plus_mlp once.
+"""
+
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch
+
+# Tunables.
+BLOCK = 1024  # elements per program
+NUM_WARPS = 4
+
+
+@fast_launch
+@triton.jit
+def add_kernel(
+    h_ptr,  # bf16 (n_elements,)
+    mlp_ptr,  # bf16 (n_elements,)
+    h_plus_mlp_ptr,  # bf16 (n_elements,); may be h_ptr
+    n_elements,
+    BLOCK: tl.constexpr,
+):
+    """Each program computes BLOCK elements; arithmetic in float32."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    in_range = i < n_elements
+
+    h = tl.load(h_ptr + i, mask=in_range).to(tl.float32)
+    mlp = tl.load(mlp_ptr + i, mask=in_range).to(tl.float32)
+    tl.store(h_plus_mlp_ptr + i, h + mlp, mask=in_range)
+
+
+def add(h, mlp, h_plus_mlp, n_elements):
+    """Fill h_plus_mlp."""
+    add_kernel[(ceil_div(n_elements, BLOCK),)](
+        h,
+        mlp,
+        h_plus_mlp,
+        n_elements,
+        BLOCK=BLOCK,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(h, mlp):
+    """What add() must fill h_plus_mlp with."""
+    return h + mlp

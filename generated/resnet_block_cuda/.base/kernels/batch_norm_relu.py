@@ -1,0 +1,88 @@
+"""batch_norm_relu: out = relu((conv1 - running_mean) * rsqrt(running_var + eps) * weight + bias).
+
+    ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
+
+Reads conv1, running_mean, running_var and 2 more once, writes out once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 4096  # per program: short rows share one
+COLS = 512  # widest piece of a row
+NUM_WARPS = 4
+
+
+@triton.jit
+def nan_maximum(a, b):
+    """The larger; NaN if either is, as in PyTorch."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@fast_launch
+@triton.jit
+def batch_norm_relu_kernel(
+    conv1_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    running_mean_ptr,  # bf16 (n_rows,)
+    running_var_ptr,  # bf16 (n_rows,)
+    weight_ptr,  # bf16 (n_rows,)
+    bias_ptr,  # bf16 (n_rows,)
+    out_ptr,  # bf16 (n_groups, n_rows, n_cols); may be conv1_ptr
+    n_groups,
+    n_rows,
+    n_cols,
+    eps: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
+    n_flat_rows = n_groups * n_rows
+    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
+    in_rows = flat_row < n_flat_rows
+    in_range = in_rows & (col < n_cols)
+    row = flat_row % n_rows
+    at = flat_row * n_cols + col
+
+    conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
+    running_var = tl.load(running_var_ptr + row, mask=in_rows).to(tl.float32)
+    rstd = tl.rsqrt(running_var + eps)
+
+    running_mean = tl.load(running_mean_ptr + row, mask=in_rows).to(tl.float32)
+    weight = tl.load(weight_ptr + row, mask=in_rows).to(tl.float32)
+    bias = tl.load(bias_ptr + row, mask=in_rows).to(tl.float32)
+
+    total = (conv1 - running_mean) * rstd * weight + bias
+    tl.store(out_ptr + at, nan_maximum(total, 0.0), mask=in_range)
+
+
+def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_groups, n_rows, n_cols, eps):
+    """Fill out."""
+    n_flat_rows = n_groups * n_rows
+    cols = min(COLS, next_power_of_2(n_cols))
+    rows = max(1, ELEMENTS // cols)
+    grid = (ceil_div(n_flat_rows, rows), ceil_div(n_cols, cols))
+    batch_norm_relu_kernel[grid](
+        conv1,
+        running_mean,
+        running_var,
+        weight,
+        bias,
+        out,
+        n_groups,
+        n_rows,
+        n_cols,
+        eps,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(conv1, running_mean, running_var, weight, bias, eps):
+    """What batch_norm_relu() must fill out with."""
+    return torch.relu((conv1 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias)
