@@ -76,6 +76,7 @@ class File:
     quotes: tuple[Quote, ...]
     notes: tuple[str, ...]
     needs_torch: bool
+    needs_functional: bool
     runtime: tuple[str, ...]
     constants: tuple[str, ...]
     tunables: tuple[Tunable, ...]
@@ -108,6 +109,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         quotes=names.quotes,
         notes=names.notes,
         needs_torch=mentions([reference, host], "torch"),
+        needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
         constants=text.constants,
         tunables=plan.tunables,

@@ -48,13 +48,11 @@ class Block(nn.Module):
             qkv[:, :, 512:768].reshape(batch, seq, 4, -1).transpose(1, 2),
             is_causal=True,
         )
-        del qkv
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         attn = F.linear(
             mixed.transpose(1, 2).reshape(2, seq, 256), self.attn.proj.weight, self.attn.proj.bias
         )
-        del mixed
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = empty(x_plus_mlp.shape, torch.float32)
@@ -111,7 +109,6 @@ class GPT(nn.Module):
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.blocks[0].attn.qkv.weight, self.blocks[0].attn.qkv.bias)
-        del ln_1
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         mixed = F.scaled_dot_product_attention(
@@ -120,7 +117,6 @@ class GPT(nn.Module):
             qkv[:, :, 512:768].reshape(batch, seq, 4, -1).transpose(1, 2),
             is_causal=True,
         )
-        del qkv
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         attn = F.linear(
@@ -146,13 +142,11 @@ class GPT(nn.Module):
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen = F.linear(ln_2, self.blocks[0].mlp.widen.weight, self.blocks[0].mlp.widen.bias)
-        del x, ln_2
         hidden = widen  # in place: nothing reads widen afterwards
         kernels.gelu(widen, hidden, hidden.numel())
 
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.blocks[0].mlp.narrow.weight, self.blocks[0].mlp.narrow.bias)
-        del widen, hidden
 
         for layer in range(1, 12):
             x_plus_attn, mlp = self.blocks[layer](x_plus_attn, mlp)

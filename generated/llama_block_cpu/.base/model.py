@@ -61,7 +61,6 @@ class LlamaBlock(nn.Module):
         # GroupedQueryAttention.forward    v = self.v_proj(x).view(batch, seq, self.n_kv_heads,
         #         self.head_dim).transpose(1, 2)
         v = F.linear(attention_norm, self.attention.v_proj.weight)
-        del attention_norm
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
@@ -69,7 +68,6 @@ class LlamaBlock(nn.Module):
         kernels.rotary(
             q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, 8, seq, 32, 16, 16
         )
-        del q
         rotary_k = empty((batch, 2, seq, 32), torch.float32)
         kernels.rotary(
             k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, 2, seq, 32, 16, 16
@@ -80,11 +78,9 @@ class LlamaBlock(nn.Module):
         mixed = F.scaled_dot_product_attention(
             rotary_q, rotary_k, v.reshape(batch, seq, 2, 32).transpose(1, 2), is_causal=True, enable_gqa=True
         )
-        del rotary_q
 
         # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq, dim))
         attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, 256), self.attention.o_proj.weight)
-        del mixed
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         # RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
@@ -98,7 +94,6 @@ class LlamaBlock(nn.Module):
         up_proj = F.linear(mlp_norm, self.mlp.up_proj.weight)
         gated = gate_proj  # in place: nothing reads gate_proj afterwards
         kernels.silu_mul(gate_proj, up_proj, gated, gated.numel())
-        del up_proj
 
         # SwiGLU.forward    return self.down_proj(gated)
         mlp = F.linear(gated, self.mlp.down_proj.weight)

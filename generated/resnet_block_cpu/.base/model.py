@@ -70,7 +70,6 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
-        del conv1, out
         features = F.conv2d(x, self.shortcut[0].weight, stride=2)
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x); return F.relu(out)

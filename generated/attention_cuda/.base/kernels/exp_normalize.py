@@ -13,6 +13,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 4096  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -42,7 +43,7 @@ def exp_normalize_kernel(
 def exp_normalize(out, normalized, n_rows, n_cols):
     """Fill normalized."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, ELEMENTS // cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     exp_normalize_kernel[(ceil_div(n_rows, rows),)](
         out,
         normalized,

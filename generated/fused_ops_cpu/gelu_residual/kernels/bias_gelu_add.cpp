@@ -26,9 +26,9 @@ extern "C" void bias_gelu_add(
     for (long col = 0; col < n_cols; ++col) {
       const float x_total = x_row[col] + bias[col];
       const float x_total_total = x_total + x_total * x_total * x_total * 0.044715f;
-      const float shifted = tanhf(x_total_total * 0.7978846f) + 1.0f;
+      const float product = x_total * (1.0f / (1.0f + expf(-(x_total_total * 1.5957692f))));
 
-      total_row[col] = x_total * 0.5f * shifted + residual_row[col];
+      total_row[col] = product + residual_row[col];
     }
   }
 }

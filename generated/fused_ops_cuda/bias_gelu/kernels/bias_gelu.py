@@ -5,6 +5,7 @@
 Reads x once, writes activated once; bias stays in cache.
 """
 
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 

@@ -87,7 +87,7 @@ def reference(labels, logits, n_rows, n_cols, table_size):
     row_max = value.amax(-1, keepdim=True)
     both = (labels >= 0) & (labels < table_size)
     target_logit = torch.where(
-        both, torch.where(both, logits[torch.where(both, row * n_cols + labels, 0)], 0), torch.nan
+        both, torch.where(both, logits[torch.where(both, row * n_cols + labels, 0)], 0.0), torch.nan
     )
     where = torch.where(
         labels != -100,

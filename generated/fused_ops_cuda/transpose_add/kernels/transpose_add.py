@@ -12,7 +12,7 @@ from ..runtime import ceil_div, fast_launch
 
 # Tunables.
 TILE = 128  # rows and columns of a tile
-NUM_WARPS = 4
+NUM_WARPS = 8
 
 
 @fast_launch
@@ -27,9 +27,9 @@ def transpose_add_kernel(
 ):
     """Each program fills one TILE x TILE tile; arithmetic in float32."""
     tile = tl.program_id(0)
-    row_tiles = tl.cdiv(n_rows, TILE)
-    row = (tile % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
-    col = (tile // row_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    col_tiles = tl.cdiv(n_cols, TILE)
+    row = (tile // col_tiles) * TILE + tl.arange(0, TILE)[:, None]
+    col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
     in_range = (row < n_rows) & (col < n_cols)
     at = row * n_cols + col
 

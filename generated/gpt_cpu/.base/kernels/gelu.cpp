@@ -17,8 +17,8 @@ extern "C" void gelu(
   for (long i = 0; i < n_elements; ++i) {
     const float widen_value = widen[i];
     const float scaled = widen_value * widen_value * widen_value * 0.044715f;
-    const float shifted = tanhf((widen_value + scaled) * 0.7978846f) + 1.0f;
+    const float sigmoid = 1.0f / (1.0f + expf(-((widen_value + scaled) * 1.5957692f)));
 
-    hidden[i] = widen_value * 0.5f * shifted;
+    hidden[i] = widen_value * sigmoid;
   }
 }

@@ -6,6 +6,7 @@
 Reads x and attn once, writes x_plus_attn and ln_2 once; weight and bias stay in cache.
 """
 
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 
@@ -13,6 +14,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -60,7 +62,7 @@ def add_layer_norm_kernel(
 def add_layer_norm(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_cols, eps):
     """Fill x_plus_attn and ln_2."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, ELEMENTS // cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         attn,

@@ -7,6 +7,7 @@
 Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay in cache.
 """
 
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 
@@ -14,6 +15,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -52,7 +54,7 @@ def embedding_add_layer_norm_kernel(
     is_less = tokens < table_size
 
     weight = tl.load(
-        weight_ptr + col + tokens * n_cols, mask=in_range & (tokens >= 0) & is_less, other=float("nan")
+        weight_ptr + tokens * n_cols + col, mask=in_range & (tokens >= 0) & is_less, other=float("nan")
     ).to(tl.float32)
 
     x = weight + position_embedding_weight
@@ -88,7 +90,7 @@ def embedding_add_layer_norm(
     """Fill x and ln_1."""
     n_flat_rows = n_groups * n_rows
     cols = next_power_of_2(n_cols)
-    rows = max(1, ELEMENTS // cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_flat_rows) // PROGRAMS))
     embedding_add_layer_norm_kernel[(ceil_div(n_flat_rows, rows),)](
         tokens,
         weight,

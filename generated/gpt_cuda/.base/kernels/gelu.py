@@ -5,10 +5,11 @@
 Reads widen once, writes hidden once.
 """
 
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 
-from ..runtime import ceil_div, fast_launch, libdevice
+from ..runtime import ceil_div, fast_launch
 
 # Tunables.
 BLOCK = 1024  # elements per program
@@ -28,10 +29,8 @@ def gelu_kernel(
     in_range = i < n_elements
 
     widen = tl.load(widen_ptr + i, mask=in_range).to(tl.float32)
-
     total = widen + widen * widen * widen * 0.044715
-    shifted = libdevice.tanh(total * 0.7978845608028654) + 1.0
-    tl.store(hidden_ptr + i, widen * 0.5 * shifted, mask=in_range)
+    tl.store(hidden_ptr + i, widen * tl.sigmoid(total * 1.5957691216057308), mask=in_range)
 
 
 def gelu(widen, hidden, n_elements):

@@ -16,6 +16,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -56,7 +57,7 @@ def add_rms_norm_kernel(
 def add_rms_norm(x, attention, weight, h, mlp_norm, n_rows, n_cols):
     """Fill h and mlp_norm."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, ELEMENTS // cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     add_rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         attention,

@@ -16,6 +16,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -50,7 +51,7 @@ def rms_norm_kernel(
 def rms_norm(x, weight, attention_norm, n_rows, n_cols):
     """Fill attention_norm."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, ELEMENTS // cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         weight,

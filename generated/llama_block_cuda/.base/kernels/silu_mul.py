@@ -5,6 +5,7 @@
 Reads gate_proj and up_proj once, writes gated once.
 """
 
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 

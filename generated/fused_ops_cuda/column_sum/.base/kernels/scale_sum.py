@@ -14,7 +14,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 # Tunables.
 ROWS = 16  # rows at a time
 COLS = 64  # columns per program
-SPLITS = 64  # chunks of the rows, at most
+SPLITS = 32  # chunks of the rows, at most
 NUM_WARPS = 4
 
 

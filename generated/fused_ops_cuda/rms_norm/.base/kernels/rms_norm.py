@@ -5,6 +5,7 @@
 Reads x once, writes normalized once; weight stays in cache.
 """
 
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 
@@ -12,6 +13,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -48,7 +50,7 @@ def rms_norm_kernel(
 def rms_norm(x, weight, normalized, n_rows, n_cols, eps):
     """Fill normalized."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, ELEMENTS // cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         weight,

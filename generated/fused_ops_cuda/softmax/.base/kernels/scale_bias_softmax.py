@@ -14,6 +14,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 4096  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -49,7 +50,7 @@ def scale_bias_softmax_kernel(
 def scale_bias_softmax(x, w, weights, n_rows, n_cols):
     """Fill weights."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, ELEMENTS // cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     scale_bias_softmax_kernel[(ceil_div(n_rows, rows),)](
         x,
         w,

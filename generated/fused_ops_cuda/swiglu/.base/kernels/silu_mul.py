@@ -5,6 +5,7 @@
 Reads a and b once, writes product once.
 """
 
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 
