@@ -58,17 +58,17 @@ class LoopPrinter:
     Args:
         space: With a block of lanes along the reduced side.
         index: The variable that walks that side.
-        keeps_pairs: Whether the value of an ARG* is wanted beside its index.
+        leaves_partials: Whether the final values are those of chunks, to be combined by another function.
     """
 
     def __init__(
-        self, plan: KernelPlan, names: KernelNames, space: Space, index: str, keeps_pairs: bool = False
+        self, plan: KernelPlan, names: KernelNames, space: Space, index: str, leaves_partials: bool = False
     ) -> None:
         self.plan = plan
         self.names = names
         self.space = space
         self.index = index
-        self.keeps_pairs = keeps_pairs
+        self.leaves_partials = leaves_partials
         self.known: dict[int, str] = {}
         self.pairs: dict[int, tuple[str, str]] = {}  # ARG* whose value is wanted beside the index
         self.bases: dict[str, str] = {}
@@ -236,7 +236,7 @@ class LoopPrinter:
             else:
                 value, index = accumulator.names
                 text = block.reduce_lanes(position, value, index)
-                if self.keeps_pairs:
+                if self.leaves_partials:
                     lines = [f"{value}, {index} = {text.removesuffix('[1]')}"]
                     self.pairs[position] = (value, index)
                     self.known[position] = index
@@ -263,7 +263,7 @@ class LoopPrinter:
             f"{largest} = {block.reduce_lanes(online.max, running_max)}",
             f"{total} = {block.reduce_lanes(online.sum, scaled)}",
         ]
-        if _is_exposed(self.plan, online):
+        if not self.leaves_partials and _is_exposed(self.plan, online):
             lines.append(f'{largest} = tl.where({total} == 0.0, float("-inf"), {largest})  # all of it -inf')
             lines.append(f'{total} = tl.where({total} == 0.0, float("nan"), {total})')
         return lines

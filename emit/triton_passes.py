@@ -68,7 +68,7 @@ def columns(plan: KernelPlan, names: KernelNames) -> KernelText:
     space = Space(
         flats, Side(rows.keys, True, "in_rows"), Side(cols.keys, True, "in_cols"), width="[ROWS, COLS]"
     )
-    printer = LoopPrinter(plan, names, space, rows.index, keeps_pairs=bool(plan.partials))
+    printer = LoopPrinter(plan, names, space, rows.index, leaves_partials=bool(plan.partials))
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     passes = [_without_then(one) for one in plan.passes] if plan.partials else list(plan.passes)
     loops = [printer.loop(one) for one in passes]
@@ -114,7 +114,7 @@ def _row_walk(plan: KernelPlan, names: KernelNames) -> tuple[Axes, Axes, LoopPri
     cols = side_words(plan.cols, names, "col", "n_cols")
     flats = tuple(side.flat for side in (rows, cols) if side.keys)
     space = Space(flats, Side(rows.keys), Side(cols.keys, True, "in_cols"))
-    return rows, cols, LoopPrinter(plan, names, space, cols.index, keeps_pairs=bool(plan.partials))
+    return rows, cols, LoopPrinter(plan, names, space, cols.index, leaves_partials=bool(plan.partials))
 
 
 def _without_then(one: Pass) -> Pass:
