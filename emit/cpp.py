@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 
 from longhand.emit.cpp_body import BodyPrinter
 from longhand.emit.cpp_columns import ColumnsPrinter, ColumnsText
+from longhand.emit.cpp_format import LINE_LENGTH
 from longhand.emit.cpp_headers import own_headers, standard_headers
 from longhand.emit.cpp_loops import ColumnLoop, Loop, loop_of, product_of_sizes
 from longhand.emit.cpp_rows import PassPrinter, Scratch
@@ -16,6 +18,7 @@ from longhand.emit.names import KernelNames
 from longhand.lower.ir import Store
 from longhand.schedule.plan import Access, KernelPlan, Pass, Pointer, Style, Tunable
 
+_COMMENT_WIDTH = LINE_LENGTH - len("// ")
 GRAIN = Tunable("GRAIN", 32768, "elements: with fewer, starting the threads costs more than it saves")
 
 
@@ -90,11 +93,35 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
     function = render_template("function.cpp.jinja", kernel=_kernel_text(plan, names, printer))
     return render_template(
         "kernel.cpp.jinja",
-        names=names,
+        comment=_comment(names),
+        constants=printer.constants,
         headers=own_headers(function),
         standard_headers=standard_headers(function),
         tunables=_tunables(plan),
         function=function,
+    )
+
+
+def _comment(names: KernelNames) -> tuple[str, ...]:
+    """The lines at the top of the file: what it computes, the user's statements, notes."""
+    lines = textwrap.wrap(f"{names.kernel}: {names.title}", _COMMENT_WIDTH)
+    quotes = [
+        line
+        for quote in names.quotes
+        for line in textwrap.wrap(
+            f"    {quote.qualname}    {quote.statement}",
+            _COMMENT_WIDTH,
+            subsequent_indent=" " * 8,
+            drop_whitespace=True,
+            break_long_words=False,
+        )
+    ]
+    notes = [line for note in names.notes for line in textwrap.wrap(note, _COMMENT_WIDTH)]
+    return tuple(
+        line
+        for block in (lines, quotes, notes)
+        if block
+        for line in ((*block,) if block is lines else ("", *block))
     )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from longhand.emit.cpp_addresses import RowPointer, Term, sum_of_terms, term
+from longhand.emit.cpp_constants import NamedConstant, named_constants
 from longhand.emit.cpp_operators import operator_table, prints_bare
 from longhand.emit.cpp_types import cpp_type, is_struct, literal
 from longhand.emit.expression import Precedence, Text, render
@@ -16,6 +17,7 @@ from longhand.lower.ir import (
     Extent,
     Load,
     Pointwise,
+    PointwiseOp,
     Position,
     Reduce,
     Scalar,
@@ -64,7 +66,14 @@ class BodyPrinter:
         self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
         self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
         self._operators = operator_table(plan.body)
+        tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
+        self._constants = named_constants(plan.body, tunables)
         self.row_pointers = self._choose_row_pointers()
+
+    @property
+    def constants(self) -> tuple[NamedConstant, ...]:
+        """Numbers that stand at the top of the file."""
+        return tuple(dict.fromkeys(self._constants.values()))
 
     # ---- values ----
 
@@ -122,6 +131,8 @@ class BodyPrinter:
                 mask = self.expression(value.mask, known).within(Precedence.OR)
                 other = literal(value.other, value.dtype).text
                 return Text(f"{mask} ? {element} : {other}", Precedence.CONDITIONAL)
+            case Constant() if position in self._constants:
+                return Text(self._constants[position].name)
             case Constant():
                 return literal(value.value, value.dtype)
             case Scalar():
@@ -251,14 +262,28 @@ def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, st
         for argument in arguments(value):
             source = body[argument]
             is_fixed = not printer.domains[argument] & printer.col_axes
-            if is_fixed and isinstance(source, Load) and not isinstance(value, Reduce):
+            costs = isinstance(source, Load) or (isinstance(source, Pointwise) and source.op in _COSTLY)
+            if is_fixed and costs and not isinstance(value, Reduce):
                 give(argument, _word_for(source, names))
     return values
 
 
+# What should not stand in a loop when it does not vary there, and a word for it.
+_COSTLY = {
+    PointwiseOp.DIV: "row_ratio",
+    PointwiseOp.RECIPROCAL: "inverse",
+    PointwiseOp.SQRT: "root",
+    PointwiseOp.RSQRT: "inverse_root",
+    PointwiseOp.EXP: "row_exp",
+    PointwiseOp.LOG: "row_log",
+}
+
+
 def _word_for(value: Value, names: KernelNames) -> str:
-    if getattr(value, "name", None):
-        return str(value.name)
     if isinstance(value, Load):
         return f"{names.pointers[value.buffer]}_value"
+    if value.name is not None:
+        return value.name
+    if isinstance(value, Pointwise) and value.op in _COSTLY:
+        return _COSTLY[value.op]
     return "element" if not isinstance(value, Pointwise) else f"{value.op.value}_value"

@@ -35,7 +35,12 @@ _TEMPLATES_TEXT = """
     fast_launch ceil_div next_power_of_2 libdevice times sign_of nan_maximum nan_minimum first_max first_min
     floor_quotient floor_remainder floor_quotient_float floor_remainder_float
 """
-_TEMPLATES = frozenset(_TEMPLATES_TEXT.split())
+_CPP_TEMPLATES_TEXT = """
+    begin end place kept sign maximum minimum maximum_ignoring_nan minimum_ignoring_nan floor_divide trunc_divide
+    remainder_of_divisor_sign remainder_of_dividend_sign integer_power shift_left shift_right bfloat16 float16
+    exp2 expm1 log2 log10 log1p asinh acosh atanh atan2
+"""
+_TEMPLATES = frozenset(_CPP_TEMPLATES_TEXT.split()) | frozenset(_TEMPLATES_TEXT.split())
 
 RESERVED_IN_MODULE = _PYTHON
 RESERVED_IN_KERNEL = (_PYTHON - {"self", "nn", "F"}) | _CPP | _TEMPLATES

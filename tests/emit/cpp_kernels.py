@@ -20,6 +20,7 @@ from longhand.schedule.plan import KernelPlan, Launch
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 _NUMBERS = itertools.count()
+_OTHERS = ("second", "third", "fourth", "fifth", *(f"further_{number}" for number in range(99)))
 
 
 def runtime_in(folder: Path) -> ModuleType:
@@ -54,9 +55,8 @@ def plain_names(plan: KernelPlan, kernel: str) -> KernelNames:
         if isinstance(value, Store | Constant | Scalar | Extent):
             continue
         if uses[position] > 1 or isinstance(value, Reduce):
-            word = value.op.value + "_of_it" if isinstance(value, Pointwise | Reduce) else "read"
-            while word in taken:
-                word += "_too"
+            word = f"{value.op.value}_value" if isinstance(value, Pointwise | Reduce) else "element"
+            word = next(w for w in (word, *(f"{other}_{word}" for other in _OTHERS)) if w not in taken)
             taken.add(word)
             values[position] = word
     return KernelNames(
@@ -64,8 +64,8 @@ def plain_names(plan: KernelPlan, kernel: str) -> KernelNames:
         title="a test.",
         quotes=(),
         pointers=pointers,
-        axes={axis.name: AxisNames(axis.name, f"n_{axis.name}s") for axis in plan.axes},
-        ints={parameter.name: f"{parameter.name}_argument" for parameter in plan.ints},
+        axes={axis.name: AxisNames(axis.name, f"n_{axis.name}") for axis in plan.axes},
+        ints={parameter.name: parameter.name for parameter in plan.ints},
         scalars={scalar.position: scalar.name or f"scalar_{scalar.position}" for scalar in plan.scalars},
         values=values,
     )

@@ -1,0 +1,71 @@
+"""Whole numbers of two digits or more get a name at the top of the file, so that none stands bare in a loop."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from longhand.emit.cpp_types import cpp_type, literal
+from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
+
+_LARGEST_BARE = 9
+
+_ROLES = {
+    PointwiseOp.EQ: "SPECIAL_VALUE",
+    PointwiseOp.NE: "SPECIAL_VALUE",
+    PointwiseOp.LT: "THRESHOLD",
+    PointwiseOp.LE: "THRESHOLD",
+    PointwiseOp.GT: "THRESHOLD",
+    PointwiseOp.GE: "THRESHOLD",
+    PointwiseOp.ADD: "OFFSET",
+    PointwiseOp.SUB: "OFFSET",
+    PointwiseOp.MUL: "FACTOR",
+    PointwiseOp.FLOOR_DIV: "DIVISOR",
+    PointwiseOp.TRUNC_DIV: "DIVISOR",
+    PointwiseOp.REMAINDER: "DIVISOR",
+    PointwiseOp.FMOD: "DIVISOR",
+    PointwiseOp.BITWISE_AND: "BITS",
+    PointwiseOp.BITWISE_OR: "BITS",
+    PointwiseOp.BITWISE_XOR: "BITS",
+    PointwiseOp.MAXIMUM: "LIMIT",
+    PointwiseOp.MINIMUM: "LIMIT",
+    PointwiseOp.WHERE: "FILL_VALUE",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedConstant:
+    """``constexpr int64_t IGNORE_INDEX = -100;``"""
+
+    type: str
+    name: str
+    value: str
+
+
+def named_constants(body: tuple[Value, ...], taken: frozenset[str]) -> dict[int, NamedConstant]:
+    """The integer constants of a body that need a name, by position; equal ones share it."""
+    found: dict[int, NamedConstant] = {}
+    used = set(taken)
+    for position, value in enumerate(body):
+        if (
+            not isinstance(value, Constant)
+            or value.dtype.is_floating_point
+            or abs(value.value) <= _LARGEST_BARE
+        ):
+            continue
+        kind, text = cpp_type(value.dtype), literal(value.value, value.dtype).text
+        same = next((c for c in found.values() if (c.type, c.value) == (kind, text)), None)
+        if same is None:
+            word = value.name.upper() if value.name else _role(position, body)
+            if word in used:
+                word = f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}"
+            used.add(word)
+            same = NamedConstant(kind, word, text)
+        found[position] = same
+    return found
+
+
+def _role(position: int, body: tuple[Value, ...]) -> str:
+    for value in body:
+        if isinstance(value, Pointwise) and position in value.args:
+            return _ROLES.get(value.op, "NUMBER")
+    return "NUMBER"

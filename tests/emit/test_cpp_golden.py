@@ -1,0 +1,92 @@
+"""The text of C++ kernels, one of each style, as a reviewer sees it: tests/golden/*.cpp (`pytest --update-golden`)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from longhand.emit.cpp import print_cpp_kernel
+from longhand.emit.cpp_format import LINE_LENGTH, format_cpp
+from longhand.emit.cpp_headers import print_cpp_headers
+from longhand.schedule.kernel import plan_kernel
+from tests.emit.cpp_kernels import plain_names
+from tests.emit.test_cpp_text import add_layer_norm, bias_gelu
+from tests.schedule import nests
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def _planned(name: str, make: nests.NestMaker) -> str:
+    plan, _ = plan_kernel(make.nest(), make.buffers, nests.CPU)
+    return print_cpp_kernel(plan, plain_names(plan, name))
+
+
+KERNELS: dict[str, Callable[[], str]] = {
+    "add_layer_norm": lambda: print_cpp_kernel(*add_layer_norm()),
+    "bias_gelu": lambda: print_cpp_kernel(*bias_gelu(torch.bfloat16)),
+    "cross_entropy": lambda: _planned("cross_entropy", nests.cross_entropy(6, 50)),
+    "full_sum": lambda: _planned("full_sum", nests.full_sum(300, 300)),
+    "column_sum": lambda: _planned("column_sum", nests.column_sum(700, 100)),
+    "softmax_over_channels": lambda: _planned("softmax_over_channels", nests.softmax_over_channels(2, 6, 19)),
+    "transpose_add": lambda: _planned("transpose_add", nests.transpose_add(35, 21)),
+    "rotary": lambda: _planned("rotary", nests.rotary(2, 5, 3, 4)),
+    "integer_rows": lambda: _planned("integer_rows", nests.integer_rows(6, 20)),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_text_is_the_golden_one(name: str, update_golden: bool) -> None:
+    text = format_cpp(KERNELS[name]())
+    golden = GOLDEN / f"{name}.cpp"
+    if update_golden:
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_text_reads_well(name: str) -> None:
+    text = format_cpp(KERNELS[name]())
+    assert format_cpp(text) == text
+    assert max(map(len, text.splitlines())) <= LINE_LENGTH
+    body = text[text.index('extern "C"') :]
+    code = re.sub(r"//.*", "", body)
+    assert not re.findall(r"(?<![\w.])\d{2,}(?![\w.])", code), "a bare number"
+    assert len(body.splitlines()) <= 80
+    for header in re.findall(r'#include "(.*)"', text):
+        assert header in print_cpp_headers([text])
+
+
+@pytest.mark.parametrize("flags", [["-march=x86-64"], ["-march=x86-64-v3"]])
+def test_builds_without_warnings_for_older_processors(flags: list[str], tmp_path: Path) -> None:
+    texts = {name: format_cpp(make()) for name, make in KERNELS.items()}
+    for header, text in print_cpp_headers(texts.values()).items():
+        (tmp_path / header).write_text(format_cpp(text, header))
+    everything = "\n".join(re.sub(r"constexpr long \w+ = .*", "", text) for text in texts.values())
+    tunables = {name for text in texts.values() for name in re.findall(r"constexpr long (\w+) =", text)}
+    constants = "".join(f"constexpr long {name} = 64;\n" for name in sorted(tunables))
+    (tmp_path / "all.cpp").write_text(constants + everything)
+    compiler = shutil.which("g++")
+    assert compiler is not None
+    command = [
+        compiler,
+        "-std=c++20",
+        "-O1",
+        "-fopenmp",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *flags,
+        "-c",
+        "all.cpp",
+        "-o",
+        "all.o",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,50 @@
+// column_sum: a test.
+
+#include "bfloat16.h"
+
+#include <algorithm>
+#include <vector>
+
+constexpr long ROWS = 64;      // rows per chunk, at least
+constexpr long COLS = 1024;    // columns that are accumulated at a time
+constexpr long SPLITS = 64;    // chunks of the rows, at most
+constexpr long GRAIN = 32768;  // elements below which one thread does it all
+
+// One thread per chunk of rows and block of columns.
+extern "C" void column_sum(
+    const bfloat16 *x,  // (n_row, n_col)
+    bfloat16 *out,      // (n_col,)
+    long n_row,
+    long n_col) {
+  const long n_splits = std::max(1L, std::min(SPLITS, n_row / ROWS));
+  const long chunk = (n_row + n_splits - 1) / n_splits;
+  std::vector<float> partial_3(n_splits * n_col);
+
+#pragma omp parallel for collapse(2) if (n_row * n_col >= GRAIN)
+  for (long split = 0; split < n_splits; ++split) {
+    for (long begin = 0; begin < n_col; begin += COLS) {
+      const long end = std::min(begin + COLS, n_col);
+      const long row_end = std::min((split + 1) * chunk, n_row);
+      float *sum_value = partial_3.data() + split * n_col;
+      std::fill(sum_value + begin, sum_value + end, 0.0f);
+
+      for (long row = split * chunk; row < row_end; ++row) {
+        const bfloat16 *x_row = x + row * n_col;
+#pragma omp simd
+        for (long col = begin; col < end; ++col) {
+          sum_value[col] += x_row[col] * 2.0f;
+        }
+      }
+    }
+  }
+
+#pragma omp parallel for if (n_row * n_col >= GRAIN)
+  for (long col = 0; col < n_col; ++col) {
+    float sum_value = partial_3[col];
+    // In order, so that the result does not depend on the number of threads.
+    for (long split = 1; split < n_splits; ++split) {
+      sum_value += partial_3[split * n_col + col];
+    }
+    out[col] = sum_value;
+  }
+}
