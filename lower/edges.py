@@ -1,8 +1,9 @@
-"""Padding that repeats the border or mirrors at it: every element is read at a position computed from its own."""
+"""Padding that repeats the border or mirrors at it, and rolls over several dimensions: every element is read at a
+position computed from its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -61,3 +62,30 @@ def _fold(nest: NestBuilder, x: TensorView, dim: int, before: Size, fold: Fold) 
     position = nest.position(dim) - nest.body.scalar(before, torch.int64, "padding")
     last = nest.body.scalar(add(x.size(dim), -1), torch.int64, "last")
     return Coordinate(values=((fold(position, last).position, 1),))
+
+
+def rolled(ctx: Context, x: TensorView, shifts: Mapping[int, Size]) -> TensorView:
+    """The node's result: x rolled along some dimensions, each by its shift."""
+    require_loop_dtypes(x.dtype)
+    x = ctx.strided(x)
+    target = ctx.make_result()
+    nest, _ = ctx.nest(target.shape)
+    coordinates = [
+        _unroll(nest, x, dim, shifts[dim]) if dim in shifts else nest.coordinate(dim) for dim in range(x.rank)
+    ]
+    nest.store(target, nest.load_at(x, coordinates).named(ctx.local))
+    ctx.finish(nest)
+    return target
+
+
+def _unroll(nest: NestBuilder, x: TensorView, dim: int, shift: Size) -> Coordinate:
+    size = x.size(dim)
+    if not isinstance(size, int) or not isinstance(shift, int):
+        raise Decline("roll by a symbolic size is left to ATen.")
+    if shift % size == 0:
+        return nest.coordinate(dim)
+    by = nest.body.scalar(shift % size, torch.int64, "shift")
+    length = nest.body.scalar(size, torch.int64, "length")
+    position = nest.position(dim) - by
+    source = nest.body.where(position < 0, position + length, position)
+    return Coordinate(values=((source.position, 1),))

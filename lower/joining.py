@@ -14,11 +14,12 @@ import torch
 
 from longhand.lower.builder import Handle, Number, converted
 from longhand.lower.context import Context, Decline, Recipe, require_loop_dtypes
+from longhand.lower.edges import rolled
 from longhand.lower.ir import Size
 from longhand.lower.nest import NestBuilder
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
-from longhand.lower.viewing import slice_start, wrap
+from longhand.lower.viewing import slice_start, wrap, wrap_all
 from longhand.lower.views import TensorView, whole
 
 aten = torch.ops.aten
@@ -163,8 +164,10 @@ def _stack(ctx: Context, tensors: Sequence[TensorView], dim: int) -> TensorView:
 
 @lowers(aten.roll.default)
 def _roll(ctx: Context, x: TensorView, shifts: Sequence[Size], dims: Sequence[int]) -> TensorView:
-    if len(dims) != 1 or len(shifts) != 1 or x.is_empty:
-        raise Decline("roll over several dimensions is left to ATen.")
+    if not dims or x.is_empty:
+        raise Decline("roll of nothing, or over all dimensions at once, is left to ATen.")
+    if len(dims) > 1:
+        return rolled(ctx, x, dict(zip(wrap_all(dims, x.rank), shifts, strict=True)))
     dim = wrap(dims[0], x.rank)
     size, shift = x.size(dim), shifts[0]
     if not isinstance(size, int) or not isinstance(shift, int):

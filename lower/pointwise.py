@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -69,6 +70,14 @@ _BINARY = {
     aten.mul.Scalar: Op.MUL,
     aten.bitwise_and.Tensor: Op.BITWISE_AND,
     aten.bitwise_and.Scalar: Op.BITWISE_AND,
+    aten.__and__.Tensor: Op.BITWISE_AND,
+    aten.__and__.Scalar: Op.BITWISE_AND,
+    aten.__or__.Tensor: Op.BITWISE_OR,
+    aten.__or__.Scalar: Op.BITWISE_OR,
+    aten.__xor__.Tensor: Op.BITWISE_XOR,
+    aten.__xor__.Scalar: Op.BITWISE_XOR,
+    aten.max.other: Op.MAXIMUM,
+    aten.min.other: Op.MINIMUM,
     aten.bitwise_or.Tensor: Op.BITWISE_OR,
     aten.bitwise_or.Scalar: Op.BITWISE_OR,
     aten.bitwise_xor.Tensor: Op.BITWISE_XOR,
@@ -212,6 +221,16 @@ def _isnan(ctx: Context, x: TensorView) -> TensorView:
 @lowers(aten.isinf.default)
 def _isinf(ctx: Context, x: TensorView) -> TensorView:
     return ctx.pointwise([x], lambda x: _float_test(Op.ISINF, x), operand_dtype=x.dtype)
+
+
+@lowers(aten.isfinite.default)
+def _isfinite(ctx: Context, x: TensorView) -> TensorView:
+    def finite(x: Handle) -> Handle:
+        if not x.dtype.is_floating_point:
+            return x.body.constant(True, torch.bool)
+        return apply(Op.ABS, x) < math.inf
+
+    return ctx.pointwise([x], finite, operand_dtype=x.dtype)
 
 
 def _float_test(op: PointwiseOp, x: Handle) -> Handle:

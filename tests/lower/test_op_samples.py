@@ -6,7 +6,6 @@ ops, the slow one more samples of all.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -90,10 +89,9 @@ def samples(name: str, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        generator = iter(info.sample_inputs("cpu", dtype, requires_grad=False))
-        # All at once: a suspended generator would end inside the tracer, and take its grad mode with it.
-        found = [Sample(info.op, sample) for sample in itertools.islice(generator, limit)]
-        del generator
+        # To the end: a suspended generator would end inside the tracer, and take its grad mode with it.
+        generated = list(info.sample_inputs("cpu", dtype, requires_grad=False))
+    found = [Sample(info.op, sample) for sample in generated[:limit]]
     yield from (sample for sample in found if not any(tensor.is_complex() for tensor in sample.tensors))
 
 
