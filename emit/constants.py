@@ -40,8 +40,7 @@ def _candidates(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
         )
     if value.numel() <= _SMALL and value.ndim <= 1:
         items = value.tolist()
-        listed = ", ".join(_number(item) for item in items) if value.ndim else ""
-        text = f"[{listed}]" if value.ndim else _number(items)
+        text = f"[{', '.join(_number(item) for item in items)}]" if value.ndim else _number(first)
         found.append((f"torch.tensor({text}, dtype={dtype})", torch.tensor(items, dtype=dtype)))
     if value.ndim and dtype is not torch.bool:
         found += _ranges(value)

@@ -187,6 +187,9 @@ def _carried(node: fx.Node, words: Mapping[str, Words]) -> Words:
             return moved
     if name in ("view", "_unsafe_view", "reshape", "flatten", "unflatten"):
         return reshaped(_shape(given[0]) if given else (), first, shape)
+    if name == "getitem" and isinstance(node.args[0], fx.Node):
+        whole = [argument for argument in node.args[0].all_input_nodes if _shape(argument)][:1]
+        return _of_piece(whole[0], words, shape) if whole else (None,) * len(shape)
     if name in _REDUCTIONS:
         reduced = _reduced(node.args, first, len(shape))
         return reduced if len(reduced) == len(shape) else (None,) * len(shape)
@@ -225,6 +228,16 @@ def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Word
             break
         found[-back] = words[-back] if back <= len(words) else None
     return tuple(found)
+
+
+def _of_piece(whole: fx.Node, words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
+    """The words of a piece of a split tensor: of the dimensions that it has whole."""
+    old, carried = _shape(whole), words.get(whole.name, ())
+    if len(old) != len(shape) or len(carried) != len(shape):
+        return (None,) * len(shape)
+    return tuple(
+        word if str(size) == str(part) else None for word, size, part in zip(carried, old, shape, strict=True)
+    )
 
 
 def _reduced(args: tuple[Any, ...], first: Words, n_dims: int) -> Words:

@@ -51,12 +51,40 @@ def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
         if not isinstance(step, Repeat):
             arranged.append(step)
             continue
-        loop = _as_loop(plan, step, plan.steps[place + 1 :], words)
+        n_first = _n_unlike(step)
+        arranged += [inner for run in step.runs[:n_first] for inner in run]
+        rest = _distinct_inputs(step, n_first)
+        loop = _as_loop(plan, rest, plan.steps[place + 1 :], words) if len(rest.runs) > 1 else None
         if loop is not None:
             arranged.append(loop)
         else:
-            arranged += [inner for run in step.runs for inner in run]
+            arranged += [inner for run in rest.runs for inner in run]
     return tuple(arranged)
+
+
+def _n_unlike(repeat: Repeat) -> int:
+    """How many of the first runs are given the same buffer in other places than the last ones.
+
+    The first run may have to leave alone what the later ones take over, an argument of the call for instance.
+    """
+    patterns = [tuple(run.index(name) for name in run) for run in repeat.inputs]
+    n_first = len(patterns)
+    while n_first and patterns[n_first - 1] == patterns[-1]:
+        n_first -= 1
+    return n_first
+
+
+def _distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
+    """The repeat without its first runs, each input once."""
+    last = repeat.inputs[-1]
+    places = [place for place, name in enumerate(last) if last.index(name) == place]
+    return dataclasses.replace(
+        repeat,
+        runs=repeat.runs[n_first:],
+        paths=repeat.paths[n_first:],
+        inputs=tuple(tuple(run[place] for place in places) for run in repeat.inputs[n_first:]),
+        outputs=repeat.outputs[n_first:],
+    )
 
 
 def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: BufferWords) -> Loop | None:

@@ -38,8 +38,8 @@ def construct(tree: ModuleTree, blocks: Mapping[str, str]) -> Construction:
     writer = _Writer(tree, blocks)
     root = tree.root
     if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
-        base, _, arguments = writer.module(root, "").removesuffix(")").partition("(")
-        return Construction(base, arguments, [], writer.names)
+        container, _, children = writer.module(root, "").removesuffix(")").partition("(")
+        return Construction(container, children, [], writer.names)
     members = [f"self.{name} = {writer.module(branch, name)}" for name, branch in root.branches.items()]
     arguments = writer.members(root, "", only_held=True)
     base = "nn.Module"

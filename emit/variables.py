@@ -108,6 +108,7 @@ class _Namer:
             if place in loop.carried:
                 begin = first[loop.carried.index(place)]
                 variable = self.names.get(begin, "")
+                # Two results of the loop cannot keep the word of one input.
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
                     self.names[buffer] = self.scope.take(variable)
                     continue

@@ -1,0 +1,53 @@
+"""Units made from small models through every room, for the tests of emit/."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longhand.capture.export_door import capture_export
+from longhand.emit.ledger import Ledger
+from longhand.emit.unit import emit_unit
+from longhand.emit.writer import write_unit
+from longhand.lower.lowering import lower
+from longhand.options import Device, Mode, Options, Target
+from longhand.schedule.plan import UnitPlan
+from longhand.schedule.scheduler import schedule
+
+Files = dict[str, str | bytes]
+
+
+def plan_unit(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, **wanted: Any
+) -> UnitPlan:
+    """The plan of a model for the CPU, or for ``device="cuda"``."""
+    device = Device(wanted.pop("device", "cpu"))
+    target = Target(device, "sm_90" if device is Device.CUDA else None)
+    options = Options(target, Mode(wanted.pop("mode", "default")))
+    graph = capture_export(model, args, kwargs or {}, target=target, **wanted)
+    return schedule(lower(graph, options), options)
+
+
+@pytest.fixture
+def emit() -> Callable[..., Files]:
+    """emit(model, args, kwargs, ledger=..., device=...): the unit's files."""
+
+    def run(*call: Any, ledger: Ledger | None = None, **wanted: Any) -> Files:
+        return emit_unit(plan_unit(*call, **wanted), ledger=ledger)
+
+    return run
+
+
+@pytest.fixture
+def unit_folder(tmp_path: Path) -> Callable[..., Path]:
+    """unit_folder(model, args, kwargs): the folder of a written unit."""
+
+    def run(*call: Any, name: str = "unit", **wanted: Any) -> Path:
+        folder = tmp_path / name
+        write_unit(emit_unit(plan_unit(*call, **wanted)), folder)
+        return folder
+
+    return run
