@@ -12,6 +12,7 @@ from longhand.emit.unit import emit_unit
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.logs import Subject, logger
 from longhand.lower.lowering import lower
+from longhand.lower.printing import print_program
 from longhand.options import Options
 from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
@@ -36,7 +37,7 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
     dump.write("graph.py", graph)
     with clock.stage("lower"):
         program = lower(graph, options)
-    dump.write("program.txt", program)
+    dump.write("program.txt", print_program(program))
     with clock.stage("schedule"):
         plan = schedule(program, options)
     dump.write("plan.txt", print_plan(plan))

@@ -325,7 +325,7 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def take_view(view: View, buffers: Mapping[str, torch.Tensor], sizes: Sizes) -> torch.Tensor:
-    """The tensor that a view is, by its words, checked against its strides."""
+    """The tensor that a view is, by its words; LoweringError if its shape is not what the view says."""
     found = buffers[view.buffer]
     for call in view.calls:
         args = [_argument(arg, buffers, sizes) for arg in call.args]
