@@ -191,7 +191,7 @@ class _Fusion:
         outlives = buffer in self.kept or not all(isinstance(self.graph.steps[r], Nest) for r in readers)
         if outlives and len({load.buffer for _, load in loads(producer)}) > 1:
             return None
-        if absorb_problem(producer, buffer, consumer, len(readers), self.hint) is not None:
+        if absorb_problem(producer, buffer, consumer, len(readers), self.buffers, self.hint) is not None:
             return None
         joined = absorb(producer, buffer, consumer, self.buffers)
         if isinstance(joined, str):

@@ -30,7 +30,7 @@ def join(first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozens
     if isinstance(joined, str):
         return joined
     merged = clean_nest(without_stores(joined, lambda store: store.buffer in dead))
-    return fused_nest_problem(merged, buffers) or merged
+    return fused_nest_problem(merged) or merged
 
 
 def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Buffer]) -> Nest | str:

@@ -25,19 +25,13 @@ MAX_POINTERS = 16
 MAX_VALUES = 120
 
 
-def fused_nest_problem(nest: Nest, buffers: Mapping[str, Buffer]) -> str | None:
+def fused_nest_problem(nest: Nest) -> str | None:
     """Why a nest that fusion made is not rows x cols work for one kernel, or None.
 
     A kernel has one set of reduced axes (the cols of a row kernel); every reduction leaves one number per row; a store
     covers all axes or one element per row; memory that is read and written is read at the place that is written.
     """
-    return (
-        size_problem(nest)
-        or _reduction_problem(nest)
-        or _store_problem(nest)
-        or memory_problem(nest)
-        or _column_problem(nest, buffers)
-    )
+    return size_problem(nest) or _reduction_problem(nest) or _store_problem(nest) or memory_problem(nest)
 
 
 def memory_problem(nest: Nest) -> str | None:
@@ -125,17 +119,4 @@ def _store_problem(nest: Nest) -> str | None:
     for position, store in stores(nest):
         if found[position] != everything and found[position] != rows:
             return f"{store.buffer} would be written more than once"
-    return None
-
-
-def _column_problem(nest: Nest, buffers: Mapping[str, Buffer]) -> str | None:
-    if not reduces_columns(nest, buffers):
-        return None
-    reduced = reduced_axes(nest)
-    found = domains(nest.body)
-    if any(found[position] & reduced for position, _ in stores(nest)):
-        return "a column reduction writes nothing but its results"
-    late = depends_on_reduction(nest.body)
-    if any(late[position] and found[position] & reduced for position in range(len(nest.body))):
-        return "a column reduction would be read back along the columns"
     return None

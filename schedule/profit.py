@@ -46,6 +46,8 @@ SHARED_PART = 5  # side by side only if they save at least a fifth of what they 
 REPEATS = 4  # an expensive value may be computed this often for each time it was before
 SHORT_OF_ROWS = 64
 LONG_ROW = 32768
+SHORT_COLUMN = 1024
+MOST_REPEATED_VALUES = 48
 
 
 def traffic(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
@@ -87,12 +89,19 @@ def merge_problem(
     against = _against_the_grain(merged, buffers, hint)
     if against > _against_the_grain(first, buffers, hint) + _against_the_grain(second, buffers, hint):
         return "a row kernel would read columns"
+    if reduces_columns(merged, buffers):
+        if not (reduces_columns(first, buffers) or reduces_columns(second, buffers)):
+            return "a row kernel would read columns"
+        if _cannot_split(merged, hint) and not (_cannot_split(first, hint) or _cannot_split(second, hint)):
+            return "the rows of a column reduction could no longer be divided"
     if _starved(merged, hint) and not (_starved(first, hint) or _starved(second, hint)):
         return "too few rows to keep the machine busy"
     return None
 
 
-def absorb_problem(producer: Nest, buffer: str, consumer: Nest, n_readers: int, hint: Hint) -> str | None:
+def absorb_problem(
+    producer: Nest, buffer: str, consumer: Nest, n_readers: int, buffers: Mapping[str, Buffer], hint: Hint
+) -> str | None:
     """Why it does not pay to compute `buffer` again where it is read, or None.
 
     Args:
@@ -100,23 +109,23 @@ def absorb_problem(producer: Nest, buffer: str, consumer: Nest, n_readers: int, 
         buffer: Which.
         consumer: Reads it.
         n_readers: How many steps read it in all.
+        buffers: Of the program.
         hint: Sizes at capture.
     """
-    heavy = sum(1 for value in producer.body if isinstance(value, Pointwise) and value.op in EXPENSIVE)
+    heavy = any(isinstance(value, Pointwise) and value.op in EXPENSIVE for value in producer.body)
     places = {load.index for _, load in loads(consumer) if load.buffer == buffer}
     uses = len(places) + n_readers - 1
     sizes = sizes_of(producer)
     made = max((hint(_volume(s, sizes)) for _, s in stores(producer) if s.buffer == buffer), default=1)
-    read = max(
-        (hint(_volume(load, sizes_of(consumer))) for _, load in loads(consumer) if load.buffer == buffer),
-        default=1,
-    )
+    reading = [load for _, load in loads(consumer) if load.buffer == buffer]
+    read = max((hint(_volume(load, sizes_of(consumer))) for load in reading), default=1)
     if heavy and (uses > 2 or read > REPEATS * made):
         return "an expensive value would be computed again and again"
-    n_loads = len({load.buffer for _, load in loads(producer)})
-    if uses > 1 and (n_loads > 1 or len(producer.body) > 12):
-        return "it would be computed again for each reader"
-    if len(places) > 1 and read > made:
+    taken = sum(_bytes(load, producer, buffers, hint) for _, load in loads(producer))
+    stored = made * buffers[buffer].dtype.itemsize
+    if uses > 1 and uses * taken > taken + (1 + uses) * stored:
+        return "computing it again for each reader would move more bytes"
+    if uses > 1 and (uses * len(producer.body) > MOST_REPEATED_VALUES or n_readers > 2):
         return "it would be computed again for each reader"
     return None
 
@@ -178,6 +187,24 @@ def _against_the_grain(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) ->
     return count
 
 
+def _cannot_split(nest: Nest, hint: Hint) -> bool:
+    """Whether many rows must be walked again after a column reduction, or are written on the way."""
+    reduced = reduced_axes(nest)
+    sizes = sizes_of(nest)
+    if hint(product(sizes[axis] for axis in reduced if axis in sizes)) <= SHORT_COLUMN:
+        return False
+    return _walks_again(nest, reduced)
+
+
+def _walks_again(nest: Nest, reduced: frozenset[str]) -> bool:
+    late = depends_on_reduction(nest.body)
+    found = domains(nest.body)
+    return any(
+        bool(found[position] & reduced) and (late[position] or isinstance(value, Store))
+        for position, value in enumerate(nest.body)
+    )
+
+
 def _starved(nest: Nest, hint: Hint) -> bool:
     """Whether few long rows must be walked again after their reduction, which cannot be split among programs."""
     reduced = reduced_axes(nest)
@@ -186,9 +213,4 @@ def _starved(nest: Nest, hint: Hint) -> bool:
     cols = hint(product(sizes[axis] for axis in reduced if axis in sizes))
     if not reduced or rows >= SHORT_OF_ROWS or cols < LONG_ROW:
         return False
-    late = depends_on_reduction(nest.body)
-    found = domains(nest.body)
-    return any(
-        found[position] & reduced and (late[position] or isinstance(value, Store))
-        for position, value in enumerate(nest.body)
-    )
+    return _walks_again(nest, reduced)
