@@ -72,11 +72,19 @@ class PassPrinter:
         return frozenset(needed_values(roots, frozenset(self.accumulator_names), self.printer))
 
     def column_loops(self, number: int) -> tuple[ColumnLoop, ...]:
-        """The loops of one pass: one, and one more where a position is looked for."""
+        """The loops of one pass: one, and more where a position is looked for."""
         one_pass = self.passes[number]
         first = tuple(r.max if isinstance(r, OnlineSoftmax) else r for r in one_pass.reductions)
-        loops = [self._main_loop(one_pass, first)]
-        loops += [self._position_loop(one_pass, p) for p in first if is_position(self._reduce(p).op)]
+        positions = [p for p in first if is_position(self._reduce(p).op)]
+        if not positions:
+            loops = [self._main_loop(one_pass, first)]
+        else:
+            # The loop that looks for the place reads the row again, so what overwrites it comes last.
+            reading = dataclasses.replace(one_pass, stages=(), stores=())
+            loops = [self._main_loop(reading, first)]
+            loops += [self._position_loop(reading, position) for position in positions]
+            if one_pass.stages or one_pass.stores:
+                loops.append(self._main_loop(one_pass, ()))
         # A plain CPU loop gains nothing from a running maximum: the sum is a loop of its own.
         later = Pass(one_pass.compute, one_pass.from_stage)
         loops += [
