@@ -81,7 +81,7 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     is_halved = len(pieces) == 2 and same(shape[dim], multiply(pieces[0].end, 2))
     word = "half" if is_halved else "boundary"
     limits = [nest.body.scalar(piece.end, torch.int64, word) for piece in pieces[:-1]]
-    before = [at < limit for limit in limits]
+    before = [(at < limit).named("in_first_half" if is_halved else None) for limit in limits]
     values: list[Handle] = []
     for i, (piece, views) in enumerate(zip(pieces, groups, strict=True)):
         mask = _within(before, i)
