@@ -65,6 +65,7 @@ class ModelText:
         sizes: Lines that bind sizes to words.
         paragraphs: (quotes, lines) of the body.
         launch_arguments: With CUDA graphs: what the recorded function is given.
+        mutates: The numbers of those that it writes to.
         blocks: Classes of repeated blocks.
         constants: Lines that bind module-level constants (functions only).
     """
@@ -83,6 +84,7 @@ class ModelText:
     sizes: tuple[str, ...]
     paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     launch_arguments: tuple[str, ...] | None
+    mutates: tuple[int, ...]
     blocks: tuple[Block, ...]
     constants: tuple[str, ...]
 
@@ -285,7 +287,7 @@ class _ModelWriter:
             constants = self._function_constants()
         if self.records:
             self.runtime.add("CudaGraph")
-            members = [*members, "self._graph = CudaGraph(self.launch)"]
+            members = [*members, f"self._graph = CudaGraph(self.launch, mutates={self._mutated()})"]
         return ModelText(
             title=self._title(),
             signature=tuple(self._signature_lines()),
@@ -301,6 +303,7 @@ class _ModelWriter:
             sizes=(*unpacked, *sizes.binding_lines()),
             paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
             launch_arguments=tuple(self._launch_arguments()) if self.records else None,
+            mutates=self._mutated(),
             blocks=tuple(blocks),
             constants=tuple(constants),
         )
@@ -332,6 +335,12 @@ class _ModelWriter:
         return [
             self.variables[leaf] for p in self.parameters for leaf, _ in p.leaves if isinstance(leaf, str)
         ]
+
+    def _mutated(self) -> tuple[int, ...]:
+        """Which of the launch arguments the model writes to."""
+        leaves = [leaf for p in self.parameters for leaf, _ in p.leaves if isinstance(leaf, str)]
+        written = {mutation.input_node for mutation in self.graph.mutations}
+        return tuple(place for place, leaf in enumerate(leaves) if leaf in written)
 
     def _parameter_texts(self) -> Iterator[str]:
         may_have_default = [

@@ -21,11 +21,12 @@ def load(path: str | Path) -> Any:
 
 
 def bound(unit: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A unit with the original's own parameters and buffers (not copies); a function's unit as it is."""
+    """A unit on the memory of the original's parameters and buffers (no copies); a function's unit as it is."""
     if not isinstance(original, nn.Module):
         return unit
     module = unit()
-    module.load_state_dict(original.state_dict(keep_vars=True), assign=True)
+    # Not keep_vars: assigning a Parameter itself would take requires_grad away from the original.
+    module.load_state_dict(original.state_dict(), assign=True)
     for tensor in tuple(original.parameters()) + tuple(original.buffers()):
         module.to(tensor.device)  # what is in no state_dict
         break

@@ -1,4 +1,4 @@
-"""Units of small models: they compute what eager does, under the original's state_dict, and refuse what does not fit."""
+"""Units of small models: they compute what eager does, under the original's keys, and refuse what does not fit."""
 
 from __future__ import annotations
 
