@@ -85,7 +85,11 @@ def columns(plan: KernelPlan, names: KernelNames) -> KernelText:
     context["stores"] = _partial_stores(plan, names, printer, one, f"split * {n_all} + {here}", "in_cols")
     context |= _scratch(plan, names)
     partial = FunctionText(
-        f"{does}, through one chunk of the rows", context, constants, sizes, "_partial_kernel"
+        "Each program walks COLS columns down one chunk of the rows, ROWS at a time",
+        context,
+        constants,
+        sizes,
+        "_partial_kernel",
     )
     flats = tuple(side.flat for side in (batch, cols) if side.keys)
     final = LoopPrinter(plan, names, Space(flats, Side((), True), Side(cols.keys, True, "in_cols")), "split")
