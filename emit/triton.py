@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jinja2
 
-from longhand.emit.names import KernelNames, Quote
+from longhand.emit.cpp_constants import named_constants
+from longhand.emit.names import KernelNames
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_looped, rows_split
 from longhand.emit.triton_styles import (
@@ -29,7 +31,10 @@ from longhand.emit.triton_styles import (
     transposed,
 )
 from longhand.emit.triton_types import dtype_word, is_narrow
+from longhand.lower.ir import Constant
 from longhand.schedule.plan import Access, KernelPlan, Pointer, Style, Tunable
+
+_WIDTH = 110
 
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.PackageLoader("longhand.templates", ""),
@@ -72,9 +77,7 @@ class File:
     """A kernel file as the template prints it."""
 
     kernel: str
-    title: str
-    quotes: tuple[Quote, ...]
-    notes: tuple[str, ...]
+    head: tuple[str, ...]
     needs_torch: bool
     needs_functional: bool
     runtime: tuple[str, ...]
@@ -105,13 +108,11 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     bodies = [kernel.body for kernel in kernels]
     file = File(
         kernel=names.kernel,
-        title=names.title,
-        quotes=names.quotes,
-        notes=names.notes,
+        head=_head(names),
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
-        constants=text.constants,
+        constants=(*text.constants, *_constant_lines(plan)),
         tunables=plan.tunables,
         functions=ordered,
         kernels=kernels,
@@ -133,6 +134,34 @@ def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ..
     if mentions([host], "next_power_of_2"):
         names.append("next_power_of_2")
     return tuple(names)
+
+
+def _constant_lines(plan: KernelPlan) -> tuple[str, ...]:
+    """Whole numbers of the math, under names."""
+    named = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables))
+    values = {constant.name: plan.body[position] for position, constant in named.items()}
+    return tuple(
+        f"{name} = tl.constexpr({int(value.value)})"
+        for name, value in values.items()
+        if isinstance(value, Constant)
+    )
+
+
+def _head(names: KernelNames) -> tuple[str, ...]:
+    """The lines of the file's docstring: what it computes, the user's statements, notes."""
+    title = textwrap.wrap(f"{names.kernel}: {names.title}", _WIDTH - len('"""'))
+    quotes = [
+        line
+        for quote in names.quotes
+        for line in textwrap.wrap(
+            f"    {quote.qualname}    {quote.statement}" if quote.qualname else f"    {quote.statement}",
+            _WIDTH,
+            subsequent_indent=" " * 8,
+            break_long_words=False,
+        )
+    ]
+    notes = [line for note in names.notes for line in textwrap.wrap(note, _WIDTH)]
+    return (*title, *([""] if quotes else []), *quotes, *([""] if notes else []), *notes)
 
 
 def _with_scratch_words(plan: KernelPlan, names: KernelNames) -> KernelNames:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from longhand.emit.cpp_constants import named_constants
 from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_address import AddressText, Flat, address_text
@@ -123,6 +124,8 @@ class Block:
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed
         self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
         self.functions: set[str] = set()  # device functions needed
+        self.constants = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables))
+        self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_constants(plan.body)
         self._row_keys = {axis.name for axis in plan.rows}
         self._squares = guarded_squares(plan, words)
@@ -142,7 +145,8 @@ class Block:
             case Load():
                 return Text(self.load(position))
             case Constant(value=constant, dtype=dtype):
-                literal = number(constant, dtype)
+                named = self.constants.get(position)
+                literal = named.name if named else number(constant, dtype)
                 if position in self._typed:
                     return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
                 return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
@@ -214,6 +218,8 @@ class Block:
         """The mask of a Load or Store: the sides it varies over, and its own condition."""
         value = self.body[position]
         assert isinstance(value, Load | Store)
+        if position in self._masks:
+            return self._masks[position]
         domain = {axis for axis, _ in self.plan.addresses[position].axes}
         for at, _ in self.plan.addresses[position].values:
             domain |= self.domains[at]
@@ -341,6 +347,7 @@ class Block:
                     done.add(load)
                     found.append(Line(Kind.LOAD, self._assignment(load)))
             done.add(position)
+            found += self._mask_lines(position)
             kind = Kind.LOAD if isinstance(self.body[position], Load) else Kind.COMPUTE
             found.append(Line(kind, self._assignment(position)))
         for position in stores:
@@ -348,8 +355,21 @@ class Block:
                 if load not in done:
                     done.add(load)
                     found.append(Line(Kind.LOAD, self._assignment(load)))
-        found += [Line(Kind.STORE, self.store(position)) for position in stores]
+        for position in stores:
+            found += [*self._mask_lines(position), Line(Kind.STORE, self.store(position))]
         return found
+
+    def _mask_lines(self, position: int) -> list[Line]:
+        """A line for the mask of a load or store that is more than a name."""
+        value = self.body[position]
+        if not isinstance(value, Load | Store) or value.mask is None or position in self._masks:
+            return []
+        mask = self.mask(position)
+        if mask is None or mask.isidentifier():
+            return []
+        word = self.names.values.get(position, self.names.pointers[value.buffer])
+        self._masks[position] = f"{'has' if isinstance(value, Load) else 'writes'}_{word}"
+        return [Line(Kind.COMPUTE, f"{self._masks[position]} = {mask}")]
 
     def _assignment(self, position: int) -> str:
         text = self.expression(position).text

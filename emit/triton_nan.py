@@ -4,21 +4,17 @@ Triton's plain ``tl.max`` and ``tl.maximum`` ignore NaN; those that do not read 
 cannot be seen: if an element of the row is NaN, then so is its exponential, the row's sum of them, and everything that
 the sum goes into. This module proves that for a body.
 
-For a Reduce MAX of x, suppose that some element of the row is NaN. Then each value is in one of four states:
-
-* CLEAN: does not depend on the maximum and is not known to be NaN anywhere: right in any case.
-* CARRIES: NaN in the very lanes where x is; may also depend on the maximum.
-* NAN: NaN in the whole row, here and in eager PyTorch.
-* WRONG: depends on the maximum and may differ from what eager computes.
-
-A store of WRONG, or of something CARRIES that depends on the maximum, is a difference; anything else is not.
+For a Reduce MAX of x, suppose that some element of the row is NaN, so that eager's maximum is NaN. Of each value we ask
+where it is sure to be NaN, here and in eager PyTorch alike (nowhere, in the very lanes where x is, or in the whole
+row), and whether it may otherwise differ from eager's. A store of one that may is a visible difference.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value, arguments
+from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value, arguments
 
 Op = PointwiseOp
 
@@ -43,11 +39,18 @@ _STRICT = frozenset(
 )
 
 
-class _State(enum.Enum):
-    CLEAN = enum.auto()
-    CARRIES = enum.auto()
-    NAN = enum.auto()
-    WRONG = enum.auto()
+class _Nan(enum.Enum):
+    """Where a value is NaN, here and in eager PyTorch, if an element of the row is."""
+
+    UNKNOWN = enum.auto()
+    THERE = enum.auto()  # in the lanes of those elements
+    EVERYWHERE = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    nan: _Nan = _Nan.UNKNOWN
+    may_differ: bool = False
 
 
 def nan_may_be_dropped(body: tuple[Value, ...], maximum: int) -> bool:
@@ -56,40 +59,30 @@ def nan_may_be_dropped(body: tuple[Value, ...], maximum: int) -> bool:
     if not isinstance(reduce, Reduce) or reduce.op is not ReduceOp.MAX:
         return False
     states: list[_State] = []
-    tainted: list[bool] = []
     for position, value in enumerate(body):
-        args = arguments(value)
-        is_tainted = position == maximum or any(tainted[arg] for arg in args)
-        state = _state(value, position, maximum, reduce, states, is_tainted)
-        if isinstance(value, Store) and state is not _State.NAN and is_tainted:
+        found = [states[arg] for arg in arguments(value)]
+        if position == maximum:
+            states.append(_State(may_differ=True))
+        elif position == reduce.arg:
+            states.append(_State(_Nan.THERE))
+        else:
+            states.append(_state(value, found, reduce))
+        if isinstance(value, Store) and any(state.may_differ for state in found):
             return False
-        states.append(state)
-        tainted.append(is_tainted)
     return True
 
 
-def _state(
-    value: Value, position: int, maximum: int, reduce: Reduce, states: list[_State], is_tainted: bool
-) -> _State:
-    if position == maximum:
-        return _State.WRONG
-    if position == reduce.arg:
-        return _State.CARRIES
-    found = {states[arg] for arg in arguments(value)}
-    plain = _State.WRONG if is_tainted else _State.CLEAN
+def _state(value: Value, args: list[_State], reduce: Reduce) -> _State:
+    """The state of a value whose arguments have these."""
+    may_differ = any(state.may_differ for state in args)
+    kinds = {state.nan for state in args}
     match value:
-        case Store():
-            # Its index must not depend on the maximum either.
-            return states[value.value] if len(arguments(value)) == 1 else plain
-        case Load():
-            return plain
-        case Reduce():
-            sums = value.op is ReduceOp.SUM and set(value.axes) == set(reduce.axes)
-            if sums and found & {_State.CARRIES, _State.NAN}:
-                return _State.NAN
-            return plain
+        case Reduce() if value.op is ReduceOp.SUM and set(value.axes) == set(reduce.axes):
+            if kinds & {_Nan.THERE, _Nan.EVERYWHERE}:
+                return _State(_Nan.EVERYWHERE)
         case Pointwise() if value.op in _STRICT and value.dtype.is_floating_point:
-            for state in (_State.NAN, _State.CARRIES):
-                if state in found:
-                    return state
-    return plain
+            if _Nan.EVERYWHERE in kinds:
+                return _State(_Nan.EVERYWHERE)
+            if _Nan.THERE in kinds:
+                return _State(_Nan.THERE, may_differ)
+    return _State(may_differ=may_differ)

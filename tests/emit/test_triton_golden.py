@@ -139,10 +139,10 @@ def text_of(kernel: str) -> str:
 
 
 @pytest.mark.parametrize("kernel", CASES)
-def test_text(kernel: str, request: pytest.FixtureRequest) -> None:
+def test_text(kernel: str, update_golden: bool) -> None:
     path = GOLDEN / f"{kernel}.py.txt"
     text = text_of(kernel)
-    if request.config.getoption("--update-golden"):
+    if update_golden:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert text == path.read_text()

@@ -50,13 +50,13 @@ def rotary_kernel(
     rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
 
     is_less = col < half
+    has_q_value = in_range & is_less
 
-    q_value = tl.load(q_ptr + row_start + col + q_offset, mask=in_range & is_less, other=0.0).to(tl.float32)
-    q_rotated = tl.load(q_ptr + row_start + col - q_offset, mask=in_range & ~is_less, other=0.0).to(
-        tl.float32
-    )
+    q_value = tl.load(q_ptr + row_start + col + q_offset, mask=has_q_value, other=0.0).to(tl.float32)
+    has_q_rotated = in_range & ~is_less
+
+    q_rotated = tl.load(q_ptr + row_start + col - q_offset, mask=has_q_rotated, other=0.0).to(tl.float32)
     rotated = tl.where(is_less, -q_value, q_rotated)
-
     tl.store(rotary_q_ptr + flat_row * n_cols + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
 
 

@@ -28,7 +28,7 @@ def scale_sum_partial_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Each program walks down COLS columns, ROWS rows at a time, through one chunk of the rows; arithmetic in float32."""
+    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32."""
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
     in_cols = col < n_cols
     split = tl.program_id(1)

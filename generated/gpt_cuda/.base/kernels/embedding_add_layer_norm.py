@@ -1,10 +1,12 @@
-"""embedding_add_layer_norm: x = embedding(tokens) + position_embedding_weight, ln_1 = layer_norm(x), row by row.
+"""embedding_add_layer_norm: x = embedding(tokens) + position_embedding_weight, ln_1 = layer_norm(x), row by
+row.
 
     GPT.forward    positions = torch.arange(seq, device=tokens.device)
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     Block.forward    x = x + self.attn(self.ln_1(x))
 
-Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay in cache.
+Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay in
+cache.
 """
 
 import torch.nn.functional as F
@@ -51,11 +53,11 @@ def embedding_add_layer_norm_kernel(
         position_embedding_weight_ptr + row * n_cols + col, mask=in_range, other=0.0
     ).to(tl.float32)
     tokens = tl.load(tokens_ptr + flat_row, mask=in_rows)
-    is_less = tokens < table_size
 
-    weight = tl.load(
-        weight_ptr + tokens * n_cols + col, mask=in_range & (tokens >= 0) & is_less, other=float("nan")
-    ).to(tl.float32)
+    is_less = tokens < table_size
+    has_weight = in_range & (tokens >= 0) & is_less
+
+    weight = tl.load(weight_ptr + tokens * n_cols + col, mask=has_weight, other=float("nan")).to(tl.float32)
 
     x = weight + position_embedding_weight
     row_sum = tl.sum(tl.where(in_cols, x, 0.0), axis=1, keep_dims=True)

@@ -12,17 +12,12 @@ import triton.language as tl
 from ..runtime import fast_launch
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # of float32; unlike -inf, minus itself it is 0
+SPECIAL_VALUE = tl.constexpr(-100)
 
 # Tunables.
 COLS = 1024  # columns at a time
 NUM_WARPS = 16
 NUM_STAGES = 2
-
-
-@triton.jit
-def nan_maximum(a, b):
-    """The larger; NaN if either is, as in PyTorch."""
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @fast_launch
@@ -46,11 +41,11 @@ def cross_entropy_kernel(
         col = start + lane
         in_cols = col < n_cols
         logits = tl.load(logits_ptr + row_start + col, mask=in_cols, other=float("-inf")).to(tl.float32)
-        new_max = nan_maximum(running_max, logits)
+        new_max = tl.maximum(running_max, logits)
         running_sum = running_sum * tl.exp(running_max - new_max) + tl.exp(logits - new_max)
         running_max = new_max
 
-    row_max = tl.reduce(running_max, 0, nan_maximum)
+    row_max = tl.max(running_max, axis=0)
     denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
     log_denominator = row_max + tl.log(denominator)
 
@@ -61,7 +56,7 @@ def cross_entropy_kernel(
 
     target_logit = tl.where(both, logit, float("nan"))
     difference = log_denominator - target_logit
-    tl.store(losses_ptr + row, tl.where(labels != -100, difference, 0.0))
+    tl.store(losses_ptr + row, tl.where(labels != SPECIAL_VALUE, difference, 0.0))
 
 
 def cross_entropy(labels, logits, losses, n_rows, n_cols, table_size):
