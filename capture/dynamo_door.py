@@ -54,6 +54,7 @@ def capture_dynamo(
         traced = _trace(graph_module, values, held)
     except Exception as error:
         raise capture_error(error, name) from None
+    held |= _lift_literals(traced)
     inputs = _graph_inputs(placeholders, values, held)
     nodes = [node for node in traced.graph.nodes if node.op == "placeholder"]
     inputs = [
@@ -143,6 +144,28 @@ def _faked(mode: torch_private.FakeTensorMode, value: Any) -> Any:
     if isinstance(value, torch_private.FakeTensor) or not isinstance(value, torch.Tensor):
         return value
     return mode.from_tensor(value, static_shapes=True)
+
+
+def _lift_literals(traced: fx.GraphModule) -> dict[str, torch.Tensor]:
+    """Makes tensors that the traced code writes out (``torch.tensor([0.5, 0.25])``) its last placeholders, by path."""
+    lifted: dict[str, torch.Tensor] = {}
+    placeholders: dict[str, fx.Node] = {}
+    last = [node for node in traced.graph.nodes if node.op == "placeholder"][-1:]
+    for node in [node for node in traced.graph.nodes if node.op == "get_attr"]:
+        value = getattr(traced, str(node.target))
+        constant = torch_private.fake_constant(value) if isinstance(value, torch.Tensor) else None
+        if constant is None or isinstance(constant, torch_private.FakeTensor):
+            continue
+        path = str(node.target).strip("_")
+        if path not in lifted:
+            before = traced.graph.inserting_after(last[0]) if last else traced.graph.inserting_before(None)
+            with before:
+                placeholders[path] = traced.graph.placeholder(path)
+            placeholders[path].meta["val"] = node.meta.get("val", value)
+            last, lifted[path] = [placeholders[path]], constant
+        node.replace_all_uses_with(placeholders[path])
+        traced.graph.erase_node(node)
+    return lifted
 
 
 def _is_under_autocast(module: fx.GraphModule) -> bool:

@@ -62,6 +62,7 @@ class _Namer:
         self.names = names
         self.scope = scope
         self.kept = frozenset(kept)
+        self.handed_on: set[str] = set()  # buffers whose word a later one took over while it was in use
 
     def name(self, steps: Sequence[ModelStep]) -> None:
         last_use = _last_uses(steps, self.kept)
@@ -90,10 +91,11 @@ class _Namer:
         old = self.names.get(step.of, "")
         if next(iter(self.words.candidates(step.buffer)), None) == old and old.isidentifier():
             self.names[step.buffer] = old
+            self.handed_on.add(step.of)
 
     def _release(self, buffers: Iterable[str], given: set[str]) -> None:
         for buffer in buffers:
-            if buffer not in self.kept:
+            if buffer not in self.kept | self.handed_on:
                 self.scope.release(self.names[buffer])
 
     def _name_loop(self, loop: Loop, last_use: dict[str, int], number: int) -> None:
