@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from longhand.emit.cpp import print_cpp_kernel
+from longhand.lower.ir import PointwiseOp, ReduceOp
 from longhand.schedule.kernel import plan_kernel
 from tests.emit.cpp_kernels import arguments_of, plain_names, run_cpp, runtime_in, write_kernels
 from tests.schedule import nests
 from tests.schedule.execution import fresh_memory, run_nest
-from tests.schedule.nests import CPU
+from tests.schedule.nests import CPU, NestMaker
 from tests.schedule.test_kernel_execution import CASES
 
 
@@ -84,3 +85,22 @@ def test_one_text_serves_other_sizes(name: str, tmp_path: Path, monkeypatch: pyt
     for buffer, tensor in expected.items():
         tolerance = 1.6e-2 if tensor.dtype is torch.bfloat16 else 1e-4
         torch.testing.assert_close(got[buffer], tensor, rtol=tolerance, atol=tolerance)
+
+
+def test_a_place_is_found_before_its_row_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    make = NestMaker(row=5, col=77)
+    x = make.load("x", "row col")
+    make.store("best", "row", make.reduce(ReduceOp.ARGMAX, x, "col"), torch.int64)
+    make.store("out", "row col", make.op(PointwiseOp.NEG, x))
+    plan, launch = plan_kernel(make.nest(), make.buffers, CPU)
+    launch = dataclasses.replace(
+        launch, buffers=tuple("x" if name == "out" else name for name in launch.buffers)
+    )
+    x_given = torch.randn(5, 77)
+    memory = {"x": x_given.reshape(-1), "best": torch.empty(5, dtype=torch.int64)}
+    got = run_cpp(plan, launch, memory, tmp_path)
+    assert torch.equal(got["best"], x_given.argmax(1))
+    assert torch.equal(got["x"].view(5, 77), -x_given)
