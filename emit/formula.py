@@ -16,6 +16,7 @@ from longhand.lower.ir import Constant, Extent, Load, Pointwise, PointwiseOp, Re
 from longhand.schedule.plan import KernelPlan, SizeOf, Style
 
 _LONGEST = 88
+_WIDEST = 102  # of a file's first line: the kernel's name and the title
 _REDUCED = {ReduceOp.PROD: "prod", ReduceOp.ARGMAX: "argmax", ReduceOp.ARGMIN: "argmin"}
 
 
@@ -23,7 +24,7 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """One line: the results as formulas, or where these are long the operations in words."""
     formula = _Formula(plan, names, words).text()
     how = _walk(plan)
-    if formula and len(formula) + len(how) <= _LONGEST:
+    if formula and len(formula) + len(how) <= _WIDEST - len(names.kernel):
         return f"{formula}{how}."
     nodes = [words.nodes[name] for name in plan.origins if name in words.nodes]
     ops = list(

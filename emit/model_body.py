@@ -17,7 +17,7 @@ from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
 from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse, UnitPlan
 
-_WIDEST = 108
+_WIDEST = 98
 _MOST_QUOTES = 3
 
 

@@ -11,7 +11,7 @@ from longhand.emit.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.variables import name_block
 
-_WIDEST = 106
+_WIDEST = 98
 
 
 @dataclasses.dataclass(frozen=True)

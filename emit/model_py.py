@@ -26,7 +26,7 @@ from longhand.lower.ir import Size, View
 from longhand.options import Device
 from longhand.schedule.plan import UnitPlan
 
-_WIDEST = 106
+_WIDEST = 98
 
 
 @dataclasses.dataclass(frozen=True)

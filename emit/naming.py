@@ -39,7 +39,10 @@ def name_unit(plan: UnitPlan, ledger: Ledger | None = None) -> UnitNames:
         kernel = plan.kernels[launch.kernel]
         old = known.get(launch.kernel)
         if old is not None and _fits(old, kernel):
-            kernels[launch.kernel] = _with_current_quotes(old, plan, launch, words)
+            current = _with_current_quotes(old, plan, launch, words)
+            kernels[launch.kernel] = dataclasses.replace(
+                current, title=title_of(kernel, current, words), notes=_notes(kernel, dict(current.pointers))
+            )
             continue
         named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
         name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
