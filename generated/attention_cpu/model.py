@@ -28,10 +28,12 @@ class Attention(nn.Module):
         check_weights(self, x.device)
         batch, seq, _ = x.shape
 
-        # Attention.forward    q = self.W_q(x); k = self.W_k(x); v = self.W_v(x); out = q @ k.transpose(-2, -1)
+        # Attention.forward    q = self.W_q(x); k = self.W_k(x); v = self.W_v(x)
         q = F.linear(x, self.W_q.weight)
         k = F.linear(x, self.W_k.weight)
         v = F.linear(x, self.W_v.weight)
+
+        # Attention.forward    out = q @ k.transpose(-2, -1)
         out = torch.matmul(q, k.transpose(-2, -1))
 
         # Attention.forward    out = torch.exp(out) / torch.sum(torch.exp(out), dim=-1, keepdim=True)

@@ -79,7 +79,8 @@ class LlamaBlock(nn.Module):
             rotary_q, rotary_k, v.reshape(batch, seq, 2, 32).transpose(1, 2), is_causal=True, enable_gqa=True
         )
 
-        # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq, dim))
+        # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq,
+        #         dim))
         attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, 256), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))

@@ -65,7 +65,7 @@ class Weights(nn.Module):
     dtypes and shapes that the kernels were written for: a cast raises. They require no grad.
     """
 
-    def __init__(self, dtype=torch.float32, **members):
+    def __init__(self, /, dtype=torch.float32, **members):
         super().__init__()
         self._expected = {}
         for name, member in members.items():

@@ -72,7 +72,8 @@ class ResNetBlock(nn.Module):
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
         features = F.conv2d(x, self.shortcut[0].weight, stride=2)
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x); return F.relu(out)
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
+        # ResNetBlock.forward    return F.relu(out)
         activated = conv2  # in place: nothing reads conv2 afterwards
         kernels.batch_norm_add_relu(
             conv2,

@@ -77,7 +77,8 @@ class ResNetBlock(nn.Module):
         del conv1, out
         features = F.conv2d(x, self.shortcut[0].weight, stride=2)
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x); return F.relu(out)
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
+        # ResNetBlock.forward    return F.relu(out)
         activated = conv2  # in place: nothing reads conv2 afterwards
         kernels.batch_norm_add_relu(
             conv2,

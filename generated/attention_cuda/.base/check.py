@@ -135,7 +135,8 @@ def with_check(name, kernel, report):
     def checked(*given):
         sizes = tuple(value for value in given if not isinstance(value, torch.Tensor))
         if sizes in seen:
-            return kernel(*given)
+            kernel(*given)
+            return
         seen.add(sizes)
         read, written = windows(*given)
         read = {

@@ -51,7 +51,7 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         attn = F.linear(
-            mixed.transpose(1, 2).reshape(2, seq, 256), self.attn.proj.weight, self.attn.proj.bias
+            mixed.transpose(1, 2).reshape(batch, seq, 256), self.attn.proj.weight, self.attn.proj.bias
         )
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
@@ -120,7 +120,7 @@ class GPT(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         attn = F.linear(
-            mixed.transpose(1, 2).reshape(2, seq, 256),
+            mixed.transpose(1, 2).reshape(batch, seq, 256),
             self.blocks[0].attn.proj.weight,
             self.blocks[0].attn.proj.bias,
         )

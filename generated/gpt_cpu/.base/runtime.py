@@ -75,7 +75,7 @@ class Weights(nn.Module):
     dtypes and shapes that the kernels were written for: a cast raises. They require no grad.
     """
 
-    def __init__(self, dtype=torch.float32, **members):
+    def __init__(self, /, dtype=torch.float32, **members):
         super().__init__()
         self._expected = {}
         for name, member in members.items():
@@ -238,7 +238,8 @@ def load_kernel(file_name: str) -> Callable[..., None]:
     """The function of kernels/<file_name>, built first if it or a header changed since the last build.
 
     It takes tensors for pointers, ints and floats, in the order of the C++ parameters, and returns nothing. It
-    trusts shapes and dtypes: model.py checks its inputs once.
+    trusts shapes and dtypes: model.py checks its inputs once. A call costs about 0.15 us, and 0.3 us more where
+    the kernel has an OpenMP region.
     """
     source = KERNELS / file_name
     if not source.exists():

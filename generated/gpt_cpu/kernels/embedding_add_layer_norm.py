@@ -1,4 +1,4 @@
-"""embedding_add_layer_norm: x = embedding(tokens) + position_embedding_weight, ln_1 = layer_norm(x), row by row.
+"""embedding_add_layer_norm: x and ln_1 by embedding, add and layer norm in one pass, row by row.
 
 The kernel is embedding_add_layer_norm.cpp, built when it changes.
 """

@@ -54,7 +54,7 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         attn = F.linear(
-            mixed.transpose(1, 2).reshape(8, seq, 768), self.attn.proj.weight, self.attn.proj.bias
+            mixed.transpose(1, 2).reshape(batch, seq, 768), self.attn.proj.weight, self.attn.proj.bias
         )
         del mixed
 
@@ -126,7 +126,7 @@ class GPT(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         attn = F.linear(
-            mixed.transpose(1, 2).reshape(8, seq, 768),
+            mixed.transpose(1, 2).reshape(batch, seq, 768),
             self.blocks[0].attn.proj.weight,
             self.blocks[0].attn.proj.bias,
         )

@@ -1,5 +1,4 @@
-"""embedding_add_layer_norm: x = embedding(tokens) + position_embedding_weight, ln_1 = layer_norm(x), row by
-row.
+"""embedding_add_layer_norm: x and ln_1 by embedding, add and layer norm in one pass, row by row.
 
     GPT.forward    positions = torch.arange(seq, device=tokens.device)
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)

@@ -81,7 +81,8 @@ class LlamaBlock(nn.Module):
         )
         del rotary_q
 
-        # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq, dim))
+        # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq,
+        #         dim))
         attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))

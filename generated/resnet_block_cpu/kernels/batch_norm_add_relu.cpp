@@ -35,11 +35,12 @@ extern "C" void batch_norm_add_relu(
       const float *conv2_row = conv2 + (group * n_rows + row) * n_cols;
       const float *features_row = features + (group * n_rows + row) * n_cols;
       float *activated_row = activated + (group * n_rows + row) * n_cols;
+
       const float running_mean_value = running_mean[row];
       const float rstd = 1.0f / std::sqrt(running_var[row] + eps);
       const float weight_value = weight[row];
       const float bias_value = bias[row];
-      const float running_mean_value_value = shortcut_running_mean[row];
+      const float shortcut_running_mean_value = shortcut_running_mean[row];
       const float shortcut_rstd = 1.0f / std::sqrt(shortcut_running_var[row] + eps);
       const float shortcut_weight_value = shortcut_weight[row];
       const float shortcut_bias_value = shortcut_bias[row];
@@ -48,7 +49,7 @@ extern "C" void batch_norm_add_relu(
       for (long col = 0; col < n_cols; ++col) {
         const float product = (conv2_row[col] - running_mean_value) * rstd;
         const float out = product * weight_value + bias_value;
-        const float difference = features_row[col] - running_mean_value_value;
+        const float difference = features_row[col] - shortcut_running_mean_value;
         const float shortcut_weight_product = difference * shortcut_rstd * shortcut_weight_value;
         const float total = out + (shortcut_weight_product + shortcut_bias_value);
 

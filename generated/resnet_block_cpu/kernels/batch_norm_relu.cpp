@@ -27,6 +27,7 @@ extern "C" void batch_norm_relu(
     for (long row = 0; row < n_rows; ++row) {
       const float *conv1_row = conv1 + (group * n_rows + row) * n_cols;
       float *out_row = out + (group * n_rows + row) * n_cols;
+
       const float running_mean_value = running_mean[row];
       const float rstd = 1.0f / std::sqrt(running_var[row] + eps);
       const float weight_value = weight[row];

@@ -1,10 +1,11 @@
-// embedding_add_layer_norm: x = embedding(tokens) + position_embedding_weight, ln_1 = layer_norm(x), row by row.
+// embedding_add_layer_norm: x and ln_1 by embedding, add and layer norm in one pass, row by row.
 //
 //     GPT.forward    positions = torch.arange(seq, device=tokens.device)
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //
-// Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay in cache.
+// Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay
+// in cache.
 
 #include <cmath>
 #include <cstdint>
@@ -31,6 +32,7 @@ extern "C" void embedding_add_layer_norm(
       const float *position_embedding_weight_row = position_embedding_weight + row * n_cols;
       float *x_row = x + (group * n_rows + row) * n_cols;
       float *ln_1_row = ln_1 + (group * n_rows + row) * n_cols;
+
       const int64_t token = tokens[group * n_rows + row];
       const bool is_less = token < table_size;
       const float *weight_row = weight + token * n_cols;

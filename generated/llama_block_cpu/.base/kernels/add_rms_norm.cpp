@@ -35,10 +35,11 @@ extern "C" void add_rms_norm(
       row_sum += total * total;
     }
     const float mean_square = row_sum / n_cols;
+    const float inverse_root = 1.0f / std::sqrt(mean_square + 1e-05f);
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float normed = h_row[col] * (1.0f / std::sqrt(mean_square + 1e-05f));
+      const float normed = h_row[col] * inverse_root;
       mlp_norm_row[col] = normed * weight[col];
     }
   }

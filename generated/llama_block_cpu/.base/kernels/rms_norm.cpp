@@ -29,10 +29,11 @@ extern "C" void rms_norm(
       row_sum += x_value * x_value;
     }
     const float mean_square = row_sum / n_cols;
+    const float inverse_root = 1.0f / std::sqrt(mean_square + 1e-05f);
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float normed = x_row[col] * (1.0f / std::sqrt(mean_square + 1e-05f));
+      const float normed = x_row[col] * inverse_root;
       attention_norm_row[col] = normed * weight[col];
     }
   }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
+constexpr int64_t SPECIAL_VALUE = -100;
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops.
@@ -22,6 +23,7 @@ extern "C" void cross_entropy(
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *logits_row = logits + row * n_cols;
+
     const int64_t label = labels[row];
     const bool is_less = label < table_size;
     const float logits_value = label >= 0 && is_less ? logits_row[label] : NAN;
@@ -45,6 +47,6 @@ extern "C" void cross_entropy(
     }
     const float log_denominator = row_max + logf(denominator);
     const float difference = log_denominator - logits_value;
-    losses[row] = label != -100 ? difference : 0.0f;
+    losses[row] = label != SPECIAL_VALUE ? difference : 0.0f;
   }
 }
