@@ -106,7 +106,7 @@ def test_folders_of_others_are_refused(versions: Any, tmp_path: Path) -> None:
 
 def test_unwritable_folder(versions: Any, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("a file where a folder would have to be")
-    with pytest.raises(OutputError, match="cannot be written: Not a directory"):
+    with pytest.raises(OutputError, match="cannot be written: "):
         write_unit(versions[0], tmp_path / "plain" / "unit")
     assert _snapshot(tmp_path) == {"plain": b"a file where a folder would have to be"}
 
