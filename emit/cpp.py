@@ -96,7 +96,9 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
         comment=_comment(names),
         constants=printer.constants,
         headers=own_headers(function),
-        standard_headers=standard_headers(function),
+        standard_headers=standard_headers(
+            function + " ".join(constant.type for constant in printer.constants)
+        ),
         tunables=_tunables(plan),
         function=function,
     )

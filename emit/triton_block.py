@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import torch
+
 from longhand.emit.cpp_constants import named_constants
 from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.names import KernelNames
@@ -31,7 +33,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import KernelPlan
+from longhand.schedule.plan import Access, KernelPlan
 
 # Operations that mean the same on an int32 position as on an int64 one.
 _ANY_WIDTH = frozenset(
@@ -97,6 +99,12 @@ class Space:
         return self.rows.lanes and self.cols.lanes
 
 
+def _writes_narrow(plan: KernelPlan) -> bool:
+    """Whether every float that the kernel writes to memory has 16 bits."""
+    written = {p.dtype for p in plan.pointers if p.access is not Access.READ and p.dtype.is_floating_point}
+    return written <= {torch.float16, torch.bfloat16}
+
+
 class Block:
     """Prints values of a body inside one function.
 
@@ -118,7 +126,7 @@ class Block:
         kept = (Load, Pointwise, Reduce)
         words = {p: name for p, name in names.values.items() if isinstance(plan.body[p], kept)}
         self.names = dataclasses.replace(names, values=words)
-        self.operators = OperatorTable(plan.body)
+        self.operators = OperatorTable(plan.body, _writes_narrow(plan))
         self.addresses: dict[AddressText, str] = {}  # shared address -> variable
         self.bases: dict[str, str] = {}  # shared part of the rows -> variable
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed

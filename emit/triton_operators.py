@@ -12,7 +12,7 @@ import torch
 from longhand.emit.expression import Operator, Precedence, call, infix
 from longhand.emit.triton_types import language_dtype
 from longhand.errors import LoweringError
-from longhand.lower.ir import Pointwise, PointwiseOp, Store, Value
+from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
 
 Op = PointwiseOp
 _P = Precedence
@@ -128,9 +128,16 @@ DEVICE_FUNCTIONS = (
 
 
 class OperatorTable:
-    """Writes the operations of one body."""
+    """Writes the operations of one body.
 
-    def __init__(self, body: tuple[Value, ...]) -> None:
+    Args:
+        body: The kernel's body.
+        is_narrow: Whether all that the kernel writes is 16-bit floats: then approximations of float32 are good enough.
+    """
+
+    def __init__(self, body: tuple[Value, ...], is_narrow: bool = False) -> None:
+        self._body = body
+        self._is_narrow = is_narrow
         self._dtypes = [torch.bool if isinstance(value, Store) else value.dtype for value in body]
         self._exact = {
             id(body[arg])
@@ -151,6 +158,8 @@ class OperatorTable:
         if value.op is Op.SIGNBIT:
             bits = "tl.int64" if dtype is torch.float64 else "tl.int32"
             return Operator(f"{{0}}.to({bits}, bitcast=True) < 0", _P.COMPARE, (_P.ATOM,))
+        if value.op is Op.EXP and not self._is_narrow and not self._is_shifted(value):
+            return call("libdevice.exp")
         if value.op is Op.DIV and id(value) in self._exact:
             return call("tl.div_rn", 2)
         table = _FLOAT if dtype.is_floating_point else _INTEGER
@@ -158,6 +167,14 @@ class OperatorTable:
         if operator is None or (value.op is Op.POW and not dtype.is_floating_point):
             raise LoweringError(f"Triton has no {value.op.value} of {dtype}.")
         return operator
+
+    def _is_shifted(self, value: Pointwise) -> bool:
+        """Whether this is exp(x - max(x)): tl.exp errs in proportion to its argument, there where e**x is tiny."""
+        argument = self._body[value.args[0]]
+        if not isinstance(argument, Pointwise) or argument.op is not Op.SUB:
+            return False
+        subtracted = self._body[argument.args[1]]
+        return isinstance(subtracted, Reduce) and subtracted.op is ReduceOp.MAX
 
 
 def _jumps(value: Pointwise) -> bool:
