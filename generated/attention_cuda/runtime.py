@@ -6,6 +6,7 @@ import functools
 import torch
 import triton
 from torch import nn
+from triton.language.extra import libdevice as triton_libdevice
 
 # ---- Checks: what a call is given must be what the kernels were written for ----
 
@@ -216,3 +217,23 @@ class FastLaunch:
             if len(self.compiled) >= 1024:  # sizes that never repeat
                 self.compiled.clear()
             self.compiled[(device, misaligned, args[self.n_tensors :], *options.items())] = entry
+
+
+class TorchMath:
+    """libdevice for Triton's interpreter (TRITON_INTERPRET=1), which has none: torch's functions of the same names."""
+
+    def __getattr__(self, name):
+        function = getattr(torch, "round" if name == "rint" else name)
+
+        def interpreted(*args):
+            block = next(arg for arg in args if isinstance(arg, triton.language.tensor))
+            numbers = [torch.from_numpy(arg.handle.data) if hasattr(arg, "handle") else arg for arg in args]
+            dtype = torch.from_numpy(block.handle.data).dtype
+            numbers = [torch.as_tensor(number, dtype=dtype) for number in numbers]
+            handle = type(block.handle)(function(*numbers).to(dtype).numpy(), block.handle.dtype)
+            return triton.language.tensor(handle, block.type)
+
+        return interpreted
+
+
+libdevice = TorchMath() if triton.knobs.runtime.interpret else triton_libdevice

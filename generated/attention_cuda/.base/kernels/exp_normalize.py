@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..runtime import ceil_div, fast_launch, next_power_of_2
+from ..runtime import ceil_div, fast_launch, libdevice, next_power_of_2
 
 # Tunables.
 ELEMENTS = 4096  # per program: short rows share one
@@ -35,7 +35,7 @@ def exp_normalize_kernel(
 
     out = tl.load(out_ptr + at, mask=in_range, other=float("-inf"))
 
-    exp_out = tl.exp(out)
+    exp_out = libdevice.exp(out)
     row_sum = tl.sum(exp_out, axis=1, keep_dims=True)
     tl.store(normalized_ptr + at, exp_out / row_sum, mask=in_range)
 
