@@ -9,14 +9,13 @@ from longhand.emit.formatting import format_files
 from longhand.emit.kernel_files import write_kernels
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK, write_lock
+from longhand.emit.merge import BASE
 from longhand.emit.model_py import write_model
 from longhand.emit.naming import name_unit
 from longhand.emit.readme import write_readme
 from longhand.emit.runtime_py import imported_from_runtime, write_runtime
 from longhand.emit.templates import render_template
 from longhand.schedule.plan import UnitPlan
-
-BASE = ".base"
 
 
 def emit_unit(plan: UnitPlan, *, ledger: Ledger | None = None) -> dict[str, str | bytes]:
@@ -43,6 +42,7 @@ def emit_unit(plan: UnitPlan, *, ledger: Ledger | None = None) -> dict[str, str 
         "README.md": write_readme(plan, names, words, model.exported),
     }
     texts["runtime.py"] = write_runtime(imported_from_runtime(texts))
+    texts[".gitattributes"] = render_template("gitattributes.jinja")
     files: dict[str, str | bytes] = dict(sorted(format_files(texts).items()))
     if model.stored:
         files["constants.pt"] = constants_file(model.stored)

@@ -1,81 +1,189 @@
 """The unit on disk: built complete beside the old one, then swapped in, so that a kill at any moment leaves one whole.
 
-What the user edited is never lost: a file that is not as longhand last wrote it (`.base/`) stays, and the new text
-is put beside it as ``FILE.new``. Files of the user's own in the folder stay too.
+What becomes of edited files is decided in merge.py. A run that was killed leaves its scratch folder beside the unit;
+the next one removes it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import dataclasses
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
-from longhand.errors import OutputError
+from longhand.emit.merge import (
+    MergePlan,
+    MergeReport,
+    Outcome,
+    UnitOnDisk,
+    lock_versions,
+    plan_merge,
+    with_conflicts,
+    with_problems,
+)
+from longhand.errors import EditError, OutputError
 
-BASE = ".base"
+# Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.
+Inspection = Callable[[Path, Sequence[str]], Mapping[str, str]]
+
 _NOT_CARRIED = frozenset({"__pycache__"})
+_MOST_TURNS = 3
 _EXCHANGE = 2  # renameat2's RENAME_EXCHANGE
 _HERE = -100  # AT_FDCWD
 
 
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """What `write_unit` did.
-
-    Attributes:
-        changed: Files that are new or have new text.
-        kept: Files that the user had edited and that the new version would have changed: untouched, the new text
-            beside them as ``FILE.new``.
-        removed: Files of the old version that the new one does not have.
-    """
-
-    changed: tuple[str, ...]
-    kept: tuple[str, ...]
-    removed: tuple[str, ...]
-
-
 def read_ledger(out: Path) -> Ledger | None:
-    """The names that the unit in a folder gave; None if there is no unit, or its lock cannot be read."""
+    """The names that the unit in a folder gave; None if there is no unit, or its lock cannot be read.
+
+    After a git merge that left conflict markers in the lock, both sides count; ours first.
+    """
     try:
-        lock = json.loads((Path(out) / LOCK).read_text())
-        return Ledger.from_json(lock["ledger"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        content = (Path(out) / LOCK).read_bytes()
+    except OSError:
         return None
+    found = None
+    for lock in reversed(lock_versions(content)):
+        with contextlib.suppress(KeyError, TypeError, AttributeError):
+            ledger = Ledger.from_json(lock["ledger"])
+            found = ledger if found is None else Ledger({**found.kernels, **ledger.kernels})
+    return found
 
 
-def write_unit(files: Mapping[str, str | bytes], out: Path) -> Written:
-    """Makes the folder hold this version of the unit.
+def write_unit(files: Mapping[str, str | bytes], out: Path, inspect: Inspection | None = None) -> MergeReport:
+    """Makes the folder hold this version of the unit, with the edits that were made to the last one.
 
     Args:
         files: What `emit_unit` returned.
         out: The folder; it and its parents are made where missing.
+        inspect: Looks at edited kernels once the new unit stands, before it takes the old one's place. A merge that
+            it finds wrong becomes a conflict.
 
     Raises:
         OutputError: It cannot be written. What was on disk is as it was.
+        EditError: An edit breaks what the other files rely on. What was on disk is as it was.
     """
     out = Path(os.path.realpath(out))
+    _recover(out)
     _check_place(files, out)
-    plan = _merge_plan(files, out)
+    new = {
+        path: content if isinstance(content, bytes) else content.encode() for path, content in files.items()
+    }
+    for _ in range(_MOST_TURNS):
+        disk = read_unit(out)
+        try:
+            plan = plan_merge(disk, new)
+        except EditError as error:
+            raise EditError(error.what, where=f"{_shown(out)}/{error.where}", hint=error.hint) from error
+        report = _write(plan, disk, new, out, inspect)
+        if report is not None:
+            return report
+    raise OutputError(f"{out} keeps changing while it is written.", hint="Nothing was changed. Run it again.")
+
+
+def _shown(out: Path) -> str:
+    """A folder as a person would write it from here."""
+    return min(str(out), os.path.relpath(out), key=len)
+
+
+def _write(
+    plan: MergePlan, disk: UnitOnDisk, new: Mapping[str, bytes], out: Path, inspect: Inspection | None
+) -> MergeReport | None:
+    """Builds and swaps; None if somebody saved a file of the unit meanwhile."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        scratch = Path(tempfile.mkdtemp(prefix=_scratch_prefix(out), dir=out.parent))
     except OSError as error:
         raise _refusal(out, error) from error
     try:
         _build(plan, out, scratch)
+        if inspect is not None and not plan.report.has_conflicts:
+            plan = _inspected(plan, disk, new, out, scratch, inspect)
+        if _is_as_planned(plan, disk):
+            return plan.report
+        if read_unit(out).files != disk.files:
+            return None
         _swap(scratch, out)
     except OSError as error:
         raise _refusal(out, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return Written(plan.changed, plan.kept, plan.removed)
+    return plan.report
+
+
+def _is_as_planned(plan: MergePlan, disk: UnitOnDisk) -> bool:
+    """Whether the folder holds it all already: then it is left alone, times and all."""
+    planned = {**dict.fromkeys(plan.carried), **plan.contents}
+    return planned.keys() == disk.files.keys() and all(
+        disk.files[path] == content for path, content in plan.contents.items()
+    )
+
+
+def read_unit(out: Path) -> UnitOnDisk:
+    """A unit's files; none where there is no folder."""
+    found = {}
+    for path in _files_in(out):
+        content = _read(out / path)
+        if content is None and not (out / path).is_symlink():
+            raise OutputError(f"{out / path} cannot be read.", hint="Nothing was changed.")
+        found[path] = content or b""  # a link to a folder, or to nothing, is carried as it is
+    return UnitOnDisk.of(found)
+
+
+def _inspected(
+    plan: MergePlan,
+    disk: UnitOnDisk,
+    new: Mapping[str, bytes],
+    out: Path,
+    scratch: Path,
+    inspect: Inspection,
+) -> MergePlan:
+    """The plan after its edited kernels ran: wrong merges become conflicts, wrong edits that were kept are reported."""
+    edited = plan.report.of(Outcome.KEPT, Outcome.MERGED, Outcome.EJECTED)
+    problems = inspect(scratch, edited) if edited else {}
+    if not problems:
+        return plan
+    wrong_merges = {path: problems[path] for path in plan.report.of(Outcome.MERGED) if path in problems}
+    if not wrong_merges:
+        return with_problems(plan, problems)
+    shutil.rmtree(scratch)
+    scratch.mkdir()
+    plan = with_conflicts(plan, disk, new, wrong_merges)
+    _build(plan, out, scratch)
+    return plan
+
+
+def _scratch_prefix(out: Path) -> str:
+    return f".{out.name}.longhand-{os.getpid()}-"
+
+
+def _recover(out: Path) -> None:
+    """Removes what killed runs left, and puts the old unit back where one died between two renames."""
+    prefix = f".{out.name}.longhand-"
+    if not out.parent.is_dir():
+        return
+    for left in sorted(out.parent.glob(f"{prefix}*")):
+        pid = left.name.removeprefix(prefix).partition("-")[0]
+        if not pid.isdigit() or int(pid) == os.getpid() or _is_alive(int(pid)):
+            continue
+        if left.name.endswith(".old") and not out.exists():
+            left.rename(out)
+        else:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _refusal(out: Path, error: OSError) -> OutputError:
@@ -103,63 +211,6 @@ def _check_place(files: Mapping[str, str | bytes], out: Path) -> None:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Plan:
-    """What the folder shall hold: new contents, and old files that are carried over as they are."""
-
-    contents: Mapping[str, bytes]
-    carried: tuple[str, ...]
-    changed: tuple[str, ...]
-    kept: tuple[str, ...]
-    removed: tuple[str, ...]
-
-
-def _merge_plan(files: Mapping[str, str | bytes], out: Path) -> _Plan:
-    new = {
-        path: content if isinstance(content, bytes) else content.encode() for path, content in files.items()
-    }
-    old = _files_in(out)
-    contents: dict[str, bytes] = {}
-    changed: list[str] = []
-    kept: list[str] = []
-    removed: list[str] = []
-    hashes = _old_hashes(out)
-    for path, content in new.items():
-        if path.startswith(f"{BASE}/"):
-            continue
-        found = _read(out / path) if path in old else None
-        base = new.get(f"{BASE}/{path}")
-        if found is None or found == content or path == LOCK or not _is_edited(out, path, found, hashes):
-            contents[path] = content
-            if base is not None:
-                contents[f"{BASE}/{path}"] = base
-            if found != content:
-                changed.append(path)
-        elif _read(out / BASE / path) == base and base is not None:
-            # Edited, and the new version is the one that the edit started from: nothing to merge.
-            contents[f"{BASE}/{path}"] = base
-        else:
-            kept.append(path)
-            contents[f"{path}.new"] = content
-    carried = []
-    for path in old:
-        stem = path.removeprefix(f"{BASE}/").removesuffix(".new")
-        if path in contents:
-            continue
-        if path in new or (path.startswith(f"{BASE}/") and stem in kept):
-            carried.append(path)
-        elif path.startswith(f"{BASE}/"):
-            if stem not in new and _is_edited(out, stem, _read(out / stem), hashes):
-                carried.append(path)
-        elif path.endswith(".new") and stem in new:
-            continue  # of an earlier version
-        elif path in hashes and not _is_edited(out, path, _read(out / path), hashes):
-            removed.append(path)
-        else:
-            carried.append(path)
-    return _Plan(contents, tuple(carried), tuple(changed), tuple(kept), tuple(removed))
-
-
 def _files_in(out: Path) -> dict[str, None]:
     """Every file (and symbolic link) below a folder, as relative paths."""
     found: dict[str, None] = {}
@@ -178,26 +229,7 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _old_hashes(out: Path) -> dict[str, str]:
-    """What the old lock says of each file that longhand wrote."""
-    try:
-        found = json.loads((out / LOCK).read_text())["hashes"]
-        return {str(path): str(digest) for path, digest in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def _is_edited(out: Path, path: str, found: bytes | None, hashes: Mapping[str, str]) -> bool:
-    """Whether a file is not as longhand last wrote it."""
-    if found is None:
-        return False
-    base = _read(out / BASE / path)
-    if base is not None:
-        return found != base
-    return not path.endswith(".pt") or path not in hashes
-
-
-def _build(plan: _Plan, out: Path, scratch: Path) -> None:
+def _build(plan: MergePlan, out: Path, scratch: Path) -> None:
     for path, content in plan.contents.items():
         target = scratch / path
         target.parent.mkdir(parents=True, exist_ok=True)

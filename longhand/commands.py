@@ -75,11 +75,15 @@ def generate_command(
     mode: str,
     inputs: tuple[str, ...],
     dynamic: tuple[str, ...],
-) -> None:
-    """Write a model as source code.
+) -> int:
+    """Write a model as source code; keep and merge what you edited.
 
     The factory returns (model, args) or (model, args, kwargs). With --input,
     MODULE:FACTORY may be a function or a module class instead.
+
+    Exit code 1 if your edits conflict with the new version, which then stands
+    beside them as FILE.new, or if an edited kernel computes something else;
+    2 if an edit breaks what other files rely on.
     """
     with screen.working(f"generating {out}"):
         torch.manual_seed(0)
@@ -98,6 +102,7 @@ def generate_command(
             sample=True,
         )
     screen.show_summary(summary)
+    return 0 if summary.merge.is_good else 1
 
 
 @commands.command("verify", epilog=_example("longhand verify generated/attention_cpu"))

@@ -48,6 +48,10 @@ class OutputError(LonghandError):
     """The unit could not be written. What was on disk before is untouched."""
 
 
+class EditError(LonghandError):
+    """An edit breaks what the unit's other files rely on: a function renamed, a signature changed, a syntax error."""
+
+
 class ToolError(LonghandError):
     """A tool that longhand runs (g++, clang-format, black) is missing or failed."""
 

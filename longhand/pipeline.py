@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from longhand.capture.graph import CapturedGraph
+from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.dump import Dump
 from longhand.emit.unit import emit_unit
@@ -49,6 +50,6 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
         files = emit_unit(plan, ledger=read_ledger(out))
     dump.write("files.txt", "\n".join(files))
     with clock.stage("write"):
-        write_unit(files, out)
+        report = write_unit(files, out, inspect_edits)
     logger(Subject.OUTPUT_CODE).info("%s\n%s", out, files.get("model.py", ""))
-    return summarize(plan, out, tuple(files), clock.timings())
+    return summarize(plan, out, tuple(files), clock.timings(), report)

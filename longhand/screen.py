@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from longhand.bench import Times
 from longhand.errors import UnitError
+from longhand.merge_screen import show_merge
 from longhand.summary import Summary
 from longhand.verify import Verification
 
@@ -46,6 +47,7 @@ def show_summary(summary: Summary) -> None:
     if len(summary.fallbacks) > _LISTED_CALLS:
         console.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
     console.print(str(summary.timings))
+    show_merge(summary.merge, summary.out)
 
 
 def show_verification(result: Verification) -> None:

@@ -10,6 +10,7 @@ import sympy
 import torch.utils._pytree as pytree
 
 from longhand.clock import Timings
+from longhand.emit.merge import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.plan import Launch, PlanStep, Repeat, UnitPlan
 
@@ -61,6 +62,7 @@ class Summary:
         kernel_bytes: What the kernels read and write in one call.
         library_bytes: The same of library calls, leaving out products, convolutions and attention.
         timings: Seconds by stage.
+        merge: What became of each file that was there before.
     """
 
     out: Path
@@ -73,6 +75,7 @@ class Summary:
     kernel_bytes: int
     library_bytes: int
     timings: Timings
+    merge: MergeReport
 
     @property
     def fallbacks(self) -> tuple[LibraryCall, ...]:
@@ -96,7 +99,9 @@ def flat_steps(plan: UnitPlan) -> Iterator[PlanStep]:
             yield step
 
 
-def summarize(plan: UnitPlan, out: Path, files: tuple[str, ...], timings: Timings) -> Summary:
+def summarize(
+    plan: UnitPlan, out: Path, files: tuple[str, ...], timings: Timings, merge: MergeReport
+) -> Summary:
     """The summary of a plan that was written."""
     steps = list(flat_steps(plan))
     examples = {size.symbol: size.example for size in plan.program.graph.symbols}
@@ -120,6 +125,7 @@ def summarize(plan: UnitPlan, out: Path, files: tuple[str, ...], timings: Timing
             if isinstance(step, Extern) and not _is_heavy(str(step.target))
         ),
         timings=timings,
+        merge=merge,
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from longhand.emit import writer
+from longhand.emit.merge import Outcome
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.errors import OutputError
 
@@ -42,29 +43,13 @@ def test_new_version_replaces_the_old_one_and_keeps_foreign_files(versions: Any,
     write_unit(old, out)
     (out / "notes.txt").write_text("mine")
     written = write_unit(new, out)
-    assert "kernels/softmax.cpp" in written.removed and not (out / "kernels/softmax.cpp").exists()
+    assert "kernels/softmax.cpp" in written.of(Outcome.REMOVED) and not (out / "kernels/softmax.cpp").exists()
     assert not (out / ".base/kernels/softmax.cpp").exists()
     assert (out / "notes.txt").read_text() == "mine"
     found = _snapshot(out)
     found.pop("notes.txt")
     assert found == {path: text if isinstance(text, bytes) else text.encode() for path, text in new.items()}
     assert sorted(path.name for path in out.parent.iterdir()) == ["unit"]
-
-
-def test_edited_files_are_never_overwritten(versions: Any, tmp_path: Path) -> None:
-    old, new = versions
-    out = tmp_path / "unit"
-    write_unit(old, out)
-    edited = (out / "model.py").read_text() + "\n# tuned\n"
-    (out / "model.py").write_text(edited)
-    (out / "kernels/softmax.cpp").write_text("// mine\n")
-    assert write_unit(old, out).kept == ()
-    written = write_unit(new, out)
-    assert written.kept == ("model.py",)
-    assert (out / "model.py").read_text() == edited
-    assert (out / "model.py.new").read_text() == new["model.py"]
-    assert (out / ".base/model.py").read_text() == old["model.py"]
-    assert (out / "kernels/softmax.cpp").read_text() == "// mine\n"
 
 
 def test_a_failure_at_any_step_leaves_the_old_unit(versions: Any, tmp_path: Path, monkeypatch: Any) -> None:

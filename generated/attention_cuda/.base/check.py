@@ -1,4 +1,4 @@
-"""Checks the unit: ``python -m <package>.check``, from the folder that holds the package.
+"""Checks the unit: ``python -m <package>.check [KERNEL ...]``, from the folder that holds the package.
 
 Every kernel is compared with its PyTorch reference within a call of the model on random weights and inputs, and the
 model's results with those of the same model that runs references in place of kernels. A result may be no farther
@@ -105,17 +105,21 @@ def results_of(reference, read):
     return list(found) if isinstance(found, tuple) else [found]
 
 
-def error(found, exact, plain):
-    """The largest difference from `exact`, where float64 and the tensors' own types agree on what is finite.
+def differences(found, exact, plain):
+    """How far each element is from `exact`, where float64 and the tensors' own types agree on what is finite.
 
-    Elsewhere (an overflow that float64 does not have) `found` must be what `plain` is, or the error is infinite.
+    Elsewhere (an overflow that float64 does not have) `found` must be what `plain` is, or the difference is infinite.
     """
     found, exact, plain = torch.broadcast_tensors(found.double(), exact.double(), plain.double())
     is_finite = exact.isfinite() & plain.isfinite()
     same = (found == plain) | (found.isnan() & plain.isnan())
     difference = torch.where(is_finite, (found - exact).abs(), torch.where(same, 0.0, torch.inf))
-    difference = torch.where(difference.isnan(), torch.inf, difference)
-    return difference.max().item() if difference.numel() else 0.0
+    return torch.where(difference.isnan(), torch.inf, difference)
+
+
+def error(found, exact, plain):
+    """The largest difference."""
+    return differences(found, exact, plain).max().item() if found.numel() else 0.0
 
 
 def allowed(found, exact, plain, factor=2):
@@ -125,6 +129,20 @@ def allowed(found, exact, plain, factor=2):
     finite = exact[exact.isfinite() & plain.isfinite()]
     scale = finite.abs().max().item() if finite.numel() else 0.0
     return factor * error(plain, exact, plain) + LAST_PLACES * torch.finfo(found.dtype).eps * scale
+
+
+def first_mismatch(found, exact, plain, limit):
+    """The first element that is farther from `exact` than `limit`: its index and both values, in words."""
+    wrong = (differences(found, exact, plain) > limit).nonzero()
+    if not len(wrong):
+        return ""
+    index = tuple(wrong[0].tolist())
+    return f"at {list(index)}: {found[index].item():.9g}, expected {exact[index].item():.9g}"
+
+
+def compared(name, sizes, found, exact, plain, limit):
+    """One row of what is checked: what, its sizes, the error, what is allowed, and the first mismatch."""
+    return name, sizes, error(found, exact, plain), limit, first_mismatch(found, exact, plain, limit)
 
 
 def with_check(name, kernel, report):
@@ -147,7 +165,7 @@ def with_check(name, kernel, report):
         for found, one_plain, one_exact in zip(written, plain, exact, strict=True):
             one_plain = one_plain.to(found.dtype).expand_as(found)
             one_exact = one_exact.expand_as(found)
-            report(name, sizes, error(found, one_exact, one_plain), allowed(found, one_exact, one_plain))
+            report(*compared(name, sizes, found, one_exact, one_plain, allowed(found, one_exact, one_plain)))
 
     return checked
 
@@ -176,24 +194,50 @@ def run_with(replacement):
             setattr(kernels, name, kernel)
 
 
-def main():
-    """Check everything; the exit code."""
+def check_kernels(names):
+    """Rows for these kernels, each within one call of the model; the others are run by their references."""
     rows = []
-    found = run_with(lambda name, kernel: with_check(name, kernel, lambda *row: rows.append(row)))
+
+    def replacement(name, kernel):
+        if name in names:
+            return with_check(name, kernel, lambda *row: rows.append(row))
+        return with_reference(name, dict)
+
+    run_with(replacement)
+    return rows
+
+
+def check_model():
+    """Rows for the model's results: with its kernels, against itself on references in float64."""
+    found = run()
     exact = run_with(lambda name, kernel: with_reference(name, as_double))
     plain = run_with(lambda name, kernel: with_reference(name, dict))
+    rows = []
     for place, (one, one_plain, one_exact) in enumerate(zip(found, plain, exact, strict=True)):
         limit = allowed(one, one_exact, one_plain, factor=4)
-        rows.append((f"the model, tensor {place}", tuple(one.shape), error(one, one_exact, one_plain), limit))
+        rows.append(
+            compared(f"the model, tensor {place}", tuple(one.shape), one, one_exact, one_plain, limit)
+        )
+    return rows
 
+
+def main(names):
+    """Check the named kernels, or all of them and the model; the exit code."""
+    unknown = [name for name in names if name not in KERNELS]
+    if unknown:
+        print(f"There is no kernel {unknown[0]}. There are: {', '.join(KERNELS)}")
+        return 2
+    rows = check_kernels(names or list(KERNELS)) + ([] if names else check_model())
     is_right = True
-    for name, sizes, difference, limit in rows:
+    for name, sizes, difference, limit, mismatch in rows:
         verdict = "ok" if difference <= limit else "WRONG"
         is_right &= difference <= limit
         numbers = ", ".join(f"{size:g}" for size in sizes)
         print(f"{verdict:<5}  {name:<40}  ({numbers})  error {difference:.2g}, allowed {limit:.2g}")
+        if mismatch:
+            print(f"       first mismatch {mismatch}")
     return 0 if is_right else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,183 @@
+"""What an edited file must keep so that the unit's other files still fit it; looked at before anything runs.
+
+A person may change what a kernel does inside, add functions, parameters with defaults, files. What other files of the
+unit call must stay: the name and the parameters of a kernel and its reference, the names that are imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+
+_MARKER = re.compile(r"^(<{7}|>{7}|={7})( |$)", re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_CPP_FUNCTION = re.compile(r'extern\s+"C"\s+void\s+(\w+)\s*\(([^)]*)\)')
+_CPP_PARAMETER = re.compile(r"(?:const\s+)?([\w:]+)\s*(\*?)\s*(?:__restrict__\s+|__restrict\s+)?(\w+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Breach:
+    """One place where an edit breaks what the rest of the unit relies on.
+
+    Attributes:
+        path: The file, relative to the unit.
+        line: Counted from 1.
+        what: What is wrong, in words.
+    """
+
+    path: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what}"
+
+
+def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[Breach]:
+    """Every breach in the files that are not as longhand writes them.
+
+    Args:
+        files: The unit as it is or shall be: text by path.
+        written: The same as longhand writes it.
+    """
+    found: list[Breach] = []
+    wanted = _imported_names(written)
+    for path, text in sorted(written.items()):
+        mine = files.get(path)
+        if mine == text:
+            continue
+        if mine is None:
+            if path.endswith((".py", ".cpp", ".h")):
+                found.append(Breach(path, 1, "the file is missing"))
+            continue
+        marker = _MARKER.search(mine)
+        if marker and path.endswith((".py", ".cpp", ".h")):
+            found.append(
+                Breach(path, _line_at(mine, marker.start()), "git's conflict markers are still in it")
+            )
+        elif path.endswith(".py"):
+            found += _python_breaches(path, mine, text, wanted.get(path, set()))
+        elif path.endswith(".cpp"):
+            found += _cpp_breaches(path, mine, text)
+    return found
+
+
+def _imported_names(files: Mapping[str, str]) -> dict[str, set[str]]:
+    """Which names the unit's files import from each of them."""
+    found: dict[str, set[str]] = {}
+    for path, text in files.items():
+        if not path.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                folder = PurePosixPath(path).parents[node.level - 1]
+                target = folder.joinpath(*(node.module or "").split("."))
+                for name in (f"{target}.py", f"{target}/__init__.py"):
+                    name = name.removeprefix("./")
+                    if name in files:
+                        found.setdefault(name, set()).update(alias.name for alias in node.names)
+    # What model.py calls as kernels.NAME.
+    for path in files:
+        if path.startswith("kernels/") and path.endswith(".py") and path != "kernels/__init__.py":
+            found.setdefault("kernels/__init__.py", set()).add(PurePosixPath(path).stem)
+    return found
+
+
+def _python_breaches(path: str, mine: str, text: str, wanted: set[str]) -> Iterable[Breach]:
+    try:
+        tree = ast.parse(mine)
+    except SyntaxError as error:
+        yield Breach(path, error.lineno or 1, f"syntax error: {error.msg}")
+        return
+    except ValueError as error:
+        yield Breach(path, 1, f"not Python: {error}")
+        return
+    have, expected = _definitions(tree), _definitions(ast.parse(text))
+    for name in sorted(wanted & set(expected)):
+        if name not in have:
+            yield Breach(path, 1, f"{name} is gone or was renamed, and other files of the unit use it")
+            continue
+        yield from _signature_breaches(path, name, have[name], expected[name])
+
+
+def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    """What a module binds at its top level."""
+    found: dict[str, ast.stmt] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            found[statement.name] = statement
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            found |= dict.fromkeys(
+                (alias.asname or alias.name.partition(".")[0] for alias in statement.names), statement
+            )
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for node in (node for target in targets for node in ast.walk(target)):
+                if isinstance(node, ast.Name):
+                    found[node.id] = statement
+        elif isinstance(statement, ast.If | ast.Try):
+            found |= _definitions(ast.Module(statement.body, []))
+    return found
+
+
+def _signature_breaches(path: str, name: str, mine: ast.stmt, text: ast.stmt) -> Iterable[Breach]:
+    if isinstance(text, ast.FunctionDef) and isinstance(mine, ast.FunctionDef):
+        yield from _parameter_breaches(path, name, mine, text)
+    elif isinstance(text, ast.ClassDef) and isinstance(mine, ast.ClassDef):
+        methods = {item.name: item for item in mine.body if isinstance(item, ast.FunctionDef)}
+        for item in text.body:
+            if not isinstance(item, ast.FunctionDef) or item.name not in ("__init__", "forward"):
+                continue
+            if item.name in methods:
+                yield from _parameter_breaches(path, f"{name}.{item.name}", methods[item.name], item)
+            elif item.name == "forward":
+                yield Breach(path, mine.lineno, f"{name}.forward is gone or was renamed")
+
+
+def _parameter_breaches(
+    path: str, name: str, mine: ast.FunctionDef, text: ast.FunctionDef
+) -> Iterable[Breach]:
+    have = [arg.arg for arg in (*mine.args.posonlyargs, *mine.args.args)]
+    expected = [arg.arg for arg in (*text.args.posonlyargs, *text.args.args)]
+    n_more = len(have) - len(expected)
+    more_have_defaults = n_more >= 0 and len(mine.args.defaults) - len(text.args.defaults) >= n_more
+    if have[: len(expected)] != expected or not more_have_defaults:
+        yield Breach(
+            path,
+            mine.lineno,
+            f"the signature of {name} changed: its callers pass ({', '.join(expected)}), "
+            f"it takes ({', '.join(have)})",
+        )
+
+
+def _cpp_breaches(path: str, mine: str, text: str) -> Iterable[Breach]:
+    have, expected = _cpp_functions(mine), _cpp_functions(text)
+    for name, types in expected.items():
+        if name not in have:
+            yield Breach(
+                path, 1, f'extern "C" void {name}(...) is gone or was renamed, and model.py calls it'
+            )
+        elif [kind for kind, _ in have[name][0]] != [kind for kind, _ in types[0]]:
+            shown = ", ".join(f"{kind} {word}" for kind, word in types[0])
+            yield Breach(path, have[name][1], f"the signature of {name} changed: its callers pass ({shown})")
+
+
+def _cpp_functions(text: str) -> dict[str, tuple[list[tuple[str, str]], int]]:
+    """For each ``extern "C"`` function its parameters as (type, name), and its line."""
+    bare = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    found = {}
+    for match in _CPP_FUNCTION.finditer(bare):
+        parameters = []
+        for words in filter(None, (piece.strip() for piece in match[2].split(","))):
+            parameter = _CPP_PARAMETER.fullmatch(words)
+            kind = f"{parameter[1]}{parameter[2]}" if parameter else words
+            parameters.append((kind, parameter[3] if parameter else ""))
+        found[match[1]] = (parameters, _line_at(bare, match.start()))
+    return found
+
+
+def _line_at(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1

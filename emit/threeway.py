@@ -1,0 +1,152 @@
+"""Merges two versions of a text that come from one base, line by line.
+
+Our own and not `git merge-file`, so that a merge is the same on every machine, with git or without; the tests hold
+it against git's. Where both sides changed the same lines, or neighbouring ones, in different ways, that is a conflict.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Sequence
+
+# A tunable: neighbours are independent of each other, so one may change on each side.
+_ASSIGNMENT = re.compile(r"\s*(?:(?:static\s+)?constexpr\s+[\w:]+\s+)?(?P<name>[A-Z][A-Z0-9_]*)\s*=[^=]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Conflict:
+    """Lines that both sides changed.
+
+    Attributes:
+        line: Where they begin in our text, counted from 1.
+        base: The lines as they were, without line ends.
+        ours: As we have them.
+        theirs: As the other side has them.
+    """
+
+    line: int
+    base: tuple[str, ...]
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Merge:
+    """What became of two versions.
+
+    Attributes:
+        text: The merged text; where there are conflicts it holds our lines.
+        conflicts: None when the merge is clean.
+    """
+
+    text: str
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Hunk:
+    """Lines begin:end of the base that a side replaced with its own lines start:stop."""
+
+    begin: int
+    end: int
+    start: int
+    stop: int
+
+
+def merge(ours: str, base: str, theirs: str) -> Merge:
+    """Merges what changed from `base` to `theirs` into `ours`; the result has our line ends."""
+    has_crlf = "\r\n" in ours and "\r\n" not in base
+    our_lines, base_lines, their_lines = (_lines(text) for text in (ours, base, theirs))
+    result: list[str] = []
+    conflicts: list[Conflict] = []
+    done = 0
+    for our_hunks, their_hunks in _groups(_hunks(base_lines, our_lines), _hunks(base_lines, their_lines)):
+        begin = min(hunk.begin for hunk in (*our_hunks, *their_hunks))
+        end = max(hunk.end for hunk in (*our_hunks, *their_hunks))
+        result += base_lines[done:begin]
+        done = end
+        old = base_lines[begin:end]
+        mine, start = _side(our_lines, our_hunks, begin, end)
+        others, _ = _side(their_lines, their_hunks, begin, end)
+        if not their_hunks or mine == others:
+            result += mine
+        elif not our_hunks:
+            result += others
+        elif (both := _merged_tunables(old, mine, others)) is not None:
+            result += both
+        else:
+            conflicts.append(Conflict(start + 1, tuple(old), tuple(mine), tuple(others)))
+            result += mine
+    result += base_lines[done:]
+    text = "".join(f"{line}\n" for line in result)
+    return Merge(text.replace("\n", "\r\n") if has_crlf else text, tuple(conflicts))
+
+
+def changed_lines(base: str, text: str) -> list[tuple[int, str]]:
+    """The lines of `text` that are not as in `base`, with their numbers, counted from 1."""
+    lines = _lines(text)
+    return [
+        (number + 1, lines[number])
+        for hunk in _hunks(_lines(base), lines)
+        for number in range(hunk.start, hunk.stop)
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").splitlines()
+
+
+def _hunks(base: Sequence[str], side: Sequence[str]) -> list[_Hunk]:
+    matcher = difflib.SequenceMatcher(None, base, side, autojunk=False)
+    return [
+        _Hunk(begin, end, start, stop)
+        for tag, begin, end, start, stop in matcher.get_opcodes()
+        if tag != "equal"
+    ]
+
+
+def _groups(ours: list[_Hunk], theirs: list[_Hunk]) -> list[tuple[list[_Hunk], list[_Hunk]]]:
+    """Hunks of both sides that overlap or touch, together; in order."""
+    everything = sorted(
+        [(hunk, True) for hunk in ours] + [(hunk, False) for hunk in theirs],
+        key=lambda entry: (entry[0].begin, entry[0].end),
+    )
+    groups: list[tuple[list[_Hunk], list[_Hunk]]] = []
+    end = -1
+    for hunk, is_ours in everything:
+        if hunk.begin > end or not groups:
+            groups.append(([], []))
+        groups[-1][0 if is_ours else 1].append(hunk)
+        end = max(end, hunk.end) if hunk.begin <= end else hunk.end
+    return groups
+
+
+def _side(lines: list[str], hunks: list[_Hunk], begin: int, end: int) -> tuple[list[str], int]:
+    """A side's lines for begin:end of the base, and where they begin. Without hunks it is not asked for."""
+    if not hunks:
+        return [], 0
+    start = hunks[0].start - (hunks[0].begin - begin)
+    stop = hunks[-1].stop + (end - hunks[-1].end)
+    return lines[start:stop], start
+
+
+def _merged_tunables(base: list[str], ours: list[str], theirs: list[str]) -> list[str] | None:
+    """Line by line, where all are assignments to the same names in the same order."""
+    names = [_name_assigned(line) for line in base]
+    if not names or None in names:
+        return None
+    if names != [_name_assigned(line) for line in ours] or names != [_name_assigned(line) for line in theirs]:
+        return None
+    merged = []
+    for old, mine, other in zip(base, ours, theirs, strict=True):
+        if mine != old and other not in (old, mine):
+            return None
+        merged.append(mine if mine != old else other)
+    return merged
+
+
+def _name_assigned(line: str) -> str | None:
+    match = _ASSIGNMENT.match(line)
+    return match["name"] if match else None

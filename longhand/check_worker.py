@@ -1,0 +1,65 @@
+"""Runs a unit's kernels against references in a process of its own: an edited C++ kernel may crash it.
+
+``python -m longhand.check_worker FOLDER RESULT [KERNEL ...]`` writes RESULT, a JSON list of rows. The references and
+check.py are taken from `.base/`, as longhand wrote them: an edited reference proves nothing. With TRITON_INTERPRET=1 a
+CUDA unit's kernels run in Triton's interpreter, on the CPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+_NAME = "longhand_checked_unit"
+
+
+def main(folder: Path, result: Path, names: list[str]) -> None:
+    """Checks the named kernels, or all of them and the model."""
+    package = _import(_NAME, folder / "__init__.py", [str(folder)])
+    check: Any = _import(f"{_NAME}._check", _trusted(folder, "check.py"))
+    kernels = []
+    for name in check.KERNELS:
+        if name in names or not names:
+            kernels.append(name)
+        face = _import(f"{_NAME}.kernels._base_{name}", _trusted(folder, f"kernels/{name}.py"))
+        check.KERNELS[name] = (check.KERNELS[name][0], face.reference)
+    if os.environ.get("TRITON_INTERPRET") == "1" and check.DEVICE == "cuda":
+        _move_to_cpu(package, check)
+    torch.set_grad_enabled(False)
+    rows = check.check_kernels(kernels) + ([] if names else check.check_model())
+    result.write_text(json.dumps([[*row[:1], list(row[1]), *row[2:]] for row in rows]))
+
+
+def _trusted(folder: Path, path: str) -> Path:
+    base = folder / ".base" / path
+    return base if base.is_file() else folder / path
+
+
+def _import(name: str, path: Path, locations: list[str] | None = None) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _move_to_cpu(package: ModuleType, check: Any) -> None:
+    """Lets a CUDA unit run on the CPU: its checks of devices are the only thing that forbids it."""
+    check.DEVICE = "cpu"
+    model: Any = importlib.import_module(f"{package.__name__}.model")
+    for name in ("check_tensor", "check_weights"):
+        if hasattr(model, name):
+            setattr(model, name, lambda *_, **__: None)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,127 @@
+"""Runs a unit's kernels against longhand's own references, those in `.base/`, and tells what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import torch
+
+from longhand.emit.cpp_syntax import syntax_errors
+from longhand.errors import UnitError
+from longhand.original import read_lock
+
+_INTERPRETER_SECONDS = 120.0  # Triton's interpreter takes a millisecond a program
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelCheck:
+    """One kernel (or the whole model) at one set of sizes.
+
+    Attributes:
+        name: The kernel, or ``the model, tensor 0``.
+        sizes: The sizes and scalars that it was called with; the shape, for a result of the model.
+        error: The largest difference from the reference in float64.
+        allowed: What it may be: twice the error of the reference in the tensors' own types, or a few units in the
+            last place.
+        mismatch: The first element that is wrong, its index and both values; else empty.
+    """
+
+    name: str
+    sizes: tuple[float, ...]
+    error: float
+    allowed: float
+    mismatch: str
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it passes."""
+        return self.error <= self.allowed
+
+
+def check_kernels(folder: Path, names: Sequence[str] = ()) -> tuple[KernelCheck, ...]:
+    """The named kernels of a unit, or all of them and the model on top.
+
+    A CUDA unit on a machine without a GPU runs in Triton's interpreter.
+
+    Raises:
+        UnitError: It cannot run here, or crashed; the message says why.
+    """
+    is_interpreted = read_lock(folder).get("device") == "cuda" and not torch.cuda.is_available()
+    environment = dict(os.environ)
+    root = str(Path(__file__).resolve().parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    if is_interpreted:
+        environment["TRITON_INTERPRET"] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        result = Path(scratch) / "rows.json"
+        command = [sys.executable, "-m", "longhand.check_worker", str(folder), str(result), *names]
+        try:
+            done = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=_INTERPRETER_SECONDS if is_interpreted else None,
+            )
+        except subprocess.TimeoutExpired:
+            raise UnitError(
+                f"{folder} is too large for Triton's interpreter, and there is no GPU here.",
+                hint="Run longhand verify where there is one.",
+            ) from None
+        if done.returncode != 0 or not result.exists():
+            raise UnitError(f"{folder} cannot run: {_last_words(done)}")
+        rows = json.loads(result.read_text())
+    return tuple(
+        KernelCheck(name, tuple(sizes), _number(error), _number(allowed), mismatch)
+        for name, sizes, error, allowed, mismatch in rows
+    )
+
+
+def inspect_edits(folder: Path, edited: Sequence[str]) -> dict[str, str]:
+    """What is wrong with edited kernel files, by path; a kernel's C++ file and its Python face are checked as one.
+
+    A kernel that cannot run on this machine has no fault that could be known: it is not among the answers.
+    """
+    kernels: dict[str, list[str]] = {}
+    for path in edited:
+        pure = PurePosixPath(path)
+        if str(pure.parent) == "kernels" and pure.suffix in (".py", ".cpp") and pure.stem != "__init__":
+            kernels.setdefault(pure.stem, []).append(path)
+    if any(path.endswith(".h") for path in edited):
+        for source in sorted((folder / "kernels").glob("*.cpp")):
+            kernels.setdefault(source.stem, [source.relative_to(folder).as_posix()])
+    problems = {str(error.path): str(error) for error in syntax_errors(folder, kernels)}
+    names = [name for name, paths in kernels.items() if not set(paths) & set(problems)]
+    if not names:
+        return problems
+    try:
+        rows = check_kernels(folder, names)
+    except UnitError as error:
+        if "no GPU here" in str(error):
+            return problems
+        return problems | {path: error.what for name in names for path in kernels[name]}
+    for row in rows:
+        if not row.is_right:
+            words = f"{row.name}() is wrong {row.mismatch} (error {row.error:.2g}, allowed {row.allowed:.2g})"
+            problems |= {path: words for path in kernels[row.name] if path not in problems}
+    return problems
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    if done.returncode < 0:
+        return f"a kernel crashed the process (signal {-done.returncode})."
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else f"it ended with exit code {done.returncode}."
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else float(value)
