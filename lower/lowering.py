@@ -22,6 +22,7 @@ from longhand.lower import (
     reductions,
     viewing,
 )
+from longhand.lower.alignment import align_products
 from longhand.lower.context import Context, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
 from longhand.lower.ir import BufferKind, Program, ViewCall
@@ -65,11 +66,12 @@ def lower(graph: CapturedGraph, options: Options) -> Program:
 
     Args:
         graph: What was captured.
-        options: What is to be generated. Nothing here depends on the target: one program serves every device.
+        options: What is to be generated. On CUDA, products are aligned; nothing else depends on the target.
 
     Raises:
         LoweringError: The graph breaks a rule of `CapturedGraph`.
     """
+    graph = align_products(graph, options)
     ctx = Context(graph)
     inputs = {entry.node: entry for entry in graph.inputs}
     for node in graph.graph.nodes:
