@@ -98,7 +98,9 @@ def _python_breaches(path: str, mine: str, text: str, wanted: set[str]) -> Itera
     have, expected = _definitions(tree), _definitions(ast.parse(text))
     for name in sorted(wanted & set(expected)):
         if name not in have:
-            yield Breach(path, 1, f"{name} is gone or was renamed, and other files of the unit use it")
+            renamed = [item for other, item in have.items() if other not in expected]
+            line = renamed[0].lineno if len(renamed) == 1 else 1
+            yield Breach(path, line, f"{name} is gone or was renamed, and other files of the unit use it")
             continue
         yield from _signature_breaches(path, name, have[name], expected[name])
 
@@ -157,9 +159,9 @@ def _cpp_breaches(path: str, mine: str, text: str) -> Iterable[Breach]:
     have, expected = _cpp_functions(mine), _cpp_functions(text)
     for name, types in expected.items():
         if name not in have:
-            yield Breach(
-                path, 1, f'extern "C" void {name}(...) is gone or was renamed, and model.py calls it'
-            )
+            line = min((place for other, (_, place) in have.items() if other not in expected), default=1)
+            words = f'extern "C" void {name}(...) is gone or was renamed, and model.py calls it'
+            yield Breach(path, line, words)
         elif [kind for kind, _ in have[name][0]] != [kind for kind, _ in types[0]]:
             shown = ", ".join(f"{kind} {word}" for kind, word in types[0])
             yield Breach(path, have[name][1], f"the signature of {name} changed: its callers pass ({shown})")

@@ -15,6 +15,7 @@ from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
 from longhand.emit.names import UnitNames
+from longhand.emit.readme import traffic
 from longhand.schedule.plan import UnitPlan
 
 LOCK = "longhand.lock"
@@ -42,12 +43,14 @@ def write_lock(
         "device": options.target.device.value,
         "arch": options.target.arch,
         "mode": options.mode.value,
-        "versions": _versions(),
+        "versions": tool_versions(),
         "inputs": list(options.inputs),
+        "dynamic": list(options.dynamic),
         "guards": _guards(graph, words),
         "hashes": {path: _hash(files[path]) for path in sorted(files)},
         "quotes": _quotes(graph, words),
         "kernels": {names.kernels[key].kernel: key for key in plan.kernels},
+        "traffic": {names.kernels[key].kernel: list(traffic(plan, key)) for key in plan.kernels},
         "ledger": Ledger(names.kernels).to_json(),
     }
     return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -58,7 +61,8 @@ def _hash(content: str | bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _versions() -> dict[str, str]:
+def tool_versions() -> dict[str, str]:
+    """What the text of a unit depends on besides the model: the versions of longhand and of its tools."""
     found = {"torch": torch.__version__.partition("+")[0]}
     for package in ("longhand", "triton", "black", "clang-format"):
         try:

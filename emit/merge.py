@@ -156,9 +156,7 @@ def sides(content: bytes) -> list[bytes]:
     text = content.decode(errors="surrogateescape")
     if not _SIDES.search(text):
         return [content]
-    return [
-        _SIDES.sub(rf"\g<{side}>", text).encode(errors="surrogateescape") for side in ("ours", "theirs")
-    ]
+    return [_SIDES.sub(rf"\g<{side}>", text).encode(errors="surrogateescape") for side in ("ours", "theirs")]
 
 
 def lock_versions(content: bytes) -> list[dict[str, Any]]:

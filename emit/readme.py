@@ -79,6 +79,13 @@ def _row(plan: UnitPlan, names: UnitNames, words: BufferWords, key: str) -> Kern
     return KernelRow(found.kernel, found.title, ", ".join(users), len(calls), traffic)
 
 
+def traffic(plan: UnitPlan, key: str) -> tuple[int, int]:
+    """How often a kernel is called in one call of the unit, and the bytes it moves then, at the example's sizes."""
+    examples = {size.symbol: size.example for size in plan.program.graph.symbols}
+    sizes = [launch.bytes_moved for launch in launches(plan) if launch.kernel == key]
+    return len(sizes), sum(size if isinstance(size, int) else int(size.subs(examples)) for size in sizes)
+
+
 def _bytes(size: object) -> str:
     if not isinstance(size, int):
         return f"{size} B"

@@ -123,6 +123,13 @@ def _is_as_planned(plan: MergePlan, disk: UnitOnDisk) -> bool:
     )
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Gives one file new text, in one step."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.write_text(text)
+    os.replace(beside, path)
+
+
 def read_unit(out: Path) -> UnitOnDisk:
     """A unit's files; none where there is no folder."""
     found = {}

@@ -26,6 +26,7 @@ def generate(
     dynamic_shapes: Any = None,
     factory: str | None = None,
     inputs: tuple[str, ...] = (),
+    dynamic: tuple[str, ...] = (),
     sample: bool = False,
 ) -> Summary:
     """Writes one call of a model as source code.
@@ -34,20 +35,21 @@ def generate(
         model: A module (in eval mode, if it behaves differently in training) or a function of tensors.
         args: Example arguments: their shapes and dtypes decide, not their values.
         kwargs: Example keyword arguments.
-        out: The folder to write. What you edited in it stays: see docs/units.md.
+        out: The folder to write. What you edited in it is merged: see docs/editing.md, and `Summary.merge`.
         device: ``cpu`` or ``cuda``; by default where the tensors are. CUDA code can be written without a GPU.
         arch: The CUDA architecture, ``sm_90``; by default this machine's.
         mode: ``default``, ``reduce-overhead``, ``max-autotune`` or ``max-autotune-no-cudagraphs``.
         dynamic_shapes: As in torch.export: which dimensions may differ from call to call.
         factory: ``MODULE:FACTORY`` that makes model and arguments again, noted in the lock for `longhand verify`.
         inputs: The descriptions of inputs that go with it.
+        dynamic: The ``NAME:DIM`` that `dynamic_shapes` was made from, for the lock.
         sample: Also estimate how much time was spent inside SymPy and black.
 
     Raises:
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
     """
     options = options_for(device, arch, mode, tensors_of(model, args, kwargs))
-    options = dataclasses.replace(options, factory=factory, inputs=inputs)
+    options = dataclasses.replace(options, factory=factory, inputs=inputs, dynamic=dynamic)
     return compile_unit(
         lambda: capture_export(
             model, args, dict(kwargs or {}), target=options.target, dynamic_shapes=dynamic_shapes

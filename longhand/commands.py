@@ -1,10 +1,8 @@
-"""The commands: generate, verify, bench, explain, view."""
+"""The commands: generate, verify, bench, explain, view; those about edits are in edit_commands.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
@@ -12,9 +10,10 @@ import torch
 from longhand import screen
 from longhand.api import generate
 from longhand.bench import bench
-from longhand.errors import OptionError, VerificationError
+from longhand.edit_commands import check_command, diff_command, eject_command
+from longhand.errors import VerificationError
 from longhand.explanation import explain
-from longhand.factory import parameter_names, resolve
+from longhand.factory import dynamic_shapes, resolve
 from longhand.logs import set_logs_from_environment
 from longhand.options import Mode
 from longhand.original import read_lock
@@ -40,6 +39,9 @@ def commands() -> None:
     Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or bad input, 3 a bug.
     """
 
+
+for command in (check_command, diff_command, eject_command):
+    commands.add_command(command)
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 _FACTORY = click.option(
@@ -96,9 +98,10 @@ def generate_command(
             device=device,
             arch=arch,
             mode=mode,
-            dynamic_shapes=_dynamic_shapes(call.model, call.args, call.kwargs, dynamic),
+            dynamic_shapes=dynamic_shapes(call, dynamic),
             factory=factory,
             inputs=inputs,
+            dynamic=dynamic,
             sample=True,
         )
     screen.show_summary(summary)
@@ -152,21 +155,3 @@ def view_command(folder: Path, kernel: str | None) -> None:
     """Show a unit's files and one of its kernels (by default the first)."""
     read_lock(folder)
     screen.show_unit(folder, kernel)
-
-
-def _dynamic_shapes(
-    model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: tuple[str, ...]
-) -> dict[str, Any] | None:
-    """``x:0`` and the like as torch.export wants them: an entry for each parameter of the call."""
-    if not dynamic:
-        return None
-    names = parameter_names(model)[: len(args)] + list(kwargs)
-    shapes: dict[str, Any] = dict.fromkeys(names)
-    for text in dynamic:
-        name, _, dim = text.partition(":")
-        if name not in shapes or not dim.isdigit():
-            raise OptionError(
-                f"--dynamic {text!r} does not read NAME:DIM.", hint=f"Names: {', '.join(names)}."
-            )
-        shapes[name] = {**(shapes[name] or {}), int(dim): torch.export.Dim.AUTO}
-    return shapes

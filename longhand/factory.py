@@ -60,6 +60,26 @@ def resolve(spec: str, inputs: tuple[str, ...] = ()) -> Call:
     return Call(model, *_positional(model, kwargs))
 
 
+def dynamic_shapes(call: Call, texts: tuple[str, ...]) -> dict[str, Any] | None:
+    """``x:0`` and the like as torch.export wants them: an entry for each parameter of the call.
+
+    Raises:
+        OptionError: A text does not read ``NAME:DIM``.
+    """
+    if not texts:
+        return None
+    names = parameter_names(call.model)[: len(call.args)] + list(call.kwargs)
+    shapes: dict[str, Any] = dict.fromkeys(names)
+    for text in texts:
+        name, _, dim = text.partition(":")
+        if name not in shapes or not dim.isdigit():
+            raise OptionError(
+                f"--dynamic {text!r} does not read NAME:DIM.", hint=f"Names: {', '.join(names)}."
+            )
+        shapes[name] = {**(shapes[name] or {}), int(dim): torch.export.Dim.AUTO}
+    return shapes
+
+
 def parameter_names(model: Callable[..., Any]) -> list[str]:
     """What the function, or the module's forward, calls its parameters."""
     return list(inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters)

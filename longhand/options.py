@@ -61,12 +61,14 @@ class Options:
         factory: ``MODULE:FACTORY`` as the command line had it, for the lock: `verify` and `bench` make the original
             with it. None when the model came as an object.
         inputs: The ``--input`` texts that went with it.
+        dynamic: The ``--dynamic`` texts.
     """
 
     target: Target
     mode: Mode = Mode.DEFAULT
     factory: str | None = None
     inputs: tuple[str, ...] = ()
+    dynamic: tuple[str, ...] = ()
 
 
 _E = TypeVar("_E", bound=enum.Enum)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,12 @@ import torch.utils._pytree as pytree
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from longhand.emit.lock import LOCK
+from longhand.emit.merge import lock_versions
 from longhand.errors import UnitError
 from longhand.factory import Call, resolve
 
-_SEED = 0
+SEED = 0
 _SHORT = (torch.float32, torch.float16, torch.bfloat16)
 _SHORT_CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 
@@ -39,7 +40,7 @@ def original_of(folder: Path, factory: str | None = None) -> Call:
             f"{folder} was generated from a model object: nothing says how to make the original again.",
             hint="Name it: --factory MODULE:FACTORY.",
         )
-    torch.manual_seed(_SEED)
+    torch.manual_seed(SEED)
     call = resolve(spec, () if factory else tuple(lock.get("inputs", ())))
     device = str(lock.get("device", "cpu"))
     if device == "cuda" and not torch.cuda.is_available():
@@ -56,15 +57,17 @@ def read_lock(folder: Path) -> dict[str, Any]:
     Raises:
         UnitError: There is none, or it cannot be read.
     """
-    path = folder / "longhand.lock"
+    path = folder / LOCK
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise UnitError(
             f"{folder} is no generated unit: {path.name} cannot be read ({error}).",
             hint="Make one: longhand generate MODULE:FACTORY --out DIR.",
         ) from error
-    return dict(found)
+    for lock in lock_versions(content):
+        return lock
+    raise UnitError(f"{path} is damaged.", hint="Write it anew: longhand generate MODULE:FACTORY --out DIR.")
 
 
 def moved(call: Call, device: str) -> Call:

@@ -1,7 +1,7 @@
 """GPT as kernels: examples.gpt.GPT for cuda (sm_90), bfloat16, inference.
 
     tokens  int64 (batch=8, seq=1024)
-    ->      bfloat16 (batch, seq, 50257)
+    ->      bfloat16 (8, seq, 50257)
 
 Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
 """
@@ -167,4 +167,6 @@ class GPT(nn.Module):
         )
 
         # GPT.forward    return self.head(self.ln_f(x))
-        return F.linear(ln_f, self.token_embedding.weight)
+        head = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)
+        kernels.pad(self.token_embedding.weight, head, 50264, 768, 50257)
+        return F.linear(ln_f, head).slice(-1, 0, 50257)

@@ -67,8 +67,8 @@ def test_edits_inside_are_allowed(path: str, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("path", "old", "new", "expected"),
     [
-        ("kernels/gelu.py", "def gelu(", "def my_gelu(", "kernels/gelu.py:1: gelu is gone or was renamed"),
-        ("kernels/gelu.py", "def reference(", "def ref(", "kernels/gelu.py:1: reference is gone"),
+        ("kernels/gelu.py", "def gelu(", "def my_gelu(", "kernels/gelu.py:6: gelu is gone or was renamed"),
+        ("kernels/gelu.py", "def reference(", "def ref(", "kernels/gelu.py:10: reference is gone"),
         (
             "kernels/gelu.py",
             "(x, out, n_elements)",
@@ -92,7 +92,7 @@ def test_edits_inside_are_allowed(path: str, old: str, new: str) -> None:
             "kernels/soft.cpp",
             "void soft",
             "void hard",
-            'kernels/soft.cpp:1: extern "C" void soft(...) is gone',
+            'kernels/soft.cpp:2: extern "C" void soft(...) is gone',
         ),
         ("kernels/soft.cpp", "long n)", "int n)", "kernels/soft.cpp:2: the signature of soft changed"),
         ("kernels/soft.cpp", "const float *x,", "", "kernels/soft.cpp:2: the signature of soft changed"),
@@ -102,7 +102,7 @@ def test_edits_inside_are_allowed(path: str, old: str, new: str) -> None:
             "def forward(self, x, y)",
             "model.py:6: the signature of Net.forward",
         ),
-        ("model.py", "class Net", "class Other", "model.py:1: Net is gone"),
+        ("model.py", "class Net", "class Other", "model.py:5: Net is gone"),
         ("kernels/__init__.py", "from .gelu import gelu", "", "kernels/__init__.py:1: gelu is gone"),
     ],
 )

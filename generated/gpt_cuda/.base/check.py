@@ -15,6 +15,7 @@ from .kernels.add_layer_norm import reference as add_layer_norm_reference
 from .kernels.add_layer_norm_only import reference as add_layer_norm_only_reference
 from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
+from .kernels.pad import reference as pad_reference
 from .model import GPT
 
 DEVICE = "cuda"
@@ -152,11 +153,23 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
+def pad_windows(weight, head, n_rows, n_cols, linear_48_table_by):
+    read = {
+        "weight": memory(weight),
+        "n_rows": n_rows,
+        "n_cols": n_cols,
+        "linear_48_table_by": linear_48_table_by,
+    }
+    written = [window(head, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
 KERNELS = {
     "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
     "add_layer_norm_only": (add_layer_norm_only_windows, add_layer_norm_only_reference),
     "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
     "gelu": (gelu_windows, gelu_reference),
+    "pad": (pad_windows, pad_reference),
 }
 
 

@@ -1,0 +1,213 @@
+"""`longhand check`: is a unit what its model generates today? No GPU is needed, and nothing is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from longhand.capture.export_door import capture_export
+from longhand.capture.graph import CapturedGraph
+from longhand.clock import Clock
+from longhand.emit.contract import Breach, find_breaches
+from longhand.emit.cpp_syntax import syntax_errors
+from longhand.emit.lock import LOCK, tool_versions
+from longhand.emit.merge import ASIDE, BASE, NEW, UnitOnDisk, edits
+from longhand.emit.threeway import changed_lines
+from longhand.emit.writer import read_unit
+from longhand.errors import UnitError
+from longhand.factory import dynamic_shapes, resolve
+from longhand.options import Device, Mode, Options, Target, parse_enum
+from longhand.original import SEED, read_lock
+from longhand.pipeline import plan_and_text
+
+
+class Currency(enum.IntEnum):
+    """The answer; the value is the exit code."""
+
+    CURRENT = 0
+    STALE = 1
+    BROKEN = 2
+    OTHER_VERSIONS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A file that generating again would change.
+
+    Attributes:
+        path: Relative to the unit.
+        line: Where it would change first, in the file as longhand last wrote it; counted from 1.
+        what: In words.
+    """
+
+    path: str
+    line: int
+    what: str
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckResult:
+    """What `check` found.
+
+    Attributes:
+        folder: The unit.
+        changes: What generating again would change.
+        breaches: Edits that break what other files rely on.
+        versions: Tools whose versions differ: ``torch 2.11.0, here 2.13.0``.
+        edited: Files that somebody edited.
+    """
+
+    folder: Path
+    changes: tuple[Change, ...]
+    breaches: tuple[Breach, ...]
+    versions: tuple[str, ...]
+    edited: tuple[str, ...]
+
+    @property
+    def currency(self) -> Currency:
+        """The answer. A broken edit is told first; with other versions nothing can be said about staleness."""
+        if self.breaches:
+            return Currency.BROKEN
+        if not self.changes:
+            return Currency.CURRENT
+        return Currency.OTHER_VERSIONS if self.versions else Currency.STALE
+
+
+def check(folder: Path, factory: str | None = None) -> CheckResult:
+    """Compares a unit with what its model generates today.
+
+    Args:
+        folder: The unit.
+        factory: ``MODULE:FACTORY``; by default the one that the lock names.
+
+    Raises:
+        UnitError: There is no unit, or it does not say how to make its model.
+        FactoryError: The model cannot be made.
+    """
+    read_lock(folder)
+    disk = read_unit(folder)
+    breaches = broken_edits(folder, disk)
+    changes = list(_unsettled(disk))
+    if not breaches:
+        changes += _changes(disk, regenerated(folder, factory))
+    edited = tuple(path for path, _, _ in edits(disk.files))
+    return CheckResult(folder, tuple(changes), tuple(breaches), other_versions(read_lock(folder)), edited)
+
+
+def broken_edits(folder: Path, disk: UnitOnDisk | None = None) -> list[Breach]:
+    """Edits that break what the unit's other files rely on, found without running anything."""
+    disk = disk or read_unit(folder)
+    written = {
+        path: disk.bases(path)[0].decode(errors="replace")
+        for path in (name.removeprefix(f"{BASE}/") for name in disk.files if name.startswith(f"{BASE}/"))
+        if disk.bases(path)
+        and not path.endswith(NEW)
+        and not path.startswith(f"{ASIDE}/")
+        and path not in disk.ejected
+    }
+    files = {path: content.decode(errors="replace") for path, content in disk.files.items()}
+    breaches = find_breaches({path: files[path] for path in written if path in files}, written)
+    broken = {breach.path for breach in breaches}
+    edited = [path for path in written if path in files and files[path] != written[path]]
+    kernels = {Path(path).stem for path in edited if path.endswith(".cpp") and path not in broken}
+    if any(path.endswith(".h") for path in edited):
+        kernels |= {Path(path).stem for path in written if path.endswith(".cpp") and path not in broken}
+    return breaches + syntax_errors(folder.resolve(), sorted(kernels))
+
+
+def regenerated(folder: Path, factory: str | None = None) -> dict[str, bytes]:
+    """The files that the unit's model generates today, with the unit's own names."""
+    lock = read_lock(folder)
+    spec = factory or lock.get("factory")
+    if not spec:
+        raise UnitError(
+            f"{folder} was generated from a model object: nothing says how to make it again.",
+            hint="Name it: --factory MODULE:FACTORY.",
+        )
+    torch.manual_seed(SEED)
+    inputs = () if factory else tuple(lock.get("inputs", ()))
+    call = resolve(spec, inputs)
+    dynamic = tuple(lock.get("dynamic", ()))
+    options = Options(
+        Target(parse_enum(Device, str(lock.get("device")), "The lock's device"), lock.get("arch")),
+        parse_enum(Mode, str(lock.get("mode")), "The lock's mode"),
+        factory=spec,
+        inputs=inputs,
+        dynamic=dynamic,
+    )
+
+    def capture() -> CapturedGraph:
+        return capture_export(
+            call.model,
+            call.args,
+            call.kwargs,
+            target=options.target,
+            dynamic_shapes=dynamic_shapes(call, dynamic),
+        )
+
+    _, files = plan_and_text(capture, options, folder, Clock())
+    return {
+        path: content if isinstance(content, bytes) else content.encode() for path, content in files.items()
+    }
+
+
+def other_versions(lock: Mapping[str, object]) -> tuple[str, ...]:
+    """Tools that the unit was generated with in other versions than those here."""
+    then, now = lock.get("versions"), tool_versions()
+    if not isinstance(then, dict):
+        return ("the lock names no versions",)
+    return tuple(
+        f"{name} {then[name]}, here {now.get(name, 'none')}"
+        for name in sorted(then)
+        if then[name] != now.get(name)
+    )
+
+
+def _unsettled(disk: UnitOnDisk) -> list[Change]:
+    """Conflicts that wait for somebody, and what git left."""
+    found = [
+        Change(
+            path.removeprefix(f"{BASE}/").removesuffix(NEW),
+            1,
+            f"a conflict waits to be settled in {path[6:]}",
+        )
+        for path in sorted(disk.files)
+        if path.startswith(f"{BASE}/") and path.endswith(NEW)
+    ]
+    marked = [path for path in sorted(disk.files) if path == LOCK or path.startswith(f"{BASE}/")]
+    for path in marked:
+        if b"<<<<<<< " in disk.files[path] and b"\n>>>>>>> " in disk.files[path]:
+            found.append(Change(path, 1, "git's conflict markers are in it: longhand generate settles them"))
+            break
+    return found
+
+
+def _changes(disk: UnitOnDisk, new: Mapping[str, bytes]) -> list[Change]:
+    found = []
+    for path in sorted(new):
+        if path == LOCK or path.startswith(f"{BASE}/"):
+            continue
+        base = disk.files.get(f"{BASE}/{path}")
+        if path.endswith(".pt"):
+            digest = hashlib.sha256(new[path]).hexdigest()
+            if digest not in disk.hashes.get(path, ()):
+                found.append(Change(path, 1, "its tensors differ"))
+        elif base is None:
+            found.append(Change(path, 1, "would be new"))
+        elif base != new[path]:
+            old_text, new_text = base.decode(errors="replace"), new[path].decode()
+            there = changed_lines(new_text, old_text)
+            here = changed_lines(old_text, new_text)
+            n_lines = max(len(there), len(here))
+            line = there[0][0] if there else here[0][0]
+            found.append(Change(path, line, f"{n_lines} line{'s' * (n_lines != 1)} would change"))
+    old = {path.removeprefix(f"{BASE}/") for path in disk.files if path.startswith(f"{BASE}/")}
+    for path in sorted(old - set(new)):
+        if not path.endswith(NEW) and not path.startswith(f"{ASIDE}/"):
+            found.append(Change(path, 1, "is no longer needed"))
+    return found
