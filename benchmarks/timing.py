@@ -88,8 +88,7 @@ def measure(row: Row, *, device: str, n_turns: int, copy_bandwidth: float) -> Re
     shares = {}
     if bytes_moved:
         shares = {
-            name: bytes_moved / (measured.median / 1e3) / copy_bandwidth
-            for name, measured in times.items()
+            name: bytes_moved / (measured.median / 1e3) / copy_bandwidth for name, measured in times.items()
         }
     return Result(row.name, times, failures, bytes_moved, row.goal_ms, shares)
 

@@ -12,7 +12,7 @@ import torch
 
 from longhand.emit.cpp_types import cpp_type
 from longhand.emit.expression import Operator, Precedence, Text, call, infix
-from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Value
+from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Store, Value
 
 P = PointwiseOp
 
@@ -122,7 +122,9 @@ _ARITHMETIC: dict[PointwiseOp, Operator] = {
 
 def cpp_operator(value: Pointwise, body: tuple[Value, ...]) -> Operator:
     """How C++ writes one operation of a body."""
-    operand = body[value.args[-1] if value.op is P.WHERE else value.args[0]].dtype
+    argument = body[value.args[-1] if value.op is P.WHERE else value.args[0]]
+    assert not isinstance(argument, Store)  # a store has no value
+    operand = argument.dtype
     if value.op is P.CAST:
         return _cast(value, operand)
     if value.op in _ARITHMETIC:

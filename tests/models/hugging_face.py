@@ -18,7 +18,9 @@ def _tokens(n_words: int) -> torch.Tensor:
 
 def gpt2() -> tuple[nn.Module, dict[str, Any]]:
     """A GPT-2 language model of two layers."""
-    config = transformers.GPT2Config(n_layer=2, n_embd=48, n_head=4, vocab_size=97, n_positions=32, use_cache=False)
+    config = transformers.GPT2Config(
+        n_layer=2, n_embd=48, n_head=4, vocab_size=97, n_positions=32, use_cache=False
+    )
     return transformers.GPT2LMHeadModel(config).eval(), {"input_ids": _tokens(97)}
 
 

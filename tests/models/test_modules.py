@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
+from hugging_face import MODELS
+from modules import MODULES
 from torch import nn
 
 from longhand.backend import GraphReport, longhand_backend
-from hugging_face import MODELS
-from modules import MODULES
 
 MINIMUM_SHARE = 0.6
 
@@ -102,6 +102,8 @@ def test_hugging_face(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         error = worst_error(dict(actual), dict(expected))
         bound = allowed_error(module, (), kwargs, dict(expected))
     with capsys.disabled():
-        print(f"\n  {name}: {share(reports):.0%} of the bytes in generated kernels, error {error:.1e}", end="")
+        print(
+            f"\n  {name}: {share(reports):.0%} of the bytes in generated kernels, error {error:.1e}", end=""
+        )
     assert error <= bound
     assert share(reports) >= MINIMUM_SHARE

@@ -251,7 +251,8 @@ PyObject *data_ptr;
 
 [[maybe_unused]] bool address(PyObject *value, const char *kernel, const char *name, void **result) {
   PyObject *number = nullptr;
-  if (Py_IS_TYPE(value, reinterpret_cast<PyTypeObject *>(tensor_class)) || PyObject_IsInstance(value, tensor_class) == 1) {
+  if (Py_IS_TYPE(value, reinterpret_cast<PyTypeObject *>(tensor_class)) ||
+      PyObject_IsInstance(value, tensor_class) == 1) {
     number = PyObject_CallMethodNoArgs(value, data_ptr);
   } else if (!PyErr_Occurred()) {
     PyErr_Format(PyExc_TypeError, "%s: %s must be a tensor, got %s", kernel, name, Py_TYPE(value)->tp_name);
@@ -289,7 +290,8 @@ PyObject *call(PyObject *, PyObject *const *given, Py_ssize_t n_given) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef method = {"@NAME@", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)), METH_FASTCALL, "@USAGE@"};
+const auto plain_call = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call));
+PyMethodDef method = {"@NAME@", plain_call, METH_FASTCALL, "@USAGE@"};
 }  // namespace
 
 extern "C" PyObject *longhand_binding(PyObject *tensor) {

@@ -1,7 +1,5 @@
 """What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
 
-import functools
-
 import torch
 import triton
 
@@ -74,38 +72,44 @@ class FastLaunch:
         self.compiled = {}
 
     def __getitem__(self, grid):
-        return functools.partial(self.launch, grid)
+        x, y, z = (*grid, 1, 1)[:3]
 
-    def launch(self, grid, *args, **options):
-        tensors, numbers = args[: self.n_tensors], args[self.n_tensors :]
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        misaligned = 0
-        for address in addresses:
-            misaligned |= address
-        misaligned = tuple(address % 16 == 0 for address in addresses) if misaligned % 16 else None
-        device = tensors[0].get_device()
+        def launch(*args, **options):
+            addresses = [tensor.data_ptr() for tensor in args[: self.n_tensors]]
+            numbers = args[self.n_tensors :]
+            bits = 0
+            for address in addresses:
+                bits |= address
+            misaligned = tuple([address % 16 == 0 for address in addresses]) if bits % 16 else None
+            device = args[0].get_device()
 
-        entry = self.compiled.get((device, misaligned, numbers, *options.items()))
-        if entry is None or triton.knobs.runtime.launch_enter_hook.calls:  # hooks: a profiler is listening
-            return self.compile(device, misaligned, grid, args, options)
-        compiled, run, current_stream, rest, several_devices = entry
-        if several_devices and device != torch.cuda.current_device():
-            with torch.cuda.device(device):
-                return self.launch(grid, *args, **options)
-        run(
-            grid[0],
-            grid[1] if len(grid) > 1 else 1,
-            grid[2] if len(grid) > 2 else 1,
-            current_stream(device),
-            compiled.function,
-            compiled.packed_metadata,
-            None,  # no launch metadata and no hooks
-            None,
-            None,
-            *addresses,  # integers: for tensors the launcher would ask the driver about each
-            *numbers,
-            *rest,
-        )
+            entry = self.compiled.get((device, misaligned, numbers, *options.values()))
+            if (
+                entry is None or triton.knobs.runtime.launch_enter_hook.calls
+            ):  # hooks: a profiler is listening
+                self.compile(device, misaligned, grid, args, options)
+                return
+            run, function, metadata, current_stream, constants, several_devices = entry
+            if several_devices and device != torch.cuda.current_device():
+                with torch.cuda.device(device):
+                    launch(*args, **options)
+                return
+            # No launch metadata and no hooks. Tensors as integers: the launcher would ask the driver about each.
+            nothing = None, None, None
+            run(
+                x,
+                y,
+                z,
+                current_stream(device),
+                function,
+                metadata,
+                *nothing,
+                *addresses,
+                *numbers,
+                *constants,
+            )
+
+        return launch
 
     def compile(self, device, misaligned, grid, args, options):
         """Launch through Triton's own path, and keep what it compiled."""
@@ -114,12 +118,13 @@ class FastLaunch:
         if compiled is not None:
             names = [parameter.name for parameter in self.kernel.params]
             entry = (
-                compiled,
                 compiled.run,
+                compiled.function,
+                compiled.packed_metadata,
                 triton.runtime.driver.active.get_current_stream,
                 tuple(options[name] for name in names[len(args) :]),
                 torch.cuda.device_count() > 1,
             )
             if len(self.compiled) >= 1024:  # sizes that never repeat
                 self.compiled.clear()
-            self.compiled[(device, misaligned, args[self.n_tensors :], *options.items())] = entry
+            self.compiled[(device, misaligned, args[self.n_tensors :], *options.values())] = entry
