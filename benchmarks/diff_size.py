@@ -25,7 +25,7 @@ from torch._inductor.utils import run_and_get_code
 
 import longhand
 
-MODEL = '''
+MODEL = """
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -92,16 +92,28 @@ class Transformer(nn.Module):
 def make():
     model = Transformer()
     return model.eval(), (torch.randn(4, 32, 64),)
-'''
+"""
 
 # What changes in the model's text: (row, what stands there, what comes in its place).
 CHANGES = (
     ("nothing", "", ""),
-    ("a comment above forward", "    def forward(self, x):\n        for", "    # From here on.\n    def forward(self, x):\n        for"),
+    (
+        "a comment above forward",
+        "    def forward(self, x):\n        for",
+        "    # From here on.\n    def forward(self, x):\n        for",
+    ),
     ("a renamed local", "mixed", "blended"),
-    ("GELU -> ReLU in one layer", "    return model.eval()", "    model.blocks[3].mlp.act = nn.ReLU()\n    return model.eval()"),
+    (
+        "GELU -> ReLU in one layer",
+        "    return model.eval()",
+        "    model.blocks[3].mlp.act = nn.ReLU()\n    return model.eval()",
+    ),
     ("tanh on the input", "        for block", "        x = torch.tanh(x)\n        for block"),
-    ("subtract the batch mean", "        for block", "        x = x - x.mean(dim=0, keepdim=True)\n        for block"),
+    (
+        "subtract the batch mean",
+        "        for block",
+        "        x = x - x.mean(dim=0, keepdim=True)\n        for block",
+    ),
     ("6 -> 8 layers", "n_layers=6", "n_layers=8"),
     ("another batch size", "torch.randn(4,", "torch.randn(16,"),
 )
@@ -109,7 +121,9 @@ CHANGES = (
 
 def main() -> None:
     """Prints the table; exits with 1 if a row is more than a third of torch.compile's."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu", help="what longhand writes for: cpu or cuda")
     parser.add_argument("--skip-torch-compile", action="store_true", help="longhand's column only")
     parser.add_argument("--show", default="", help="print the diff of the rows that contain this")

@@ -38,8 +38,9 @@ def name_unit(plan: UnitPlan, ledger: Ledger | None = None) -> UnitNames:
             continue
         kernel = plan.kernels[launch.kernel]
         old = known.get(launch.kernel)
-        if old is not None and _fits(old, kernel):
-            current = _with_current_quotes(old, plan, launch, words)
+        kept = _fitted(old, kernel) if old is not None else None
+        if kept is not None:
+            current = _with_current_quotes(kept, plan, launch, words)
             kernels[launch.kernel] = dataclasses.replace(
                 current, title=title_of(kernel, current, words), notes=_notes(kernel, dict(current.pointers))
             )
@@ -70,14 +71,24 @@ def quotes_of(origins: tuple[str, ...], words: BufferWords) -> tuple[Quote, ...]
     return tuple(found)
 
 
-def _fits(names: KernelNames, kernel: KernelPlan) -> bool:
-    """Whether a ledger's entry names exactly what the kernel has (the same key says so, unless the lock was edited)."""
-    return (
-        set(names.pointers) == {pointer.name for pointer in kernel.pointers}
-        and set(names.axes) == {axis.name for axis in kernel.axes}
-        and set(names.ints) == {parameter.name for parameter in kernel.ints}
-        and set(names.scalars) == {scalar.position for scalar in kernel.scalars}
-        and all(0 <= position < len(kernel.body) for position in names.values)
+def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
+    """A ledger's words for a kernel of the same key, whose buffers the user may call otherwise by now.
+
+    None if they do not fit it: the lock was edited.
+    """
+    if (
+        len(names.pointers) != len(kernel.pointers)
+        or len(names.axes) != len(kernel.axes)
+        or len(names.ints) != len(kernel.ints)
+        or set(names.scalars) != {scalar.position for scalar in kernel.scalars}
+        or any(not 0 <= position < len(kernel.body) for position in names.values)
+    ):
+        return None
+    return dataclasses.replace(
+        names,
+        pointers={p.name: word for p, word in zip(kernel.pointers, names.pointers.values(), strict=True)},
+        axes={axis.name: word for axis, word in zip(kernel.axes, names.axes.values(), strict=True)},
+        ints={p.name: word for p, word in zip(kernel.ints, names.ints.values(), strict=True)},
     )
 
 

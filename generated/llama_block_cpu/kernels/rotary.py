@@ -17,10 +17,11 @@ def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_
     row = torch.arange(n_rows, device=q.device).view(-1, 1)
     col = torch.arange(n_cols, device=q.device)
     at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
-    is_less = col < half
+    in_first_half = col < half
+    q_rotated = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
     rotated = torch.where(
-        is_less,
-        -torch.where(is_less, q[torch.where(is_less, at + q_offset, 0)], 0),
-        torch.where(~is_less, q[torch.where(~is_less, at + -1 * q_offset, 0)], 0),
+        in_first_half,
+        -torch.where(in_first_half, q[torch.where(in_first_half, at + q_offset, 0)], 0),
+        q_rotated,
     )
     return q[at] * rotary_cos + rotated * rotary_sin

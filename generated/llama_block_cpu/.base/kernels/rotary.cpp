@@ -33,10 +33,10 @@ extern "C" void rotary(
 #pragma omp simd
         for (long col = 0; col < n_cols; ++col) {
           const float product = q_row[col] * rotary_cos_row[col];
-          const bool is_less = col < half;
-          const float q_value = is_less ? q_row[col + q_offset] : 0.0f;
-          const float q_rotated = !is_less ? q_row[col - q_offset] : 0.0f;
-          const float rotated = is_less ? -q_value : q_rotated;
+          const bool in_first_half = col < half;
+          const float q_value = in_first_half ? q_row[col + q_offset] : 0.0f;
+          const float q_rotated = !in_first_half ? q_row[col - q_offset] : 0.0f;
+          const float rotated = in_first_half ? -q_value : q_rotated;
 
           rotary_q_row[col] = product + rotated * rotary_sin_row[col];
         }

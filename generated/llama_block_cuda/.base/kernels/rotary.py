@@ -49,14 +49,14 @@ def rotary_kernel(
     rotary_cos = tl.load(rotary_cos_ptr + at, mask=in_range).to(tl.float32)
     rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
 
-    is_less = col < half
-    has_q_value = in_range & is_less
+    in_first_half = col < half
+    has_q_value = in_range & in_first_half
 
     q_value = tl.load(q_ptr + row_start + col + q_offset, mask=has_q_value, other=0.0).to(tl.float32)
-    has_q_rotated = in_range & ~is_less
+    has_q_rotated = in_range & ~in_first_half
 
     q_rotated = tl.load(q_ptr + row_start + col - q_offset, mask=has_q_rotated, other=0.0).to(tl.float32)
-    rotated = tl.where(is_less, -q_value, q_rotated)
+    rotated = tl.where(in_first_half, -q_value, q_rotated)
     tl.store(rotary_q_ptr + flat_row * n_cols + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
 
 
@@ -90,10 +90,11 @@ def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_
     row = torch.arange(n_rows, device=q.device).view(-1, 1)
     col = torch.arange(n_cols, device=q.device)
     at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
-    is_less = col < half
+    in_first_half = col < half
+    q_rotated = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
     rotated = torch.where(
-        is_less,
-        -torch.where(is_less, q[torch.where(is_less, at + q_offset, 0)], 0),
-        torch.where(~is_less, q[torch.where(~is_less, at + -1 * q_offset, 0)], 0),
+        in_first_half,
+        -torch.where(in_first_half, q[torch.where(in_first_half, at + q_offset, 0)], 0),
+        q_rotated,
     )
     return q[at] * rotary_cos + rotated * rotary_sin
