@@ -34,6 +34,7 @@ class Lanes:
     type: str
     start: str
     partial: str = ""
+    clause: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +116,7 @@ class ColumnsPrinter:
             chunk=f"({self.rows[0].size} + n_splits - 1) / n_splits",
             n_partials=product_of_sizes(chunks).text,
             partial_row=f"{within} * {self.cols[-1].size}",
-            partials=tuple(PartialText(lane.partial, lane.type, lane.name) for lane in self._lanes()),
+            partials=tuple(PartialText(lane.partial, lane.type, lane.name, lane.clause) for lane in self._lanes()),
             combine=self._combine(flattened(chunks).text),
             place=flattened(self.cols).text,
         )
@@ -188,7 +189,13 @@ class ColumnsPrinter:
                 value_reduction(reduce), self._value_name(position), self._dtype(reduce.arg)
             )[0]
             found.append(
-                Lanes(variable.name, variable.type, variable.start, partials.get((position, False), ""))
+                Lanes(
+                    variable.name,
+                    variable.type,
+                    variable.start,
+                    partials.get((position, False), ""),
+                    variable.clause,
+                )
             )
             if is_position(reduce.op):
                 found.append(Lanes(name, "long", self._first_place(), partials.get((position, True), "")))

@@ -19,11 +19,18 @@ class PartialText:
         name: The vector.
         type: Of its elements.
         variable: What each chunk leaves there, and what the combined result is called.
+        clause: The OpenMP operator of the reduction: ``+``, ``max``.
     """
 
     name: str
     type: str
     variable: str
+    clause: str
+
+    @property
+    def combined_type(self) -> str:
+        """Of the combined result. Sums of many chunks in double: it costs nothing, and eager adds pairwise."""
+        return "double" if (self.type, self.clause) == ("float", "+") else self.type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +107,10 @@ def _partials(passes: PassPrinter) -> tuple[PartialText, ...]:
         assert isinstance(reduce, Reduce)
         word = names.pointers[partial.pointer]
         if partial.is_index:
-            found.append(PartialText(word, "long", passes.accumulator_names[partial.position]))
+            found.append(PartialText(word, "long", passes.accumulator_names[partial.position], "min"))
         else:
             accumulator = passes.accumulators_of(partial.position)[0]
-            found.append(PartialText(word, accumulator.type, accumulator.name))
+            found.append(PartialText(word, accumulator.type, accumulator.name, accumulator.clause))
     return tuple(found)
 
 

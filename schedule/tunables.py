@@ -106,9 +106,9 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
             )
         case Style.COLUMNS if work.is_split:
             return (
-                Tunable("ROWS", 64, "rows per chunk, at least"),
+                Tunable("ROWS", 32, "rows per chunk, at least"),
                 Tunable("COLS", 1024, "columns that are accumulated at a time"),
-                Tunable("SPLITS", 64, "chunks of the rows, at most"),
+                Tunable("SPLITS", 256, "chunks of the rows, at most"),
                 grain,
             )
         case Style.COLUMNS:
