@@ -65,4 +65,5 @@ def _widened(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node], mis
     features, table = (copies[arg] for arg in node.args if isinstance(arg, fx.Node))
     padded = add(f"{node.name}_table", aten.constant_pad_nd.default, (table, [0, 0, 0, missing], 0.0))
     wide = add(f"{node.name}_padded", aten.linear.default, (features, padded))
-    return add(node.name, aten.slice.Tensor, (wide, -1, 0, node.meta["val"].shape[-1]))
+    value = node.meta["val"]
+    return add(node.name, aten.slice.Tensor, (wide, value.dim() - 1, 0, value.shape[-1]))
