@@ -132,6 +132,8 @@ class SymbolicSize:
         example: The value at capture.
         minimum: Smallest value that the graph is right for (at least 2 unless asked otherwise).
         maximum: Largest, or None.
+        scale: With `offset`: the dimension is ``scale * symbol + offset``, where no dimension is the symbol itself.
+        offset: See `scale`.
     """
 
     symbol: sympy.Symbol
@@ -141,6 +143,8 @@ class SymbolicSize:
     example: int
     minimum: int = 2
     maximum: int | None = None
+    scale: int = 1
+    offset: int = 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import sympy
@@ -32,6 +33,11 @@ def symbolic_sizes(
         elif isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
                 _add(found, size, words.get(_symbol(size), f"{node.name}_size_{dim}"), node.name, dim)
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                _add_multiple(found, size, node.name, dim)
     return tuple(found.values())
 
 
@@ -53,17 +59,40 @@ def _words(graph: fx.Graph, names: dict[tuple[str, int], str]) -> dict[Any, str]
 
 
 def _add(found: dict[sympy.Symbol, SymbolicSize], size: Any, name: str, node: str, dim: int | None) -> None:
-    if not isinstance(size, torch.SymInt):
+    symbol = _symbol(size)
+    if isinstance(symbol, sympy.Symbol) and symbol not in found:
+        found[symbol] = _described(found, size, symbol, name, node, dim)
+
+
+def _add_multiple(found: dict[sympy.Symbol, SymbolicSize], size: Any, node: str, dim: int) -> None:
+    """A dimension of ``2*s0 + 1`` tells s0 where no dimension is s0 itself."""
+    expression = _symbol(size)
+    unknown = [] if expression is None else [s for s in expression.free_symbols if s not in found]
+    if len(unknown) != 1 or expression.free_symbols != set(unknown):
         return
-    symbol = torch_private.symbolic_expression(size)
-    if not isinstance(symbol, sympy.Symbol) or symbol in found:
-        return
+    symbol = unknown[0]
+    scale = expression.coeff(symbol)
+    offset = expression - scale * symbol
+    if scale.is_Integer and scale > 0 and offset.is_Integer:
+        entry = _described(found, size, symbol, f"{node}_part_{dim}", node, dim)
+        example = (entry.example - int(offset)) // int(scale)
+        found[symbol] = dataclasses.replace(entry, example=example, scale=int(scale), offset=int(offset))
+
+
+def _described(
+    found: dict[sympy.Symbol, SymbolicSize],
+    size: torch.SymInt,
+    symbol: sympy.Symbol,
+    name: str,
+    node: str,
+    dim: int | None,
+) -> SymbolicSize:
     lower, upper = torch_private.symbol_range(torch_private.shape_env_of(size), symbol)
     taken = {entry.name for entry in found.values()}
     unique, count = name, 1
     while unique in taken:
         unique, count = f"{name}_{count}", count + 1
-    found[symbol] = SymbolicSize(
+    return SymbolicSize(
         symbol=symbol,
         name=unique,
         input_node=node,

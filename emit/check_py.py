@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+import sympy
 import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.call_checks import as_size
 from longhand.emit.names import KernelNames, UnitNames
 from longhand.emit.op_words import SILENT, aten_name
 from longhand.emit.reference import Reference, StridedView
@@ -99,7 +101,7 @@ def _random_tensors(
 ) -> Iterator[tuple[str, str, str]]:
     """(placeholder, variable, expression) for each tensor argument."""
     kinds = {entry.node: entry.kind for entry in graph.inputs}
-    examples = {str(size.symbol): size.example for size in graph.symbols}
+    examples = {size.symbol: size.example for size in graph.symbols}
     for parameter in given:
         for leaf, _ in parameter.leaves:
             if isinstance(leaf, Literal):
@@ -112,11 +114,11 @@ def _random_tensors(
                 yield leaf, variable, _random(node, examples)
 
 
-def _example(size: object, examples: Mapping[str, int]) -> int:
-    return size if isinstance(size, int) else examples[str(size)]
+def _example(size: object, examples: Mapping[sympy.Symbol, int]) -> int:
+    return int(sympy.sympify(as_size(size)).subs(examples))
 
 
-def _random(node: fx.Node, examples: Mapping[str, int]) -> str:
+def _random(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> str:
     value: torch.Tensor = node.meta["val"]
     shape = [_example(size, examples) for size in value.shape]
     dims = ", ".join(map(str, shape))
@@ -124,7 +126,7 @@ def _random(node: fx.Node, examples: Mapping[str, int]) -> str:
         text = f"torch.rand({dims}) < 0.5" if dims else "torch.rand(()) < 0.5"
         text = f"({text})"
     elif not value.dtype.is_floating_point and not value.dtype.is_complex:
-        text = f"torch.randint(0, {_bound(node)}, ({dims}{',' * (len(shape) == 1)}), dtype={value.dtype})"
+        text = f"torch.randint(0, {_bound(node, examples)}, ({dims}{',' * (len(shape) == 1)}), dtype={value.dtype})"
     else:
         dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
         text = f"torch.randn({dims or '()'}{dtype})"
@@ -134,10 +136,10 @@ def _random(node: fx.Node, examples: Mapping[str, int]) -> str:
     return text
 
 
-def _bound(node: fx.Node) -> int:
+def _bound(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> int:
     """The number of choices of an index: the rows of the table that it picks from; otherwise 2."""
     seen, waiting = set(), [node]
-    smallest: list[int] = []
+    sizes: list[object] = []
     while waiting:
         current = waiting.pop()
         for user in current.users:
@@ -146,11 +148,11 @@ def _bound(node: fx.Node) -> int:
                 continue
             seen.add(user)
             if name == "embedding" and user.args[1] is current:
-                smallest.append(int(user.args[0].meta["val"].shape[0]))  # type: ignore[union-attr]
+                sizes.append(user.args[0].meta["val"].shape[0])  # type: ignore[union-attr]
             elif name in ("gather", "index_select") and user.args[2] is current:
-                smallest.append(int(user.args[0].meta["val"].shape[user.args[1]]))  # type: ignore[union-attr]
+                sizes.append(user.args[0].meta["val"].shape[user.args[1]])  # type: ignore[union-attr]
             elif name in SILENT or name in ("add", "sub", "clamp"):
                 waiting.append(user)
             elif name in ("nll_loss_forward", "nll_loss", "cross_entropy_loss"):
-                smallest.append(int(user.args[0].meta["val"].shape[-1]))  # type: ignore[union-attr]
-    return min(smallest, default=2)
+                sizes.append(user.args[0].meta["val"].shape[-1])  # type: ignore[union-attr]
+    return min((_example(size, examples) for size in sizes), default=2)

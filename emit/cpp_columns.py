@@ -152,11 +152,18 @@ class ColumnsPrinter:
         stores = tuple(
             p for p, level in self.levels.items() if isinstance(body[p], Store) and level == number
         )
-        roots = [*kept, *(argument for p in stores for argument in arguments(body[p]))]
-        lines, known = element_lines(roots, stores, frozenset(), known, self.printer)
-        end = [f"{self.known_later[p].text} = {self.printer.names.values[p]};" for p in kept]
-        end += [self.printer.store(p, known) for p in stores]
-        return paragraphs(lines, tuple(end))
+        lines: list[str] = []
+        for position in kept:
+            # Its name is the lanes': each column's value goes straight there.
+            roots = list(arguments(body[position]))
+            more, local = element_lines(roots, (), frozenset(), known, self.printer)
+            value = self.printer.expression(position, local, top=True).text
+            lines += [*more, f"{self.known_later[position].text} = {value};"]
+            known = {**local, position: self.known_later[position]}
+        roots = [argument for p in stores for argument in arguments(body[p])]
+        more, known = element_lines(roots, stores, frozenset(), known, self.printer)
+        end = [self.printer.store(p, known) for p in stores]
+        return paragraphs([*lines, *more], tuple(end))
 
     def _take(self, position: int, known: Known) -> tuple[str, ...]:
         """The statements that add an element to the accumulator of its column."""

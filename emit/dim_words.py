@@ -66,7 +66,11 @@ def _shape(node: Any) -> tuple[Size, ...]:
 def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
     nodes = {node.name: node for node in graph.graph.nodes}
     written = _unpacked_shapes(graph)
-    symbols = {(size.input_node, size.dim): size.name for size in graph.symbols}
+    symbols = {
+        (size.input_node, size.dim): size.name
+        for size in graph.symbols
+        if size.scale == 1 and size.offset == 0
+    }
     owner: dict[str, Size] = {}
     found: dict[str, Words] = {}
     for entry in graph.inputs:

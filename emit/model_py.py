@@ -9,6 +9,7 @@ import torch
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.call_checks import CallChecks, as_size
 from longhand.emit.dim_words import DimWords
 from longhand.emit.loops import Loop, ModelStep, arrange
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
@@ -22,7 +23,7 @@ from longhand.emit.templates import render_template
 from longhand.emit.trees import Parameter, build, parameters
 from longhand.emit.view_calls import argument, write_view
 from longhand.emit.words import identifier
-from longhand.lower.ir import Size, View
+from longhand.lower.ir import View
 from longhand.options import Device
 from longhand.schedule.plan import UnitPlan
 
@@ -162,73 +163,29 @@ class _ModelWriter:
         taken = set(self.variables.values()) | {parameter.name for parameter in self.parameters}
         tensors = []
         for node, path in self.tensors:
-            shape = tuple(_as_size(size) for size in self.words.nodes[node].meta["val"].shape)
+            shape = tuple(as_size(size) for size in self.words.nodes[node].meta["val"].shape)
             tensors.append((path, self.dims.of(node, len(shape)), shape))
         symbols = {str(size.symbol): size.name for size in self.graph.symbols}
-        return bind_sizes(self.dims, symbols, tensors, taken)
+        given = frozenset(str(size.symbol) for size in self.graph.symbols if size.dim is None)
+        return bind_sizes(self.dims, symbols, tensors, taken, given)
 
     # What came in.
 
     def _checks(self) -> list[str]:
-        lines: list[str] = []
-        first: str | None = None
-        for parameter in self.parameters:
-            for leaf, path in parameter.leaves:
-                if isinstance(leaf, Literal):
-                    self.runtime.add("check_value")
-                    lines.append(f'check_value("{path}", {path}, {argument(leaf.value, self._plain())})')
-                elif (leaf, path) in self.tensors:
-                    lines.append(self._check_tensor(leaf, path, first))
-                    first = first or path
-        lines += self._check_symbols()
-        if (
-            any(mutation.input_node in dict(self.tensors) for mutation in self.graph.mutations)
-            and len(self.tensors) > 1
-        ):
-            self.runtime.add("check_apart")
-            lines.append(
-                f"check_apart({', '.join(f'{identifier(path)}={path}' for _, path in self.tensors)})"
-            )
-        if any(
-            entry.kind is not InputKind.ARGUMENT and entry.kind is not InputKind.SIZE
-            for entry in self.graph.inputs
-        ):
-            lines += self._check_weights(first)
+        checks = CallChecks(
+            self.graph,
+            self.words.nodes,
+            self.parameters,
+            self.tensors,
+            self.plan.options.target.device.value,
+            self._plain(),
+        )
+        lines = checks.lines()
+        self.runtime |= checks.runtime
         return lines
-
-    def _check_weights(self, first: str | None) -> list[str]:
-        if not self.graph.is_module:
-            return []
-        self.runtime.add("check_weights")
-        device = f"{first}.device" if first else f'torch.device("{self.plan.options.target.device.value}")'
-        return [f"check_weights(self, {device})"]
 
     def _plain(self) -> SizeWriter:
         return SizeWriter(self.dims, {}, {})
-
-    def _check_tensor(self, node: str, path: str, first: str | None) -> str:
-        self.runtime.add("check_tensor")
-        value = self.words.nodes[node].meta["val"]
-        symbols = {str(size.symbol): size for size in self.graph.symbols}
-        entries = []
-        for size in value.shape:
-            symbol = symbols.get(str(size))
-            entries.append(str(size) if symbol is None else f'"{symbol.name}"')
-        shape = f"({', '.join(entries)}{',' * (len(entries) == 1)})"
-        device = f'"{self.plan.options.target.device.value}"' if first is None else f"{first}.device"
-        stride = "" if _is_contiguous(value) else f", stride={tuple(int(step) for step in value.stride())}"
-        return f'check_tensor("{path}", {path}, dtype={value.dtype}, shape={shape}, device={device}{stride})'
-
-    def _check_symbols(self) -> list[str]:
-        paths = dict(self.tensors)
-        lines = []
-        for symbol in self.graph.symbols:
-            path = paths.get(symbol.input_node)
-            where = f"{path}.shape[{symbol.dim}]" if path and symbol.dim is not None else symbol.name
-            self.runtime.add("check_size")
-            limits = f"{symbol.minimum}" + (f", {symbol.maximum}" if symbol.maximum is not None else "")
-            lines.append(f'check_size("{symbol.name}", {where}, {limits})')
-        return lines
 
     # What goes out.
 
@@ -389,13 +346,3 @@ class _ModelWriter:
         same = [str(size) for size in view.shape] == [str(size) for size in buffer.shape]
         entries = plain.dims(buffer) if same else [plain.text(size) for size in view.shape]
         return f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"
-
-
-def _as_size(size: object) -> Size:
-    """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
-    node = getattr(size, "node", None)
-    return node.expr if node is not None else size
-
-
-def _is_contiguous(value: torch.Tensor) -> bool:
-    return value.is_contiguous()

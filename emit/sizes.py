@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.dim_words import DimWords, Words
+from longhand.emit.size_text import size_text
 from longhand.lower.ir import Buffer, Size
 
 
@@ -17,6 +18,7 @@ class SizeWriter:
         values: What each word that is bound stands for.
         symbols: The word for each symbolic size, by the symbol's name.
         binding: For each tensor whose shape binds words: the expression and the word of each dimension.
+        derived: Words of symbols that are no dimension by themselves, and how they follow from one.
     """
 
     def __init__(
@@ -25,7 +27,9 @@ class SizeWriter:
         values: Mapping[str, Size],
         symbols: Mapping[str, str],
         binding: Sequence[tuple[str, Words]] = (),
+        derived: Mapping[str, str] | None = None,
     ) -> None:
+        self._derived = dict(derived or {})
         self._binding = tuple(binding)
         self._words = words
         self._values = values
@@ -57,7 +61,7 @@ class SizeWriter:
             elif wanted:
                 named = [word if word is not None and word in self.used else "_" for word in words]
                 lines.append(f"{', '.join(named)}{',' * (len(named) == 1)} = {path}.shape")
-        return lines
+        return lines + [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
 
     def dims(self, buffer: Buffer) -> list[str]:
         """The sizes of a buffer's dimensions."""
@@ -119,12 +123,10 @@ class SizeWriter:
         return word
 
     def _symbolic(self, size: Size) -> str:
-        text = str(size)
-        for symbol in sorted(self._symbols, key=len, reverse=True):
-            pattern = rf"\b{re.escape(symbol)}\b"
-            if re.search(pattern, text):
-                text = re.sub(pattern, self._use(self._symbols[symbol]), text)
-        return text.replace("floor(", "int(")
+        for symbol in sorted(map(str, size.free_symbols)):
+            if symbol in self._symbols:
+                self._use(self._symbols[symbol])
+        return size_text(size, self._symbols)
 
 
 def bind_sizes(
@@ -132,15 +134,52 @@ def bind_sizes(
     symbols: Mapping[str, str],
     tensors: Sequence[tuple[str, Words, Sequence[Size]]],
     taken: set[str],
+    given: frozenset[str] = frozenset(),
 ) -> SizeWriter:
-    """A writer whose words come from the shapes of `tensors` (expression, words, shape), each word from the first."""
+    """A writer whose words come from the shapes of `tensors` (expression, words, shape), each word from the first.
+
+    Args:
+        words: Words for dimensions.
+        symbols: The word for each symbolic size, by the symbol's name.
+        tensors: What is at hand.
+        taken: Words that stand for something else.
+        given: Symbols that are arguments of the call: their words are variables already.
+    """
     values: dict[str, Size] = {}
     binding: list[tuple[str, Words]] = []
     for path, known, shape in tensors:
         fresh = tuple(word if word and word not in values and word not in taken else None for word in known)
         values |= {word: size for word, size in zip(fresh, shape, strict=True) if word is not None}
         binding.append((path, fresh))
-    return SizeWriter(words, values, symbols, binding)
+    words_of = dict(symbols)
+    derived: dict[str, str] = {}
+    for symbol, word in symbols.items():
+        if symbol in given or str(values.get(word)) == symbol:
+            continue
+        text = _derivation(symbol, tensors)
+        if text is None:
+            continue
+        while word in values or word in taken or word in derived:
+            word = f"{word}_size"
+        words_of[symbol] = word
+        derived[word] = text
+    return SizeWriter(words, values, words_of, binding, derived)
+
+
+def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]]) -> str | None:
+    """How a symbol's value follows from a dimension of one of the tensors."""
+    for path, _, shape in tensors:
+        for dim, size in enumerate(shape):
+            if isinstance(size, int) or [str(free) for free in size.free_symbols] != [symbol]:
+                continue
+            text = f"{path}.shape[{dim}]"
+            (free,) = size.free_symbols
+            scale = size.coeff(free)
+            offset = size - scale * free
+            if scale.is_Integer and scale > 0 and offset.is_Integer:
+                text = f"({text} - {offset})" if offset != 0 else text
+                return f"{text} // {scale}" if scale != 1 else text
+    return None
 
 
 def _grouped(

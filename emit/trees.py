@@ -65,7 +65,8 @@ def _paths(spec: pytree.TreeSpec, path: str) -> Iterator[str]:
         yield path
         return
     inner = children(spec)
-    if spec.type in (tuple, list):
+    is_torchs = isinstance(spec.type, type) and spec.type.__module__ == "torch.return_types"
+    if spec.type in (tuple, list) or is_torchs:
         steps = [f"[{place}]" for place in range(len(inner))]
     elif spec.type in (dict, collections.OrderedDict, collections.defaultdict):
         keys = spec.context[1] if spec.type is collections.defaultdict else spec.context
@@ -122,6 +123,8 @@ def build(spec: pytree.TreeSpec, values: Iterator[str], imports: set[tuple[str, 
         imports.add(("collections", "OrderedDict"))
         pairs = ", ".join(f"({_quoted(key)}, {part})" for key, part in zip(spec.context, parts, strict=True))
         return f"OrderedDict([{pairs}])"
+    if isinstance(spec.type, type) and spec.type.__module__ == "torch.return_types":
+        return f"torch.return_types.{spec.type.__name__}(({', '.join(parts)}))"
     named = spec.context if spec.type is pytree.namedtuple else spec.type if spec.type is not None else None
     if isinstance(named, type) and _is_named(spec):
         imports.add((named.__module__, named.__qualname__))

@@ -20,6 +20,7 @@ _TAKEN = frozenset(
     {
         "runtime",
         "check_tensor",
+        "check_dim",
         "check_weights",
         "check_size",
         "check_value",

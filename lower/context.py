@@ -12,7 +12,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.builder import Handle, Number
-from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Size, Step, View
+from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Size, Step, Store, View
 from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.sizes import as_size, contiguous_strides
 from longhand.lower.views import TensorView, whole
@@ -223,8 +223,24 @@ class Context:
         self.append(nest.finish())
 
     def append(self, nest: Nest) -> None:
-        """Appends a finished nest."""
-        self.steps.append(nest)
+        """Appends a finished nest. One without iterations computes nothing: what it would fill is just made."""
+        if all(axis.size != 0 for axis in nest.axes):
+            self.steps.append(nest)
+            return
+        for value in nest.body:
+            if isinstance(value, Store):
+                self._make_empty(self.buffers[value.buffer])
+
+    def _make_empty(self, buffer: Buffer) -> None:
+        is_made = any(isinstance(step, Extern) and buffer.name in step.outputs for step in self.steps)
+        if buffer.kind is not BufferKind.INTERMEDIATE or 0 not in buffer.shape or is_made:
+            return
+        options = {"dtype": buffer.dtype, "device": self.result(0 if self._has_several else None).device}
+        self.call(torch.ops.aten.empty.memory_format, (buffer.shape,), options, outputs=(buffer.name,))
+
+    @property
+    def _has_several(self) -> bool:
+        return isinstance(self.node.meta["val"], list | tuple)
 
     def copy(self, view: TensorView, name: str | None = None) -> TensorView:
         """A contiguous copy of a view."""

@@ -60,6 +60,7 @@ _LIBRARY_OPS = """
     linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh
     linalg_cholesky linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp
     cumsum cumprod logcumsumexp cummax cummin
+    empty empty_permuted
 """
 _BEST_IN_LIBRARY = frozenset(_LIBRARY_OPS.split())
 

@@ -170,6 +170,8 @@ def _view_call(ctx: Context, target: torch._ops.OpOverload, args: list[Any], vie
         target = aten.reshape.default
     if target in (aten._unsafe_view.default, aten._reshape_alias.default):
         return ViewCall(aten.view.default, (args[0],))
+    if target is aten.numpy_T.default:
+        return ViewCall(aten.permute.default, (tuple(range(len(view.shape) - 1, -1, -1)),))
     if target is aten.view_as.default:
         return ViewCall(aten.view.default, (view.shape,))
     if target in (aten.expand_as.default, aten.broadcast_to.default):

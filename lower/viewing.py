@@ -48,7 +48,12 @@ def _transpose(ctx: Context, x: TensorView, first: int, second: int) -> TensorVi
     return x.transpose(wrap(first, x.rank), wrap(second, x.rank))
 
 
-@views(aten.t.default, aten.numpy_T.default, aten.mT.default)
+@views(aten.numpy_T.default)
+def _reversed(ctx: Context, x: TensorView) -> TensorView:
+    return x.permute(range(x.rank - 1, -1, -1))
+
+
+@views(aten.t.default, aten.mT.default)
 def _t(ctx: Context, x: TensorView) -> TensorView:
     return x.transpose(-2, -1) if x.rank > 1 else x
 

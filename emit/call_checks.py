@@ -1,0 +1,149 @@
+"""The first lines of a call: what came must be what the kernels were written for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import sympy
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSize
+from longhand.emit.size_text import size_text
+from longhand.emit.sizes import SizeWriter
+from longhand.emit.trees import Parameter
+from longhand.emit.view_calls import argument
+from longhand.emit.words import identifier
+
+
+class CallChecks:
+    """Writes the checks of one unit.
+
+    Args:
+        graph: What was captured.
+        nodes: Its nodes by name.
+        parameters: The call's.
+        tensors: (placeholder, expression that reaches it) of the call's tensors.
+        device: The kind of device.
+        plain: Writes numbers.
+
+    Attributes:
+        runtime: What the lines need of runtime.py.
+    """
+
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        nodes: Mapping[str, fx.Node],
+        parameters: Sequence[Parameter],
+        tensors: Sequence[tuple[str, str]],
+        device: str,
+        plain: SizeWriter,
+    ) -> None:
+        self.runtime: set[str] = set()
+        self._graph = graph
+        self._nodes = nodes
+        self._parameters = parameters
+        self._tensors = tuple(tensors)
+        self._device = device
+        self._plain = plain
+        self._sources = self._symbol_sources()
+
+    def lines(self) -> list[str]:
+        """Every check, in order."""
+        found: list[str] = []
+        first: str | None = None
+        for parameter in self._parameters:
+            for leaf, path in parameter.leaves:
+                if isinstance(leaf, Literal):
+                    value = argument(leaf.value, self._plain)
+                    found.append(self._call("check_value", f"{_quoted(path)}, {path}, {value}"))
+                elif (leaf, path) in self._tensors:
+                    found.append(self._tensor(leaf, path, first))
+                    first = first or path
+        found += self._symbols()
+        found += self._agreements()
+        found += self._apart()
+        return found + self._weights(first)
+
+    def _call(self, name: str, arguments: str) -> str:
+        self.runtime.add(name)
+        return f"{name}({arguments})"
+
+    def _symbol_sources(self) -> dict[str, str]:
+        """For each symbol the expression that tells its value."""
+        paths = {leaf: path for p in self._parameters for leaf, path in p.leaves if isinstance(leaf, str)}
+        found: dict[str, str] = {}
+        for symbol in self._graph.symbols:
+            path = paths.get(symbol.input_node, symbol.name)
+            text = path if symbol.dim is None else f"{path}.shape[{symbol.dim}]"
+            text = f"({text} - {symbol.offset})" if symbol.offset else text
+            found[str(symbol.symbol)] = f"({text} // {symbol.scale})" if symbol.scale != 1 else text
+        return found
+
+    def _tensor(self, node: str, path: str, first: str | None) -> str:
+        value = self._nodes[node].meta["val"]
+        words = {str(size.symbol): size.name for size in self._graph.symbols}
+        entries = [
+            str(size) if isinstance(size, int) else _quoted(size_text(size, words))
+            for size in map(as_size, value.shape)
+        ]
+        shape = f"({', '.join(entries)}{',' * (len(entries) == 1)})"
+        device = f'"{self._device}"' if first is None else f"{first}.device"
+        stride = ""
+        if not value.is_contiguous():
+            steps = [self._from_arguments(as_size(step)) for step in value.stride()]
+            stride = f", stride=({', '.join(steps)}{',' * (len(steps) == 1)})"
+        arguments = f"{_quoted(path)}, {path}, dtype={value.dtype}, shape={shape}, device={device}{stride}"
+        return self._call("check_tensor", arguments)
+
+    def _from_arguments(self, size: int | sympy.Expr) -> str:
+        return str(size) if isinstance(size, int) else size_text(size, self._sources)
+
+    def _symbols(self) -> list[str]:
+        return [self._symbol(symbol) for symbol in self._graph.symbols]
+
+    def _symbol(self, symbol: SymbolicSize) -> str:
+        source = self._sources[str(symbol.symbol)]
+        limits = f"{symbol.minimum}" + (f", {symbol.maximum}" if symbol.maximum is not None else "")
+        return self._call("check_size", f'"{symbol.name}", {source.strip()}, {limits}')
+
+    def _agreements(self) -> list[str]:
+        """Sizes that follow from others: the same symbol in a second place, or an expression of symbols."""
+        found = []
+        for node, path in self._tensors:
+            for dim, size in enumerate(map(as_size, self._nodes[node].meta["val"].shape)):
+                if isinstance(size, int):
+                    continue
+                expected = self._from_arguments(size)
+                if expected != f"{path}.shape[{dim}]":
+                    found.append(self._call("check_dim", f"{_quoted(path)}, {path}, {dim}, {expected}"))
+        return found
+
+    def _apart(self) -> list[str]:
+        paths = dict(self._tensors)
+        if len(paths) < 2 or not any(mutation.input_node in paths for mutation in self._graph.mutations):
+            return []
+        spelled = ", ".join(f"{identifier(path)}={path}" for path in paths.values())
+        return [self._call("check_apart", spelled)]
+
+    def _weights(self, first: str | None) -> list[str]:
+        arguments = (InputKind.ARGUMENT, InputKind.SIZE)
+        if not self._graph.is_module or all(entry.kind in arguments for entry in self._graph.inputs):
+            return []
+        device = f"{first}.device" if first else f'torch.device("{self._device}")'
+        return [self._call("check_weights", f"self, {device}")]
+
+
+def as_size(size: object) -> int | sympy.Expr:
+    """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
+    if isinstance(size, torch.SymInt):
+        expression: sympy.Expr = size.node.expr
+        return int(expression) if expression.is_Integer else expression
+    assert isinstance(size, int)
+    return size
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text) if '"' not in text else repr(text)
