@@ -191,11 +191,10 @@ def _state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _title(model: Any, name: str | None) -> str:
     if name is not None:
         return name
-    return (
-        type(model).__name__
-        if isinstance(model, nn.Module)
-        else getattr(model, "__name__", type(model).__name__)
-    )
+    if isinstance(model, nn.Module):
+        return type(model).__name__
+    word = getattr(model, "__name__", type(model).__name__)
+    return word if word.isidentifier() else "function"  # a lambda
 
 
 def _source(model: Any) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from hugging_face import MODELS
-from modules import MODULES
 from torch import nn
 
 from longhand.backend import GraphReport, longhand_backend
+from tests.models.hugging_face import MODELS
+from tests.models.modules import MODULES
 
 MINIMUM_SHARE = 0.6
 

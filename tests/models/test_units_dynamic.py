@@ -72,6 +72,6 @@ def test_positions_and_sizes_as_results(tmp_path):
             seq * 2,
         )
 
-    shapes = {"x": {0: B, 1: N}, "index": {0: B, 1: Dim("k")}}
+    shapes = {"x": {0: B, 1: Dim("n", min=4)}, "index": {0: B, 1: Dim("k")}}
     calls = [(torch.randn(4, 5), torch.randint(4, (4, 3))), (torch.randn(9, 12), torch.randint(9, (9, 7)))]
     compare(f, calls, tmp_path / "u", shapes)
