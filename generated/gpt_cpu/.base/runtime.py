@@ -44,6 +44,8 @@ def check_tensor(name, tensor, *, dtype, shape, device, stride=None):
     if not (tensor.is_contiguous() if stride is None else tensor.stride() == stride):
         expected = "a contiguous tensor" if stride is None else f"strides {stride}"
         raise ValueError(f"{name}: expected {expected}, got strides {tensor.stride()}")
+    if torch.is_autocast_enabled(tensor.device.type):
+        raise RuntimeError("these kernels have types of their own: call outside torch.autocast")
     if tensor.requires_grad and torch.is_grad_enabled():
         raise RuntimeError(
             f"{name} requires grad, but these kernels compute no gradients: call under torch.no_grad() or detach {name}"
