@@ -12,7 +12,12 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+    free_unbacked_symbols,
+)
 from torch.fx.proxy import TracerBase
 
 __all__ = [
@@ -117,3 +122,57 @@ def stacks_since(file: str) -> Iterator[None]:
         yield
     finally:
         tracer._filter_traceback_frames = original
+
+
+# What a guard compares: layout, device type, conjugate and negative views, inference tensors.
+dispatch_keys = torch._C._dispatch_keys
+KEYS_TEXT = "dispatch_keys({})"
+
+# Dynamo's graphs switch gradients with this; the backend looks for it by name.
+set_grad_enabled = torch._C._set_grad_enabled
+
+
+def n_torch_functions_active() -> int:
+    """How many torch-function modes (``with torch.device(...)`` is one) are on."""
+    return int(torch._C._len_torch_function_stack())
+
+
+def symbolic_sizes(static: tuple[bool, ...]) -> StatelessSymbolicContext:
+    """What FakeTensorMode.from_tensor takes to make some sizes symbols; equal sizes share one."""
+    return StatelessSymbolicContext(
+        dynamic_sizes=[DimDynamic.STATIC if fixed else DimDynamic.DUCK for fixed in static]
+    )
+
+
+def has_global_module_hooks() -> bool:
+    """Whether hooks are registered that every module's call runs."""
+    hooks = torch.nn.modules.module
+    return bool(
+        hooks._global_forward_hooks
+        or hooks._global_forward_pre_hooks
+        or hooks._global_backward_hooks
+        or hooks._global_backward_pre_hooks
+    )
+
+
+# Asked by torch's own Python code; the answers are fixed while we capture.
+is_scripting = torch._jit_internal.is_scripting
+get_tracing_state = torch._C._get_tracing_state
+log_api_usage_once = torch._C._log_api_usage_once
+
+
+def version(tensor: torch.Tensor) -> int:
+    """How often a tensor was written to."""
+    return tensor._version
+
+
+def global_state() -> tuple[Any, ...]:
+    """The settings that change what ops do; a graph is right for one value of it."""
+    return (
+        torch.is_grad_enabled(),
+        torch._C._is_any_autocast_enabled(),
+        torch.get_default_dtype(),
+        torch.is_inference_mode_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch._C._len_torch_function_stack(),
+    )

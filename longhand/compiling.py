@@ -12,17 +12,24 @@ import torch.utils._pytree as pytree
 
 from longhand.api import generate
 from longhand.backend import longhand_backend
+from longhand.capture.bytecode.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.errors import OptionError
+from longhand.from_bytecode import FromBytecode
 from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
-from longhand.options import Mode, parse_enum
+from longhand.options import Frontend, Mode, parse_enum
 from longhand.targets import tensors_of
 
 __all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]
 
 disable = torch.compiler.disable
-reset = torch.compiler.reset
+
+
+def reset() -> None:
+    """Forgets everything that was compiled in this process."""
+    torch.compiler.reset()
+    forget_all()
 
 
 def compile(
@@ -33,6 +40,7 @@ def compile(
     dynamic: bool | None = None,
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
+    frontend: str = "dynamo",
 ) -> Any:
     """Compiles on the first call; usable as a decorator, with and without arguments.
 
@@ -44,16 +52,29 @@ def compile(
         out: Write the unit there (one graph, as `longhand.generate` would) instead of into the cache folder. Calls
             that it was not written for run in eager.
         options: ``{"strict": True}`` raises where a graph would run in eager.
+        frontend: What captures the code: ``dynamo`` (torch's), ``bytecode`` (longhand's own) or ``export`` (one
+            graph, by torch.export; with `out` that is always so).
 
     Raises:
         OptionError: An option is unknown or contradicts another.
     """
     parse_enum(Mode, mode, "The mode")
+    captured_by = parse_enum(Frontend, frontend, "The frontend")
     if fn_or_module is None:
         return functools.partial(
-            compile, mode=mode, fullgraph=fullgraph, dynamic=dynamic, out=out, options=options
+            compile,
+            mode=mode,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            out=out,
+            options=options,
+            frontend=frontend,
         )
     set_logs_from_environment()
+    if out is None and captured_by is Frontend.EXPORT:
+        raise OptionError("frontend='export' writes one graph.", hint="Say where with out=.")
+    if out is None and captured_by is Frontend.BYTECODE:
+        return FromBytecode(fn_or_module, mode=mode, fullgraph=fullgraph, dynamic=dynamic, options=options)
     if out is None:
         backend = functools.partial(longhand_backend, mode=mode, options=options)
         return torch.compile(fn_or_module, backend=backend, fullgraph=fullgraph, dynamic=dynamic)

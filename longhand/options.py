@@ -30,6 +30,14 @@ class Mode(enum.Enum):
         return self in (Mode.REDUCE_OVERHEAD, Mode.MAX_AUTOTUNE)
 
 
+class Frontend(enum.Enum):
+    """What captures Python code for longhand.compile."""
+
+    DYNAMO = "dynamo"
+    BYTECODE = "bytecode"
+    EXPORT = "export"
+
+
 @dataclasses.dataclass(frozen=True)
 class Target:
     """The machine that the unit is written for.

@@ -1,0 +1,269 @@
+/* The frame hook (PEP 523): hands Python functions to the capture before CPython runs them.
+ *
+ * One rule keeps this small: no frame is ever built by hand. Each code object carries one of three marks
+ * in its co_extra slot:
+ *
+ *     nothing     not seen yet: `callback(function)` is asked, and returns a replacement or None
+ *     SKIP        CPython runs it as always
+ *     a callable  called as replacement(function, *arguments), where `arguments` are the first locals of
+ *                 the new frame (positional, keyword-only, *args, **kwargs: flattened, in that order);
+ *                 what it returns is what the call returns
+ *
+ * The hook is set in the interpreter only while some thread is inside `enable` ... `disable`, is active
+ * only in those threads, and chains to whatever evaluator was there before. Passed through at once are
+ * resumed generators and coroutines, class and module bodies, and all frames while the callback runs.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE 1
+#include <Python.h>
+
+#include <internal/pycore_frame.h>
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030D0000
+#error "longhand's frame hook knows the frames of CPython 3.11 and 3.12"
+#endif
+
+#if PY_VERSION_HEX >= 0x030C0000
+#define FRAME_FUNCTION(frame) ((frame)->f_funcobj)
+#define GET_CODE_EXTRA PyUnstable_Code_GetExtra
+#define SET_CODE_EXTRA PyUnstable_Code_SetExtra
+#define REQUEST_CODE_EXTRA PyUnstable_Eval_RequestCodeExtraIndex
+#else
+#define FRAME_FUNCTION(frame) ((PyObject *)(frame)->f_func)
+#define GET_CODE_EXTRA _PyCode_GetExtra
+#define SET_CODE_EXTRA _PyCode_SetExtra
+#define REQUEST_CODE_EXTRA _PyEval_RequestCodeExtraIndex
+#endif
+
+static Py_ssize_t extra_index = -1;
+static PyObject *skip_mark;                 /* the mark SKIP, a plain object() */
+static PyCodeObject *empty_code;            /* the code of `def empty(): pass`: see clear_frame */
+static _PyFrameEvalFunction previous_eval;  /* what the hook chains to */
+static Py_ssize_t n_enabled_threads;        /* guarded by the GIL */
+
+static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
+static _Thread_local int depth;             /* of enable() calls in this thread */
+
+static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *frame, int throwing);
+
+static void free_extra(void *extra) { Py_XDECREF((PyObject *)extra); }
+
+static int set_mark(PyObject *code, PyObject *mark) {
+  Py_XINCREF(mark);
+  if (SET_CODE_EXTRA(code, extra_index, mark) < 0) {
+    Py_XDECREF(mark);
+    return -1;
+  }
+  return 0;
+}
+
+/* Ends a frame that CPython made but never ran. On 3.11 the caller does it. From 3.12 on the evaluator
+ * does, so it is given an empty function's code to run in that frame. */
+static int clear_frame(PyThreadState *thread, struct _PyInterpreterFrame *frame) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyCodeObject *old_code = frame->f_code;
+  Py_INCREF(empty_code);
+  frame->f_code = empty_code;
+  frame->prev_instr = _PyCode_CODE(empty_code) - 1;
+  Py_DECREF(old_code);
+  PyObject *none = _PyEval_EvalFrameDefault(thread, frame, 0);
+  if (none == NULL) {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return -1;
+  }
+  Py_DECREF(none);
+  PyErr_Restore(type, value, traceback);
+#else
+  (void)thread;
+  (void)frame;
+#endif
+  return 0;
+}
+
+static int n_arguments(const PyCodeObject *code) {
+  return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+         ((code->co_flags & CO_VARKEYWORDS) != 0);
+}
+
+/* replacement(function, *arguments), with the frame's own references kept until it is cleared. */
+static PyObject *call_replacement(PyObject *replacement, struct _PyInterpreterFrame *frame) {
+  enum { ON_STACK = 24 };
+  PyObject *small[ON_STACK + 2];
+  const int n = n_arguments(frame->f_code);
+  PyObject **arguments = n <= ON_STACK ? small : PyMem_New(PyObject *, n + 2);
+  if (arguments == NULL) return PyErr_NoMemory();
+
+  arguments[1] = FRAME_FUNCTION(frame);
+  memcpy(arguments + 2, frame->localsplus, (size_t)n * sizeof(PyObject *));
+  Py_INCREF(replacement);
+  PyObject *result =
+      PyObject_Vectorcall(replacement, arguments + 1, (size_t)(n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+  Py_DECREF(replacement);
+  if (arguments != small) PyMem_Free(arguments);
+  return result;
+}
+
+/* Asks the callback, with the hook off; returns the new mark (borrowed from co_extra) or NULL on error. */
+static PyObject *ask(PyObject *function, PyObject *code) {
+  PyObject *asked = callback;
+  callback = NULL;
+  PyObject *answer = PyObject_CallOneArg(asked, function);
+  callback = asked;
+  if (answer == NULL) return NULL;
+  PyObject *mark = answer == Py_None ? skip_mark : answer;
+  const int failed = set_mark(code, mark);
+  Py_DECREF(answer);
+  return failed ? NULL : mark;
+}
+
+static int is_function_call(const struct _PyInterpreterFrame *frame, int throwing) {
+  const PyCodeObject *code = frame->f_code;
+  return !throwing && frame->owner == FRAME_OWNED_BY_THREAD && (code->co_flags & CO_OPTIMIZED) &&
+         !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) &&
+         PyFunction_Check(FRAME_FUNCTION(frame)) && frame->prev_instr < _PyCode_CODE(code);
+}
+
+static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *frame, int throwing) {
+  if (callback == NULL || !is_function_call(frame, throwing)) return previous_eval(thread, frame, throwing);
+
+  PyObject *code = (PyObject *)frame->f_code;
+  PyObject *mark = NULL;
+  GET_CODE_EXTRA(code, extra_index, (void **)&mark);
+  if (mark == NULL) {
+    mark = ask(FRAME_FUNCTION(frame), code);
+    if (mark == NULL) {
+      clear_frame(thread, frame);
+      return NULL;
+    }
+  }
+  if (mark == skip_mark) return previous_eval(thread, frame, throwing);
+
+  PyObject *result = call_replacement(mark, frame);
+  if (clear_frame(thread, frame) < 0) Py_CLEAR(result);
+  return result;
+}
+
+PyDoc_STRVAR(enable_doc,
+             "enable(callback, /)\n--\n\n"
+             "Turn the hook on in this thread; returns the callback that was active (None if it was off).\n\n"
+             "`callback(function)` is asked once for each code object that has no mark yet and returns a\n"
+             "replacement or None. Give the result to disable().");
+
+static PyObject *enable(PyObject *module, PyObject *new_callback) {
+  (void)module;
+  if (!PyCallable_Check(new_callback)) return PyErr_Format(PyExc_TypeError, "enable() needs a callable");
+  PyInterpreterState *interpreter = PyInterpreterState_Get();
+  if (depth++ == 0 && n_enabled_threads++ == 0) {
+    previous_eval = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+  }
+  PyObject *old = callback;
+  Py_INCREF(new_callback);
+  callback = new_callback;
+  if (old == NULL) Py_RETURN_NONE;
+  return old;
+}
+
+PyDoc_STRVAR(disable_doc, "disable(previous, /)\n--\n\nUndo one enable(), whose result `previous` is.");
+
+static PyObject *disable(PyObject *module, PyObject *previous) {
+  (void)module;
+  if (depth == 0) return PyErr_Format(PyExc_RuntimeError, "disable() without enable() in this thread");
+  PyObject *old = callback;
+  callback = previous == Py_None ? NULL : Py_NewRef(previous);
+  Py_XDECREF(old);
+  if (--depth == 0 && --n_enabled_threads == 0) {
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate) {
+      _PyInterpreterState_SetEvalFrameFunc(interpreter, previous_eval);
+    }
+  }
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(pause_doc,
+             "pause()\n--\n\nTurn the hook off in this thread until resume(); returns what to give to resume().");
+
+static PyObject *pause_hook(PyObject *module, PyObject *unused) {
+  (void)module;
+  (void)unused;
+  PyObject *old = callback;
+  callback = NULL;
+  if (old == NULL) Py_RETURN_NONE;
+  return old;
+}
+
+PyDoc_STRVAR(resume_doc, "resume(paused, /)\n--\n\nUndo pause(), whose result `paused` is.");
+
+static PyObject *resume_hook(PyObject *module, PyObject *paused) {
+  (void)module;
+  PyObject *old = callback;
+  callback = paused == Py_None ? NULL : Py_NewRef(paused);
+  Py_XDECREF(old);
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(mark_doc,
+             "mark(code, replacement, /)\n--\n\n"
+             "Set what calls of `code` run: a callable, SKIP, or None to have the callback asked again.");
+
+static PyObject *mark(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  if (n != 2 || !PyCode_Check(args[0])) return PyErr_Format(PyExc_TypeError, "mark(code, replacement)");
+  if (set_mark(args[0], args[1] == Py_None ? NULL : args[1]) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(mark_of_doc, "mark_of(code, /)\n--\n\nThe mark of `code`: a callable, SKIP or None.");
+
+static PyObject *mark_of(PyObject *module, PyObject *code) {
+  (void)module;
+  if (!PyCode_Check(code)) return PyErr_Format(PyExc_TypeError, "mark_of() needs a code object");
+  PyObject *found = NULL;
+  GET_CODE_EXTRA(code, extra_index, (void **)&found);
+  return Py_NewRef(found == NULL ? Py_None : found);
+}
+
+static PyMethodDef methods[] = {
+    {"enable", enable, METH_O, enable_doc},
+    {"disable", disable, METH_O, disable_doc},
+    {"pause", pause_hook, METH_NOARGS, pause_doc},
+    {"resume", resume_hook, METH_O, resume_doc},
+    {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},
+    {"mark_of", mark_of, METH_O, mark_of_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "longhand.capture._frame_eval",
+    .m_doc = "The frame hook of longhand's capture; see the head of capture/_frame_eval.c.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+/* The code of a function that does nothing (PyCode_NewEmpty's raises when it runs). */
+static PyCodeObject *compile_empty_function(void) {
+  PyObject *module_code = Py_CompileString("lambda: None", "<longhand>", Py_eval_input);
+  if (module_code == NULL) return NULL;
+  PyObject *function_code = PyTuple_GetItem(((PyCodeObject *)module_code)->co_consts, 0);
+  Py_XINCREF(function_code);
+  Py_DECREF(module_code);
+  return (PyCodeObject *)function_code;
+}
+
+PyMODINIT_FUNC PyInit__frame_eval(void) {
+  extra_index = REQUEST_CODE_EXTRA(free_extra);
+  if (extra_index < 0) return PyErr_Format(PyExc_RuntimeError, "no slot for code extras is free");
+  skip_mark = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+  empty_code = compile_empty_function();
+  PyObject *module = PyModule_Create(&definition);
+  if (module == NULL || skip_mark == NULL || empty_code == NULL) return NULL;
+  if (PyModule_AddObjectRef(module, "SKIP", skip_mark) < 0) return NULL;
+  return module;
+}

@@ -1,0 +1,484 @@
+"""Reading and writing attributes of tracked values, by Python's own rules."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from typing import Any
+
+import torch
+
+from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
+from longhand.capture.bytecode.operators import describe, from_python
+from longhand.capture.bytecode.sources import Source, attribute, item
+from longhand.capture.bytecode.tensors import tensor_attribute
+from longhand.capture.bytecode.trace import DELETED, Trace
+from longhand.capture.bytecode.values import (
+    Bound,
+    Const,
+    Dict,
+    Error,
+    Func,
+    Iter,
+    Method,
+    New,
+    Obj,
+    Partial,
+    Range,
+    Seq,
+    SetOf,
+    Slice,
+    Super,
+    Sym,
+    Tensor,
+    Value,
+)
+
+__all__ = ["get", "get_plain", "has", "is_python", "lookup", "put"]
+
+_MISSING = object()
+# Modules whose attributes nobody replaces while a program runs.
+_FIXED = ("torch", "math", "operator", "functools", "itertools", "collections", "typing", "builtins", "inspect",
+          "dataclasses", "enum", "contextlib", "types", "copy", "abc", "warnings", "os", "sys", "re")  # fmt: skip
+_STORAGES = (dict, list, tuple)
+_FACTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def lookup(kind: type, name: str) -> Any:
+    """What a class's order of bases has under a name, unbound; `_MISSING` if nothing."""
+    for base in kind.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    return _MISSING
+
+
+def is_python(kind: type, name: str) -> bool:
+    """Whether a class gives `name` its own meaning, in Python."""
+    return isinstance(lookup(kind, name), types.FunctionType)
+
+
+def has(trace: Trace, owner: Value, name: str) -> bool:
+    """``hasattr``."""
+    try:
+        get(trace, owner, name)
+    except Raised as raised:
+        if isinstance(raised.value, Error) and issubclass(raised.value.kind, AttributeError):
+            return False
+        raise
+    return True
+
+
+def get(trace: Trace, owner: Value, name: str) -> Value:
+    """``owner.name``."""
+    owner = trace.force(owner)
+    if isinstance(owner, Tensor):
+        found = tensor_attribute(trace, owner, name)
+        if found is not None:
+            return found
+        if owner.source is not None and hasattr(trace.real_inputs[trace.inputs.index(owner)], "__dict__"):
+            real = trace.real_inputs[trace.inputs.index(owner)]
+            if name in vars(real):
+                return trace.wrap(vars(real)[name], attribute(owner.source, name))
+        if not hasattr(torch.Tensor, name):
+            raise _missing(owner, name)
+        return Bound(owner, name)
+    if isinstance(owner, Obj):
+        return _of_object(trace, owner, name)
+    if isinstance(owner, New):
+        return _of_new(trace, owner, name)
+    if isinstance(owner, Super):
+        return _of_super(trace, owner, name)
+    if isinstance(owner, Const):
+        return _of_constant(trace, owner, name)
+    if isinstance(owner, Func):
+        return _of_function(trace, owner, name)
+    if isinstance(owner, Method):
+        if name == "__self__":
+            return owner.owner
+        if name == "__func__":
+            return owner.function
+        return get(trace, owner.function, name)
+    if isinstance(owner, Error):
+        return _of_error(trace, owner, name)
+    if isinstance(owner, Partial):
+        parts = {
+            "func": owner.function,
+            "args": Seq(tuple, owner.args),
+            "keywords": Dict(dict, owner.keywords),
+        }
+        if name in parts:
+            return parts[name]
+        raise _missing(owner, name)
+    return _of_container(trace, owner, name)
+
+
+def get_plain(trace: Trace, owner: New | Obj, name: str) -> Value:
+    """As object.__getattribute__ finds it, whatever the class says."""
+    if isinstance(owner, Obj):
+        return _of_object(trace, owner, name, plain=True)
+    return _of_new(trace, owner, name, plain=True)
+
+
+def _missing(owner: Value, name: str) -> Raised:
+    text = f"'{describe(owner)}' object has no attribute '{name}'"
+    return Raised(Error(AttributeError, [Const(text)]))
+
+
+def _of_container(trace: Trace, owner: Value, name: str) -> Value:
+    kinds: dict[type, type] = {Range: range, Slice: slice, Sym: int}
+    kind = owner.kind if isinstance(owner, Seq | Dict | SetOf) else kinds.get(type(owner))
+    if isinstance(owner, Slice) and name in ("start", "stop", "step"):
+        return owner.parts[("start", "stop", "step").index(name)]
+    if isinstance(owner, Seq) and hasattr(owner.kind, "_fields"):
+        if name in owner.kind._fields:
+            return trace.force(owner.items[owner.kind._fields.index(name)])
+        found = lookup(owner.kind, name)
+        if isinstance(found, types.FunctionType) and name not in ("_replace", "_asdict"):
+            return Method(trace.function(found, None), owner)
+        if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
+            return trace.call_value(trace.function(found.fget, None), [owner], {})
+    if isinstance(owner, Iter):
+        return Bound(owner, name)
+    if kind is None:
+        raise Unsupported(f"an attribute, {name}, of a {describe(owner)}")
+    if name == "__class__":
+        return Const(kind)
+    if isinstance(owner, Range) and name in ("start", "stop", "step"):
+        return Const(getattr(owner.value, name))
+    if not hasattr(kind, name):
+        raise _missing(owner, name)
+    return Bound(owner, name)
+
+
+def _of_constant(trace: Trace, owner: Const, name: str) -> Value:
+    value = owner.value
+    if isinstance(value, types.ModuleType):
+        if not hasattr(value, name):
+            raise _missing(owner, name)
+        found = getattr(value, name)
+        fixed = value.__name__.split(".")[0] in _FIXED
+        if owner.source is None or (fixed and (is_constant_object(found) or is_torch_leaf(found))):
+            return _constant_attribute(trace, found, None, owner, name)
+        return trace.wrap(found, attribute(owner.source, name))
+    if isinstance(value, type):
+        return _of_class(trace, owner, value, name)
+    if name == "__class__":
+        return Const(type(value))
+    found = getattr(value, name, _MISSING)
+    if found is _MISSING:
+        raise _missing(owner, name)
+    if isinstance(found, types.MethodType) and isinstance(found.__func__, types.FunctionType):
+        return Method(trace.function(found.__func__, None), owner)
+    if callable(found) and not isinstance(found, type):
+        return Bound(owner, name)
+    return _constant_attribute(trace, found, None, owner, name)
+
+
+def _constant_attribute(trace: Trace, found: Any, source: Source | None, owner: Value, name: str) -> Value:
+    if isinstance(found, types.FunctionType) and not is_torch_leaf(found):
+        return trace.function(found, None)
+    if isinstance(found, torch.Tensor | torch.nn.Module | list | dict | set):
+        base = owner.source or _root_of(trace, owner)
+        return trace.wrap(found, attribute(base, name))
+    return from_python(found)
+
+
+def _root_of(trace: Trace, owner: Value) -> Source:
+    assert isinstance(owner, Const)
+    text = trace.guards.constant(owner.value)
+    return Source(None, text, getattr(owner.value, "__name__", text))
+
+
+def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
+    if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__dict__"):
+        found = getattr(kind, name)
+        return from_python(found) if name != "__dict__" else Const(found)
+    raw = lookup(kind, name)
+    if raw is _MISSING:
+        meta = lookup(type(kind), name)
+        if meta is _MISSING:
+            raise _missing(owner, name)
+        if isinstance(meta, types.FunctionType):
+            return Method(trace.function(meta, None), owner)
+        found = getattr(kind, name)
+        return Bound(owner, name) if callable(found) and not isinstance(found, type) else from_python(found)
+    if isinstance(raw, staticmethod):
+        return _constant_attribute(trace, raw.__func__, None, owner, name)
+    if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
+        return Method(trace.function(raw.__func__, None), owner)
+    if isinstance(raw, types.FunctionType):
+        return trace.function(raw, None) if not is_torch_leaf(raw) else Const(raw)
+    found = getattr(kind, name)
+    if isinstance(found, int | float | str | bool | torch.Tensor | list | dict | set | tuple | type(None)):
+        # A class's data may change: read it through the class.
+        return trace.wrap(found, attribute(_root_of(trace, owner), name))
+    return _constant_attribute(trace, found, None, owner, name)
+
+
+def _of_function(trace: Trace, owner: Func, name: str) -> Value:
+    if name in owner.attributes:
+        return owner.attributes[name]
+    simple = {"__name__": owner.name, "__qualname__": owner.code.co_qualname, "__code__": owner.code}
+    if name in simple:
+        return Const(simple[name])
+    if name == "__get__":
+        return Bound(owner, name)
+    if owner.real is None:
+        if name in ("__doc__", "__module__", "__dict__", "__wrapped__"):
+            raise Unsupported(f"{name} of a function that was just made")
+        raise _missing(owner, name)
+    if not hasattr(owner.real, name):
+        if owner.source is not None:
+            trace.guards.add(
+                owner.source, f"not hasattr({{}}, {name!r})", f"{owner.source.name} has no {name}"
+            )
+        raise _missing(owner, name)
+    if name in ("__module__", "__doc__"):
+        return Const(getattr(owner.real, name))
+    source = owner.source or Source(None, trace.guards.constant(owner.real), owner.name)
+    return trace.wrap(getattr(owner.real, name), attribute(source, name))
+
+
+def _of_error(trace: Trace, owner: Error, name: str) -> Value:
+    if name in owner.attributes:
+        return owner.attributes[name]
+    if name == "args":
+        return Seq(tuple, list(owner.args))
+    if name == "value" and owner.kind is StopIteration:
+        return owner.args[0] if owner.args else Const(None)
+    if name == "__class__":
+        return Const(owner.kind)
+    found = lookup(owner.kind, name)
+    if isinstance(found, types.FunctionType):
+        return Method(trace.function(found, None), owner)
+    if found is _MISSING:
+        raise _missing(owner, name)
+    raise Unsupported(f"{name} of an exception")
+
+
+def _bind(trace: Trace, found: Any, owner: Value, kind: type, name: str) -> Value:
+    """A class attribute as an instance sees it."""
+    if isinstance(found, types.FunctionType):
+        function: Value = Const(found) if is_torch_leaf(found) else trace.function(found, None)
+        return Method(function, owner)
+    if isinstance(found, staticmethod):
+        return _constant_attribute(trace, found.__func__, None, Const(kind), name)
+    if isinstance(found, classmethod):
+        if isinstance(found.__func__, types.FunctionType):
+            return Method(trace.function(found.__func__, None), Const(kind))
+        return Bound(Const(kind), name)
+    if isinstance(found, property):
+        if not isinstance(found.fget, types.FunctionType):
+            raise Unsupported(f"the property {name} is no Python function")
+        return trace.call_value(trace.function(found.fget, None), [owner], {})
+    if isinstance(found, functools.cached_property):
+        if not isinstance(owner, New | Obj):
+            raise Unsupported("a cached property")
+        made = trace.call_value(trace.function(found.func, None), [owner], {})
+        put(trace, owner, name, made, plain=True)
+        return made
+    if isinstance(
+        found, types.MethodDescriptorType | types.WrapperDescriptorType | types.BuiltinFunctionType
+    ):
+        return Bound(owner, name)
+    if hasattr(type(found), "__get__") and not isinstance(found, type):
+        if isinstance(found, functools.partialmethod) or not isinstance(
+            lookup(type(found), "__get__"), types.FunctionType
+        ):
+            raise Unsupported(f"the descriptor {type(found).__qualname__} ({name})")
+        holder = trace.wrap(found, _class_source(trace, kind, name))
+        return trace.call_value(get(trace, holder, "__get__"), [owner, Const(kind)], {})
+    if is_constant_object(found) or is_torch_leaf(found):
+        return Const(found)
+    return trace.wrap(found, attribute(Source(None, trace.guards.constant(kind), kind.__name__), name))
+
+
+def _class_source(trace: Trace, kind: type, name: str) -> Source:
+    base = next(b for b in kind.__mro__ if name in vars(b))
+    return item(attribute(Source(None, trace.guards.constant(base), base.__name__), "__dict__"), name)
+
+
+def _is_data_descriptor(found: Any) -> bool:
+    return found is not _MISSING and hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
+
+
+def _own_getattribute(kind: type) -> types.FunctionType | None:
+    found = lookup(kind, "__getattribute__")
+    return found if isinstance(found, types.FunctionType) else None
+
+
+def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> Value:
+    kind = type(owner.value)
+    own = _own_getattribute(kind)
+    if own is not None and not plain:
+        return trace.call_value(trace.function(own, None), [owner, Const(name)], {})
+    written = trace.attributes.get(owner, {})
+    if name in written:
+        if written[name] is DELETED:
+            raise _missing(owner, name)
+        return written[name]
+    if isinstance(owner.value, functools.partial):
+        return _of_partial(trace, owner, name)
+    found = lookup(kind, name)
+    source = owner.source or Source(None, trace.guards.constant(owner.value), kind.__name__)
+    if name == "__class__":
+        return Const(kind)
+    if name == "__dict__":
+        if written:
+            raise Unsupported("__dict__ of an object that was written to")
+        return trace.wrap(vars(owner.value), attribute(source, "__dict__"))
+    if isinstance(found, types.MemberDescriptorType):
+        value = getattr(owner.value, name, _MISSING)
+        if value is _MISSING:
+            raise _missing(owner, name)
+        return trace.wrap(value, attribute(source, name))
+    if _is_data_descriptor(found) and not isinstance(found, functools.cached_property):
+        if isinstance(found, types.GetSetDescriptorType):
+            raise Unsupported(f"the built-in attribute {name} of a {kind.__qualname__}")
+        return _bind(trace, found, owner, kind, name)
+    mine = getattr(owner.value, "__dict__", {})
+    if name in mine:
+        return trace.wrap(mine[name], attribute(source, name))
+    if isinstance(owner.value, torch.nn.Module):
+        for store in ("_parameters", "_buffers", "_modules"):
+            if name in mine.get(store, {}) and found is _MISSING:
+                return trace.wrap(mine[store][name], item(attribute(source, store), name))
+    if found is not _MISSING:
+        if mine is not None and hasattr(owner.value, "__dict__") and not isinstance(found, property):
+            trace.guards.add(
+                attribute(source, "__dict__"), f"{name!r} not in {{}}", f"{source.name} has no own {name}"
+            )
+        return _bind(trace, found, owner, kind, name)
+    return _fallback(trace, owner, kind, name, source)
+
+
+def _fallback(trace: Trace, owner: Value, kind: type, name: str, source: Source | None) -> Value:
+    """``__getattr__``, else an AttributeError."""
+    getter = lookup(kind, "__getattr__")
+    if getter is not _MISSING and getter is not torch.nn.Module.__getattr__:
+        if not isinstance(getter, types.FunctionType):
+            raise Unsupported(f"{kind.__qualname__}.__getattr__ is no Python function")
+        return trace.call_value(trace.function(getter, None), [owner, Const(name)], {})
+    if source is not None:
+        trace.guards.add(source, f"not hasattr({{}}, {name!r})", f"{source.name} has no {name}")
+    raise _missing(owner, name)
+
+
+def _of_partial(trace: Trace, owner: Obj, name: str) -> Value:
+    source = owner.source or Source(None, trace.guards.constant(owner.value), "partial")
+    if name in ("func", "args", "keywords"):
+        return trace.wrap(getattr(owner.value, name), attribute(source, name))
+    raise Unsupported(f"{name} of a partial")
+
+
+def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Value:
+    own = _own_getattribute(owner.kind)
+    if own is not None and not plain:
+        return trace.call_value(trace.function(own, None), [owner, Const(name)], {})
+    if name == "__class__":
+        return Const(owner.kind)
+    found = lookup(owner.kind, name)
+    if _is_data_descriptor(found) and not isinstance(
+        found, functools.cached_property | types.MemberDescriptorType
+    ):
+        if name == "__dict__":
+            return Dict(dict, owner.attributes)
+        return _bind(trace, found, owner, owner.kind, name)
+    if name in owner.attributes:
+        return trace.force(owner.attributes[name])
+    if isinstance(found, types.MemberDescriptorType):
+        raise _missing(owner, name)
+    if name == "__dict__":
+        return Dict(dict, owner.attributes)
+    if found is not _MISSING:
+        return _bind(trace, found, owner, owner.kind, name)
+    return _fallback(trace, owner, owner.kind, name, None)
+
+
+def _of_super(trace: Trace, owner: Super, name: str) -> Value:
+    bound = owner.owner
+    if isinstance(bound, Const) and isinstance(bound.value, type):
+        order = bound.value.__mro__
+        if owner.kind not in order:  # a method of a metaclass
+            order = type(bound.value).__mro__
+    else:
+        order = (type(bound.value) if isinstance(bound, Obj | Const) else bound.kind).__mro__  # type: ignore[attr-defined]
+    for base in order[order.index(owner.kind) + 1 :]:
+        if name not in vars(base):
+            continue
+        found = vars(base)[name]
+        if isinstance(found, types.FunctionType):
+            function = trace.function(found, None)
+            return function if isinstance(bound, Const) and name == "__new__" else Method(function, bound)
+        if base in (object, *_STORAGES, collections.OrderedDict, BaseException, Exception):
+            return Bound(Super(owner.kind, bound), name)
+        if isinstance(bound, Const) and not isinstance(found, classmethod):
+            raise Unsupported(f"super().{name} of a class")
+        return _bind(trace, found, bound, base, name)
+    raise _missing(owner, name)
+
+
+def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = False) -> None:
+    """``owner.name = value``; DELETED deletes.
+
+    Args:
+        plain: As object.__setattr__ does it, whatever the class says.
+    """
+    owner = trace.force(owner)
+    if isinstance(owner, Func) and owner.real is None:
+        owner.attributes[name] = value
+        return
+    if isinstance(owner, Error):
+        owner.attributes[name] = value
+        return
+    if not isinstance(owner, New | Obj):
+        raise Unsupported(f"an attribute, {name}, of a {describe(owner)} is set")
+    kind = type(owner.value) if isinstance(owner, Obj) else owner.kind
+    special = "__delattr__" if value is DELETED else "__setattr__"
+    setter = lookup(kind, special)
+    of_module = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
+    if isinstance(setter, types.FunctionType) and not of_module and not plain:
+        given = [Const(name)] if value is DELETED else [Const(name), value]
+        trace.call_value(Method(trace.function(setter, None), owner), given, {})
+        return
+    if of_module:
+        _check_module_write(owner, name, trace.force(value))
+    found = lookup(kind, name)
+    if isinstance(found, property):
+        if value is DELETED or not isinstance(found.fset, types.FunctionType):
+            raise Unsupported(f"the property {name} is set")
+        trace.call_value(trace.function(found.fset, None), [owner, value], {})
+        return
+    if _is_data_descriptor(found) and not isinstance(
+        found, types.MemberDescriptorType | functools.cached_property
+    ):
+        raise Unsupported(f"the descriptor {name} is set")
+    if isinstance(owner, New):
+        if value is DELETED:
+            if name not in owner.attributes:
+                raise _missing(owner, name)
+            del owner.attributes[name]
+        else:
+            owner.attributes[name] = value
+        return
+    if value is DELETED and not has(trace, owner, name):
+        raise _missing(owner, name)
+    trace.attributes.setdefault(owner, {})[name] = value
+
+
+def _check_module_write(owner: New | Obj, name: str, value: Value) -> None:
+    if isinstance(owner, New):
+        raise Unsupported("a module is made inside the captured code")
+    state = vars(owner.value)
+    is_special = isinstance(value, Obj) and isinstance(value.value, torch.nn.Module)
+    is_parameter = isinstance(value, Tensor) and value.kind is not torch.Tensor
+    if (
+        name in state["_parameters"]
+        or name in state["_modules"]
+        or is_special
+        or is_parameter
+        or value is DELETED
+    ):
+        raise Unsupported(f"a parameter or submodule, {name}, is replaced")

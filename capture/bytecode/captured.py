@@ -1,0 +1,341 @@
+"""Captures one frame: runs the symbolic interpreter, decides where to break, and builds what runs instead."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import os
+import re
+import types
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.bytecode.breaks import BreakRecord, Raised, SkipFrame, Unsupported
+from longhand.capture.bytecode.frames import Frame
+from longhand.capture.bytecode.hook import frame_hook
+from longhand.capture.bytecode.interpreter import BreakHere, Interpreter
+from longhand.capture.bytecode.outcome import Outcome, is_null
+from longhand.capture.bytecode.resume import (
+    FIRST,
+    Position,
+    cell_names,
+    first_name,
+    live_locals,
+    original_position,
+    parameters,
+    step_code,
+)
+from longhand.capture.bytecode.shapes import DynamicSizes, size_guards
+from longhand.capture.bytecode.sources import root
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values import Cell, Const, Tensor, Value
+from longhand.errors import LonghandError
+
+__all__ = ["Captured", "capture_frame"]
+
+Miss = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """What became of one frame.
+
+    Attributes:
+        entry: What the hook runs; None if the frame is CPython's.
+        breaks: Why it is not one graph.
+        guards: The guards, for people.
+        n_ops: Calls in the graph.
+        conditions: (text, for people) of each guard, and the names it needs.
+    """
+
+    entry: Callable[..., Any] | None
+    breaks: tuple[BreakRecord, ...] = ()
+    guards: tuple[str, ...] = ()
+    n_ops: int = 0
+    conditions: tuple[tuple[str, str], ...] = ()
+    names: dict[str, Any] = dataclasses.field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    source: str = ""
+
+    def first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
+        """The first guard that these arguments do not satisfy."""
+        given = {"f": function, **dict(zip(self.parameters, args, strict=True))}
+        for text, readable in self.conditions:
+            try:
+                holds = eval(text, self.names, given)
+            except Exception:
+                holds = False
+            if not holds:
+                return readable
+        return "other sizes or aliases"
+
+
+def capture_frame(
+    function: Any,
+    code: CodeType,
+    names: tuple[str, ...],
+    args: tuple[Any, ...],
+    sizes: DynamicSizes,
+    backend: Any,
+    miss: Miss,
+    owner: Any = None,
+) -> Captured:
+    """Captures one call.
+
+    Args:
+        function: The function that is called.
+        code: Its code.
+        names: The names of its flattened arguments.
+        args: The flattened arguments.
+        sizes: Which sizes are symbolic.
+        backend: Compiles a graph.
+        miss: What runs where the guards do not hold.
+        owner: The hook's callback: entries are for calls under this one only.
+    """
+    records: list[BreakRecord] = []
+    if torch_private.n_torch_functions_active():
+        return Captured(None, (BreakRecord("a torch function mode is active", "", skipped=True),))
+    grad_enabled = torch.is_grad_enabled()
+    break_at: int | None = None
+    where = f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        while True:
+            attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
+            try:
+                return attempt.run(backend, miss, tuple(records), grad_enabled)
+            except Unsupported as error:
+                if break_at is not None:
+                    raise SkipFrame(error.reason) from None
+                break_at = attempt.interpreter.n_root_steps
+                records.append(BreakRecord(error.reason, error.where or where, error.hint))
+                torch_private.set_grad_enabled(grad_enabled)
+    except SkipFrame as skip:
+        records.append(BreakRecord(str(skip), where, skipped=True))
+        return Captured(None, tuple(records))
+    except Exception as error:
+        # Whatever capture did not foresee leaves the frame to CPython, which is always right.
+        if os.environ.get("LONGHAND_DEBUG", "0") != "0" or isinstance(error, LonghandError):
+            raise
+        text = f"capture itself failed: {type(error).__name__}: {error}"
+        records.append(BreakRecord(text, where, skipped=True))
+        return Captured(None, tuple(records))
+    finally:
+        torch_private.set_grad_enabled(grad_enabled)
+
+
+class _Attempt:
+    """One run of the interpreter over a frame."""
+
+    def __init__(
+        self,
+        function: Any,
+        code: CodeType,
+        names: tuple[str, ...],
+        args: tuple[Any, ...],
+        sizes: DynamicSizes,
+        break_at: int | None,
+        owner: Any,
+    ) -> None:
+        self.owner = owner
+        self.state = torch_private.global_state()
+        self.function, self.code, self.names, self.args = function, code, names, args
+        self.trace = Trace(sizes)
+        self.interpreter = Interpreter(self.trace, break_at)
+        self.frame = self._frame()
+
+    def _frame(self) -> Frame:
+        trace, code, function = self.trace, self.code, self.function
+        given: dict[str, Value] = {
+            name: trace.lazy(value, root(_parameter(name), f"L[{name!r}]"))
+            for name, value in zip(self.names, self.args, strict=True)
+        }
+        cells = {
+            name: trace.cell(cell, root(f"f.__closure__[{position}]", f"L[{name!r}]"), name)
+            for position, (name, cell) in enumerate(
+                zip(code.co_freevars, function.__closure__ or (), strict=True)
+            )
+        }
+        for name in code.co_cellvars:
+            cells[name] = Cell(given.get(name), name)
+        trace.guards.same_object(root("f.__globals__", "globals"), function.__globals__)
+        globals_name = trace.guards.constant(function.__globals__)
+        frame = Frame(code, function.__globals__, vars(builtins), given, cells, globals_name)
+        if code.co_argcount:
+            frame.first_argument = given[code.co_varnames[0]]
+        return frame
+
+    def run(self, backend: Any, miss: Miss, records: tuple[BreakRecord, ...], grad_enabled: bool) -> Captured:
+        """Interprets, then builds the entry."""
+        outcome = Outcome(self.trace)
+        try:
+            result = self.interpreter.run(self.frame)
+            ending = (outcome.expression(result), "result")
+        except BreakHere:
+            ending = self._break(outcome)
+        except Raised as raised:
+            error = Unsupported(f"{getattr(raised.value, 'kind', Exception).__name__} is raised")
+            error.where = "{}:{}".format(*self.frame.place()[:2])
+            raise error from None
+        outcome.write_effects()
+        if torch.is_grad_enabled() != grad_enabled:
+            outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
+            self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})
+            torch_private.set_grad_enabled(grad_enabled)  # the backend asks for it
+        return self._entry(outcome, ending, backend, miss, records)
+
+    def _break(self, outcome: Outcome) -> tuple[str, str]:
+        """The call of the step function, with all that is alive."""
+        frame = self.frame
+        if not (isinstance(frame.current_error, Const) and frame.current_error.value is None):
+            raise SkipFrame("a graph break inside an except block")
+        code, index = original_position(self.code, frame.start)
+        if index < 0:
+            raise SkipFrame("a graph break before the first instruction")
+        stack = frame.stack
+        live = live_locals(code, index)
+        cells = cell_names(code)
+        first = first_name(code)
+        kept = {name for name in frame.locals if name in live and name not in cells}
+        if first is not None:
+            if frame.first_argument is None:
+                raise SkipFrame("a method without its instance")
+            if first == FIRST:
+                frame.locals[FIRST] = frame.first_argument
+            if first not in frame.locals:
+                raise SkipFrame("a method deletes its instance")
+            kept.add(first)
+        names = tuple(sorted(kept))
+        position = Position(code, index, tuple(is_null(value) for value in stack), names)
+        step = step_code(position)
+        frame_hook().mark(step, frame_hook().SKIP)
+        values = {f"stack{depth}_": value for depth, value in enumerate(stack)} | {
+            n: frame.locals[n] for n in names
+        }
+        given = [outcome.expression(values[name]) for name in parameters(position)]
+        made = ", ".join(outcome.expression(frame.cells[name]) for name in cells)
+        closure = f"({made},)" if cells else "None"
+        function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
+        parts = "".join(f"{part}, " for part in given)
+        return f"({function}, {closure}), ({parts}))", "result[0](*result[1])"
+
+    def _entry(
+        self,
+        outcome: Outcome,
+        ending: tuple[str, str],
+        backend: Any,
+        miss: Miss,
+        records: tuple[BreakRecord, ...],
+    ) -> Captured:
+        trace = self.trace
+        n_ops = sum(node.op.startswith("call") for node in trace.graph.nodes)
+        if not n_ops and not records:
+            return Captured(None)
+        namespace: dict[str, Any] = {}
+        graph_lines: list[str] = []
+        inputs = outcome.inputs()
+        _drop_unused_sizes(trace.graph)
+        if n_ops:
+            outputs = outcome.outputs
+            trace.graph.output(tuple(outputs))
+            module = fx.GraphModule(torch.nn.Module(), trace.graph)
+            namespace["graph"] = backend(module, list(trace.real_inputs))
+            results = "".join(f"g{k}, " for k in range(len(outputs)))
+            call = f"graph({', '.join(name for name, _ in inputs)})"
+            graph_lines = [f"{results + '= ' if results else ''}{call}"]
+        more = size_guards(trace.environment, inputs)
+        more += self._storage_guard(namespace)
+        parameters = tuple(_parameter(name) for name in self.names)
+        namespace |= {"state": torch_private.global_state, "STATE": self.state}
+        text = _entry_text(
+            ", ".join(("f", *parameters)),
+            [f"paused is OWNER and {_STATE} and {trace.guards.check()}", *more],
+            [f"i{k} = {_place(tensor)}" for k, tensor in enumerate(trace.inputs)],
+            [*graph_lines, *outcome.lines, *outcome.effects, *outcome.late],
+            ending,
+        )
+        hook = frame_hook()
+        namespace |= trace.guards.constants
+        namespace |= {
+            "miss": miss,
+            "OWNER": self.owner,
+            "pause": hook.pause,
+            "resume": hook.resume,
+            "dispatch_keys": torch_private.dispatch_keys,
+            "set_grad_enabled": torch_private.set_grad_enabled,
+        }
+        exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
+        hook.mark(namespace["entry"].__code__, hook.SKIP)
+        conditions = [(_STATE, "gradients, autocast or another global setting changed")]
+        conditions += [
+            (guard.condition.format(guard.source.expression()), guard.readable)
+            for guard in trace.guards.guards
+        ]
+        readable = tuple(guard.readable for guard in trace.guards.guards) + tuple(more)
+        return Captured(
+            namespace["entry"], records, readable, n_ops, tuple(conditions), namespace, parameters, text
+        )
+
+    def _storage_guard(self, namespace: dict[str, Any]) -> list[str]:
+        """Where the graph writes into an input, which inputs share memory matters."""
+        written = [t for t in self.trace.inputs if torch_private.version(t.fake) > 0]
+        if not written or len(self.trace.inputs) < 2:
+            return []
+        namespace["sharing"] = sharing
+        pattern = sharing(*self.trace.real_inputs)
+        names = ", ".join(f"i{k}" for k in range(len(self.trace.inputs)))
+        return [f"sharing({names}) == {pattern!r}"]
+
+
+def _parameter(name: str) -> str:
+    """What the entry calls an argument; a comprehension's is called ``.0``."""
+    return "a_" + re.sub(r"\W", lambda found: f"_{ord(found[0])}_", name)
+
+
+def _place(tensor: Tensor) -> str:
+    assert tensor.source is not None
+    return tensor.source.expression()
+
+
+def _entry_text(
+    given: str, checks: list[str], loads: list[str], body: list[str], ending: tuple[str, str]
+) -> str:
+    """The entry. The hook pauses in it: nothing that guards, graph or side effects call is captured."""
+    first, *more = checks
+    lines = [f"def entry({given}):", "    paused = pause()", "    try:", f"        hit = {first}"]
+    if more:
+        lines += ["        if hit:", *(f"            {load}" for load in loads)]
+        lines.append(f"            hit = {' and '.join(more)}")
+    lines += ["    except Exception:", "        hit = False", "    if not hit:", "        resume(paused)"]
+    lines += [f"        return miss({given})", "    try:"]
+    lines += [f"        {line}" for line in ([] if more else loads) + body]
+    lines += [
+        f"        result = {ending[0]}",
+        "    finally:",
+        "        resume(paused)",
+        f"    return {ending[1]}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
+    """For each tensor the first one that has the same storage."""
+    first: dict[int, int] = {}
+    return tuple(
+        first.setdefault(torch_private.storage_key(tensor), position)
+        for position, tensor in enumerate(tensors)
+    )
+
+
+_STATE = "state() == STATE"
+
+
+def _drop_unused_sizes(graph: fx.Graph) -> None:
+    for node in reversed(list(graph.nodes)):
+        value = node.meta.get("example_value")
+        if not node.users and isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | tuple):
+            graph.erase_node(node)

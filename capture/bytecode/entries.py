@@ -1,0 +1,245 @@
+"""What the frame hook runs for a user's code: compiled entries, newest first, each behind its guards."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import linecache
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from torch import fx
+
+from longhand.capture.bytecode.breaks import BreakRecord
+from longhand.capture.bytecode.captured import Captured, capture_frame
+from longhand.capture.bytecode.hook import frame_hook
+from longhand.capture.bytecode.shapes import DynamicSizes
+from longhand.capture.bytecode.skips import reason_to_skip
+from longhand.errors import CaptureError
+
+__all__ = ["Backend", "Capture", "Event", "EventKind", "forget_all"]
+
+Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+_MOST_ENTRIES = 8
+
+
+class EventKind(enum.Enum):
+    """What happened."""
+
+    GRAPH = "graph"
+    BREAK = "break"
+    SKIP = "skip"
+    RECOMPILE = "recompile"
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something that capture tells: a graph, a break, a skipped frame or a recompilation.
+
+    Attributes:
+        kind: What happened.
+        text: For people, on one line.
+        record: The break.
+        guards: The graph's guards.
+    """
+
+    kind: EventKind
+    text: str
+    record: BreakRecord | None = None
+    guards: tuple[str, ...] = ()
+
+
+def flat_parameters(code: CodeType) -> tuple[str, ...]:
+    """The names of the arguments as the hook passes them on."""
+    n = code.co_argcount + code.co_kwonlyargcount
+    n += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:n]
+
+
+class CodeEntries:
+    """The entries of one code object.
+
+    Args:
+        owner: The capture that they belong to.
+        code: The user's code.
+    """
+
+    def __init__(self, owner: Capture, code: CodeType) -> None:
+        self.owner = owner
+        self.code = code
+        self.sizes = DynamicSizes(owner.dynamic)
+        self.entries: list[Callable[..., Any]] = []
+        self.captured: list[Captured] = []
+        self.is_full = False
+        n = len(flat_parameters(code))
+        flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        self.eager_code = code.replace(
+            co_argcount=n, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags
+        )
+        frame_hook().mark(self.eager_code, frame_hook().SKIP)
+
+    def eager(self, function: Any, *args: Any) -> Any:
+        """The call as CPython runs it."""
+        plain = types.FunctionType(
+            self.eager_code, function.__globals__, function.__name__, None, function.__closure__
+        )
+        return plain(*args)
+
+    def miss(self, function: Any, *args: Any) -> Any:
+        """No entry fits: capture anew, or run in CPython. Another capture's calls go to its own entries."""
+        hook = frame_hook()
+        paused = hook.pause()
+        if paused is not self.owner.asked:
+            hook.resume(paused)
+            return _newest(paused, self.code, self.eager)(function, *args)
+        if self.is_full:
+            hook.resume(paused)
+            return self.eager(function, *args)
+        try:
+            entry = self._compile(function, args)
+        finally:
+            hook.resume(paused)
+        return (entry or self.eager)(function, *args)
+
+    def _compile(self, function: Any, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+        owner, hook = self.owner, frame_hook()
+        if self.captured:
+            owner.tell(Event(EventKind.RECOMPILE, f"{self.title()}: {self._first_failure(function, args)}"))
+        if len(self.entries) >= owner.most_entries:
+            self.is_full = True
+            warnings.warn(
+                f"longhand: {self.title()} was compiled {len(self.entries)} times; other calls run in eager.",
+                stacklevel=2,
+            )
+            return None
+        names = flat_parameters(self.code)
+        older = self.entries[-1] if self.entries else self.miss
+        captured = capture_frame(
+            function, self.code, names, args, self.sizes, owner.backend, older, owner.asked
+        )
+        for record in captured.breaks:
+            owner.tell_break(record)
+        if captured.entry is None:
+            if not self.entries:
+                hook.mark(self.code, hook.SKIP)
+                _SKIPPED.append(self.code)
+            self.is_full = True
+            return None
+        if captured.n_ops:
+            owner.tell(
+                Event(EventKind.GRAPH, f"{self.title()}: {captured.n_ops} ops", guards=captured.guards)
+            )
+        self.entries.append(captured.entry)
+        self.captured.append(captured)
+        hook.mark(self.code, captured.entry)
+        _MARKED.append(self.code)
+        return captured.entry
+
+    def _first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
+        return self.captured[-1].first_failure(function, args)
+
+    def title(self) -> str:
+        return f"{self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
+
+
+# Codes that captures left to CPython, and codes that have entries.
+_SKIPPED: list[CodeType] = []
+_MARKED: list[CodeType] = []
+
+
+def forget_all() -> None:
+    """Drops every entry of this process; the next calls are captured anew."""
+    for codes in (_SKIPPED, _MARKED):
+        while codes:
+            frame_hook().mark(codes.pop(), None)
+    for owner in list(_CAPTURES):
+        owner.codes.clear()
+
+
+_CAPTURES: weakref.WeakSet[Capture] = weakref.WeakSet()
+
+
+def _newest(callback: Any, code: CodeType, eager: Callable[..., Any]) -> Callable[..., Any]:
+    """What another capture runs for a code."""
+    owner = getattr(callback, "__self__", None)
+    if not isinstance(owner, Capture):
+        return eager
+    if code not in owner.codes:
+        owner.codes[code] = CodeEntries(owner, code)
+    found = owner.codes[code]
+    return found.entries[-1] if found.entries else found.miss
+
+
+class Capture:
+    """One compiled function or module: what the hook's callback belongs to.
+
+    Args:
+        backend: Compiles a graph.
+        fullgraph: The first graph break is an error.
+        dynamic: As in torch.compile.
+        listener: Is told events.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        listener: Callable[[Event], None] | None = None,
+        most_entries: int = _MOST_ENTRIES,
+    ) -> None:
+        self.backend = backend
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.most_entries = most_entries
+        self.codes: dict[CodeType, CodeEntries] = {}
+        self._listener = listener
+        _CAPTURES.add(self)
+        self.asked = self.callback  # one object: entries know their capture by it
+        if fullgraph:  # what others skipped is an error here
+            while _SKIPPED:
+                frame_hook().mark(_SKIPPED.pop(), None)
+
+    def tell(self, event: Event) -> None:
+        if self._listener is not None:
+            self._listener(event)
+
+    def tell_break(self, record: BreakRecord) -> None:
+        line = linecache.getline(*_split(record.where)).strip() if record.where else ""
+        text = f"{record.where}: {record.reason}: `{line}`" if line else f"{record.where}: {record.reason}"
+        self.tell(Event(EventKind.SKIP if record.skipped else EventKind.BREAK, text, record))
+        if self.fullgraph:
+            raise CaptureError(
+                f"The code cannot be captured as one graph: {record.reason}.",
+                where=record.where or None,
+                hint=record.hint or "Without fullgraph=True that part runs in Python.",
+            )
+
+    def callback(self, function: Any) -> Any:
+        """What the hook asks for a function that it sees for the first time."""
+        code = function.__code__
+        if reason_to_skip(code) is not None:
+            return None
+        if code not in self.codes:
+            self.codes[code] = CodeEntries(self, code)
+        return self.codes[code].miss
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls with the hook on."""
+        hook = frame_hook()
+        previous = hook.enable(self.asked)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            hook.disable(previous)
+
+
+def _split(where: str) -> tuple[str, int]:
+    file, _, line = where.rpartition(":")
+    return file, int(line)

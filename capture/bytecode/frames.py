@@ -1,0 +1,137 @@
+"""One interpreted frame: its code, decoded once, and its stack, locals and cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import functools
+from types import CodeType
+from typing import Any
+
+from longhand.capture.bytecode.values import Cell, Const, Null, Value
+
+__all__ = ["Decoded", "Frame", "Handler", "Instruction", "decode"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One instruction; jumps name the index of their target."""
+
+    name: str
+    arg: int
+    argval: Any
+    target: int | None
+    line: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Handler:
+    """A row of the exception table, by instruction index: [start, end) goes to `target`."""
+
+    start: int
+    end: int
+    target: int
+    depth: int
+    lasti: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoded:
+    """A code object as the interpreter wants it. Caches and EXTENDED_ARGs are no instructions."""
+
+    instructions: tuple[Instruction, ...]
+    handlers: tuple[Handler, ...]
+
+    def handler_of(self, index: int) -> Handler | None:
+        return next((h for h in self.handlers if h.start <= index < h.end), None)
+
+
+@functools.lru_cache(maxsize=2048)
+def decode(code: CodeType) -> Decoded:
+    """The instructions and the exception table."""
+    listed = list(dis.get_instructions(code))
+    kept = [found for found in listed if found.opname not in ("EXTENDED_ARG", "CACHE")]
+    index_of: dict[int, int] = {}
+    position = 0
+    for found in listed:  # an EXTENDED_ARG stands for the instruction that it extends
+        index_of[found.offset] = position
+        if found.opname not in ("EXTENDED_ARG", "CACHE"):
+            position += 1
+    end = len(kept)
+    jumps = set(dis.hasjrel) | set(dis.hasjabs)
+    line = code.co_firstlineno
+    instructions = []
+    for found in kept:
+        line = (found.positions.lineno if found.positions else None) or found.starts_line or line
+        target = index_of[found.argval] if found.opcode in jumps else None
+        instructions.append(Instruction(found.opname, found.arg or 0, found.argval, target, line))
+
+    def index(offset: int) -> int:
+        later = [o for o in index_of if o >= offset]
+        return index_of[min(later)] if later else end
+
+    rows = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    handlers = tuple(
+        Handler(index(row.start), index(row.end), index_of[row.target], row.depth, row.lasti) for row in rows
+    )
+    return Decoded(tuple(instructions), handlers)
+
+
+class Frame:
+    """The state of one interpreted call.
+
+    Args:
+        code: What runs.
+        globals: Its globals.
+        builtins: Names that globals do not have.
+        locals: Arguments, by name; cells' first values too.
+        cells: Free variables.
+        globals_source: How the generated check reaches the globals.
+    """
+
+    def __init__(
+        self,
+        code: CodeType,
+        globals: dict[str, Any],
+        builtins: dict[str, Any],
+        locals: dict[str, Value],
+        cells: dict[str, Cell],
+        globals_name: str,
+    ) -> None:
+        self.code = code
+        self.decoded = decode(code)
+        self.globals = globals
+        self.builtins = builtins
+        self.locals = locals
+        self.cells = cells
+        self.globals_name = globals_name
+        self.stack: list[Value] = []
+        self.index = 0
+        self.start = 0
+        self.keyword_names: tuple[str, ...] = ()
+        self.current_error: Value = Const(None)
+        self.finished = False
+        self.first_argument: Value | None = None
+        self.returned: Value = Const(None)
+        self.thrown: Value | None = None
+
+    def push(self, value: Value) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Value]:
+        if count == 0:
+            return []
+        taken = self.stack[-count:]
+        del self.stack[-count:]
+        return taken
+
+    def place(self) -> tuple[str, int, str]:
+        """(file, line, function)."""
+        at = min(self.start, len(self.decoded.instructions) - 1)
+        return self.code.co_filename, self.decoded.instructions[at].line, self.code.co_name
+
+    def is_null(self, depth: int) -> bool:
+        return isinstance(self.stack[depth], Null)

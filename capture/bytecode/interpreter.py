@@ -1,0 +1,107 @@
+"""The symbolic interpreter's loop: one instruction after the other, exceptions to their handlers."""
+
+from __future__ import annotations
+
+import os
+
+from longhand.capture.bytecode import attributes, calls
+from longhand.capture.bytecode.breaks import Raised, SkipFrame, Unsupported
+from longhand.capture.bytecode.frames import Frame
+from longhand.capture.bytecode.instructions import HANDLERS
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values import Const, Value
+
+__all__ = ["BreakHere", "Interpreter"]
+
+_MOST_STEPS = 400_000
+
+
+class BreakHere(Exception):
+    """The outermost frame has reached the step at which it is to break."""
+
+
+class Interpreter:
+    """Runs frames for one trace.
+
+    Args:
+        trace: Where everything is collected.
+        break_at: The number of the outermost frame's step that is left to CPython; None at first.
+    """
+
+    def __init__(self, trace: Trace, break_at: int | None) -> None:
+        self.trace = trace
+        self.break_at = break_at
+        self.n_root_steps = 0
+        self.n_steps = 0
+        trace.call_value = lambda function, args, kwargs: calls.call_value(trace, function, args, kwargs)
+        trace.get_attribute = lambda owner, name: attributes.get(trace, owner, name)
+        trace.all_items = lambda value: calls.all_items(trace, value)
+        trace.iterate = lambda value: calls.iterate(trace, value)
+        trace.advance = lambda value: calls.advance(trace, value)
+        trace.run_frame = self.run
+
+    def run(self, frame: Frame) -> Value:
+        """Runs a frame to its return or, a generator's, to its next yield."""
+        trace = self.trace
+        trace.stack.append(frame)
+        instructions = frame.decoded.instructions
+        is_root = len(trace.stack) == 1
+        try:
+            while True:
+                if frame.thrown is not None:
+                    error, frame.thrown = frame.thrown, None
+                    self._handle(frame, Raised(error))
+                step = instructions[frame.index]
+                if not frame.keyword_names:
+                    frame.start = frame.index
+                    if is_root:
+                        self._count_root_step()
+                frame.index += 1
+                self.n_steps += 1
+                if self.n_steps > _MOST_STEPS:
+                    raise Unsupported("the code runs for too long to be captured")
+                handler = HANDLERS.get(step.name)
+                if handler is None:
+                    raise Unsupported(f"the instruction {step.name}")
+                try:
+                    signal = handler(trace, frame, step)
+                except Raised as raised:
+                    self._handle(frame, raised)
+                    continue
+                except (Unsupported, SkipFrame, BreakHere, RecursionError):
+                    raise
+                except Exception as error:
+                    if os.environ.get("LONGHAND_DEBUG", "0") == "2":
+                        raise
+                    text = f"capture itself failed at {step.name}: {type(error).__name__}: {error}"
+                    raise Unsupported(text) from None
+                if signal is not None:
+                    frame.finished = signal.is_return
+                    return signal.value
+        except (Unsupported, RecursionError) as error:
+            if isinstance(error, RecursionError):
+                error = Unsupported("calls are nested too deeply")
+            if error.where is None:
+                error.where = trace.where()
+            raise error from None
+        finally:
+            trace.stack.pop()
+
+    def _count_root_step(self) -> None:
+        self.n_root_steps += 1
+        if self.n_root_steps == self.break_at:
+            raise BreakHere
+
+    def _handle(self, frame: Frame, raised: Raised) -> None:
+        """Goes to the handler of the instruction that raised; without one the exception leaves the frame."""
+        row = frame.decoded.handler_of(frame.start if not frame.keyword_names else frame.index - 1)
+        frame.keyword_names = ()
+        if row is None:
+            frame.finished = True
+            frame.returned = Const(None)
+            raise raised
+        del frame.stack[row.depth :]
+        if row.lasti:
+            frame.push(Const(frame.start))
+        frame.push(raised.value)
+        frame.index = row.target

@@ -1,0 +1,111 @@
+"""Which callables are leaves: torch functions that become one node, and plain objects that are known by identity."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+import torch.nn.functional
+
+__all__ = ["is_constant_object", "is_torch_leaf"]
+
+_BUILTIN = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.GetSetDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+_MODULES = frozenset(
+    [
+        "torch",
+        "torch.functional",
+        "torch.nn.functional",
+        "torch._tensor",
+        "torch._C._nn",
+        "torch._C._VariableFunctions",
+        "torch._C",
+        "torch._C._linalg",
+        "torch._C._fft",
+        "torch._C._special",
+        "torch.fft",
+        "torch.linalg",
+        "torch.special",
+        "torch._jit_internal",
+    ]
+)
+# Not computations on tensors, or not safe to record.
+_NO_LEAF = frozenset(
+    [
+        "save",
+        "load",
+        "compile",
+        "manual_seed",
+        "seed",
+        "initial_seed",
+        "get_rng_state",
+        "set_rng_state",
+        "set_default_dtype",
+        "set_default_device",
+        "set_default_tensor_type",
+        "set_num_threads",
+        "use_deterministic_algorithms",
+        "is_tensor",
+        "is_storage",
+        "set_grad_enabled",
+        "is_grad_enabled",
+        "is_inference_mode_enabled",
+        "get_default_dtype",
+        "get_default_device",
+        "are_deterministic_algorithms_enabled",
+        "is_autocast_enabled",
+        "set_printoptions",
+        "cond",
+        "vmap",
+        "get_autocast_dtype",
+        "is_floating_point",
+        "is_complex",
+        "from_numpy",
+        "get_num_threads",
+        "is_nonzero",
+        "equal",
+        "allclose",
+        "set_autocast_enabled",
+        "is_warn_always_enabled",
+        "_assert",
+        "typename",
+    ]
+)
+
+
+def is_torch_leaf(value: Any) -> bool:
+    """Whether a callable is a torch function that goes into the graph whole."""
+    name = getattr(value, "__name__", None)
+    if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return True
+    if name is None or name in _NO_LEAF or isinstance(value, type | types.ModuleType):
+        return False
+    if isinstance(value, types.BuiltinFunctionType):
+        owner = value.__self__
+        if isinstance(owner, type) and owner.__module__ == "torch._C":
+            return True
+        return value.__module__ in _MODULES or (
+            isinstance(owner, types.ModuleType) and owner.__name__ in _MODULES
+        )
+    if isinstance(value, types.MethodDescriptorType | types.WrapperDescriptorType):
+        return issubclass(torch.Tensor, value.__objclass__) and value.__objclass__ is not object
+    if isinstance(value, types.FunctionType):
+        return value.__module__ in _MODULES and not name.startswith("is_")
+    return False
+
+
+def is_constant_object(value: Any) -> bool:
+    """Classes, modules and built-in functions: known by identity."""
+    if isinstance(value, type | types.ModuleType):
+        return True
+    if isinstance(value, types.BuiltinFunctionType):
+        owner = value.__self__
+        return owner is None or isinstance(owner, types.ModuleType | type)
+    return isinstance(value, _BUILTIN) or type(value).__module__ in ("typing", "types", "functools._lru")

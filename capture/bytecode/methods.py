@@ -1,0 +1,372 @@
+"""Methods of built-in types, on tracked containers, strings, iterators and instances."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from longhand.capture.bytecode import attributes
+from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.construction import empty_instance, fill_dict
+from longhand.capture.bytecode.operators import (
+    as_key,
+    as_python,
+    compare,
+    contains,
+    delete_item,
+    describe,
+    from_key,
+    from_python,
+    get_item,
+    is_none,
+    set_item,
+    truth,
+)
+from longhand.capture.bytecode.tensors import tensor_method
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values import (
+    Bound,
+    Const,
+    Dict,
+    Error,
+    Func,
+    Iter,
+    Method,
+    New,
+    Obj,
+    Range,
+    Seq,
+    SetOf,
+    Super,
+    Sym,
+    Tensor,
+    Value,
+)
+
+__all__ = ["call_method"]
+
+_FOLDED = (
+    str, bytes, int, float, complex, range, types.MappingProxyType, torch.dtype, torch.device, torch.finfo,
+    torch.layout, type(None), bool,
+)  # fmt: skip
+_KEYS, _VALUES, _ITEMS = type({}.keys()), type({}.values()), type({}.items())
+
+
+def call_method(trace: Trace, bound: Bound, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``bound(*args, **kwargs)`` by what the built-in type does."""
+    owner, name = bound.owner, bound.name
+    if isinstance(owner, Super):
+        if name == "__new__":
+            return Const(None) if not args else empty_instance(as_python(trace, args[0]))
+        owner = owner.owner
+    owner = trace.force(owner)
+    if isinstance(owner, Tensor):
+        return tensor_method(trace, name, [owner, *args], kwargs)
+    if isinstance(owner, New | Obj):
+        return _of_instance(trace, owner, name, args, kwargs)
+    if isinstance(owner, Seq):
+        return _of_sequence(trace, owner, name, args, kwargs)
+    if isinstance(owner, Dict):
+        return _of_dict(trace, owner, name, args, kwargs)
+    if isinstance(owner, SetOf):
+        return _of_set(trace, owner, name, args)
+    if isinstance(owner, Iter):
+        return _of_iterator(trace, owner, name, args)
+    if isinstance(owner, Func) and name == "__get__":
+        return Method(owner, args[0]) if not is_none(trace, args[0]) else owner
+    if isinstance(owner, Const | Range):
+        return _of_constant(trace, owner, name, args, kwargs)
+    if isinstance(owner, Error) and name in ("__init__", "with_traceback", "add_note"):
+        if name == "__init__":
+            owner.args = list(args)
+            return Const(None)
+        return owner
+    if isinstance(owner, Sym) and name == "__index__":
+        return owner
+    raise Unsupported(f"the method {name} of a {describe(owner)}")
+
+
+def _of_constant(
+    trace: Trace, owner: Const | Range, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    value = owner.value
+    if isinstance(value, type):
+        if name == "__new__":
+            return empty_instance(as_python(trace, args[0]))
+        if name == "fromkeys" and issubclass(value, dict):
+            filler = args[1] if len(args) > 1 else Const(None)
+            keys = [as_key(trace, part) for part in trace.all_items(args[0])]
+            return Dict(value, dict.fromkeys(keys, filler))
+        if name == "__subclasscheck__" or name == "mro":
+            raise Unsupported(f"{value.__qualname__}.{name}")
+    if isinstance(value, str) and name == "join":
+        parts = [as_python(trace, part) for part in trace.all_items(args[0])]
+        return Const(value.join(parts))
+    if not isinstance(value, _FOLDED) and not (isinstance(value, type) and value in _FOLDED):
+        module = type(value).__module__
+        if module not in ("inspect", "enum", "torch", "typing", "re"):
+            raise Unsupported(f"the method {name} of a {describe(owner)}")
+    given = [as_python(trace, part) for part in args]
+    named = {key: as_python(trace, part) for key, part in kwargs.items()}
+    try:
+        result = getattr(value, name)(*given, **named)
+    except Exception as error:
+        raise Raised(Error(type(error), [from_python(part) for part in error.args])) from None
+    if isinstance(result, _KEYS | _VALUES | _ITEMS) or name in ("keys", "values", "items"):
+        return Seq(tuple, [from_python(part) for part in result])
+    return from_python(result)
+
+
+def _of_instance(
+    trace: Trace, owner: New | Obj, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    if owner.storage is not None:
+        if name == "__init__" and isinstance(owner, New):
+            if isinstance(owner.storage, Dict):
+                fill_dict(trace, owner.storage, args, kwargs)
+            elif args:
+                assert isinstance(owner.storage, Seq)
+                owner.storage.items.extend(trace.all_items(args[0]))
+            return Const(None)
+        kind = owner.storage.kind  # type: ignore[attr-defined]
+        if name not in vars(object) or name in ("__eq__", "__ne__", "__len__"):
+            if not hasattr(kind, name):
+                raise Unsupported(f"the method {name} of a {describe(owner)}")
+            return call_method(trace, Bound(owner.storage, name), args, kwargs)
+    if name in ("__init__", "__init_subclass__"):
+        return Const(None)
+    if name == "__setattr__":
+        attributes.put(trace, owner, as_python(trace, args[0]), args[1], plain=True)
+        return Const(None)
+    if name == "__getattribute__":
+        return attributes.get_plain(trace, owner, as_python(trace, args[0]))
+    if name in ("__eq__", "__ne__"):
+        return Const((owner is trace.force(args[0])) == (name == "__eq__"))
+    if name == "__reduce_ex__" or not isinstance(owner, Obj):
+        raise Unsupported(f"the method {name} of a {describe(owner)}")
+    if isinstance(owner.value, types.MappingProxyType | types.SimpleNamespace):
+        raise Unsupported(f"the method {name} of a {describe(owner)}")
+    raise Unsupported(f"the built-in method {name} of a {describe(owner)} that comes from outside")
+
+
+# Sequences
+
+
+def _of_sequence(trace: Trace, owner: Seq, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if name in _DUNDERS:
+        return _DUNDERS[name](trace, owner, args)
+    if name in ("index", "count", "copy"):
+        return _question(trace, owner, name, args)
+    if name == "numel" and owner.kind is torch.Size:
+        total: Value = Const(1)
+        for part in owner.items:
+            total = trace.call_value(Const(operator.mul), [total, part], {})
+        return total
+    if name == "_replace" and hasattr(owner.kind, "_fields"):
+        items = [kwargs.get(field, part) for field, part in zip(owner.kind._fields, owner.items, strict=True)]
+        return Seq(owner.kind, items)
+    if name == "_asdict" and hasattr(owner.kind, "_fields"):
+        return Dict(dict, dict(zip(owner.kind._fields, owner.items, strict=True)))
+    if issubclass(owner.kind, tuple):
+        raise Unsupported(f"the method {name} of a {owner.kind.__qualname__}")
+    if kwargs and name != "sort":
+        raise Unsupported(f"list.{name} with keywords")
+    trace.changing(owner)
+    return _write(trace, owner, name, args, kwargs)
+
+
+def _question(trace: Trace, owner: Seq, name: str, args: list[Value]) -> Value:
+    if name == "copy":
+        return Seq(owner.kind, list(owner.items))
+    positions = [i for i, part in enumerate(owner.items) if _is_equal(trace, part, args[0])]
+    if len(args) > 1:
+        raise Unsupported(f"{name} within bounds")
+    if name == "count":
+        return Const(len(positions))
+    if not positions:
+        text = (
+            f"{as_python(trace, args[0])!r} is not in list"
+            if owner.kind is list
+            else "tuple.index(x): x not in tuple"
+        )
+        raise Raised(Error(ValueError, [Const(text)]))
+    return Const(positions[0])
+
+
+def _is_equal(trace: Trace, left: Value, right: Value) -> bool:
+    if trace.force(left) is trace.force(right):
+        return True
+    return truth(trace, compare(trace, "==", left, right))
+
+
+def _write(trace: Trace, owner: Seq, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    items = owner.items
+    if name == "append":
+        if owner.kind is collections.deque and owner.real is not None and owner.real.maxlen is not None:
+            raise Unsupported("a bounded deque is written to")
+        items.append(args[0])
+    elif name == "appendleft":
+        items.insert(0, args[0])
+    elif name == "extend":
+        items.extend(trace.all_items(args[0]))
+    elif name == "insert":
+        items.insert(as_python(trace, args[0]), args[1])
+    elif name in ("pop", "popleft"):
+        where = 0 if name == "popleft" else as_python(trace, args[0]) if args else -1
+        if not -len(items) <= where < len(items):
+            text = "pop from empty list" if not items else "pop index out of range"
+            raise Raised(Error(IndexError, [Const(text)]))
+        return trace.force(items.pop(where))
+    elif name == "remove":
+        for position, part in enumerate(items):
+            if _is_equal(trace, part, args[0]):
+                del items[position]
+                return Const(None)
+        raise Raised(Error(ValueError, [Const("list.remove(x): x not in list")]))
+    elif name == "clear":
+        items.clear()
+    elif name == "reverse":
+        items.reverse()
+    elif name == "sort":
+        made = trace.call_value(Const(sorted), [Seq(list, list(items))], kwargs)
+        assert isinstance(made, Seq)
+        items[:] = made.items
+    else:
+        raise Unsupported(f"the method {name} of a {owner.kind.__qualname__}")
+    return Const(None)
+
+
+def _set_item(trace: Trace, owner: Value, args: list[Value]) -> Value:
+    set_item(trace, owner, args[0], args[1])
+    return Const(None)
+
+
+def _del_item(trace: Trace, owner: Value, args: list[Value]) -> Value:
+    delete_item(trace, owner, args[0])
+    return Const(None)
+
+
+def _unequal(trace: Trace, owner: Value, args: list[Value]) -> Value:
+    return compare(trace, "!=", owner, args[0])
+
+
+_DUNDERS: dict[str, Callable[[Trace, Any, list[Value]], Value]] = {
+    "__getitem__": lambda trace, owner, args: get_item(trace, owner, args[0]),
+    "__setitem__": _set_item,
+    "__delitem__": _del_item,
+    "__contains__": lambda trace, owner, args: Const(contains(trace, owner, args[0])),
+    "__len__": lambda trace, owner, args: trace.call_value(Const(len), [owner], {}),
+    "__iter__": lambda trace, owner, args: trace.iterate(owner),
+    "__eq__": lambda trace, owner, args: compare(trace, "==", owner, args[0]),
+    "__ne__": _unequal,
+}
+
+
+# Dicts and sets
+
+
+def _of_dict(trace: Trace, owner: Dict, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if name in _DUNDERS:
+        return _DUNDERS[name](trace, owner, args)
+    if name in ("get", "setdefault", "pop"):
+        return _with_default(trace, owner, name, args)
+    if name in ("keys", "values", "items", "copy", "popitem", "move_to_end", "clear", "update"):
+        trace.guard_keys(owner)
+    if name == "keys":
+        return Seq(_KEYS, [owner.keys.get(key) or from_key(trace, key) for key in owner.items])
+    if name == "values":
+        return Seq(_VALUES, list(owner.items.values()))
+    if name == "items":
+        pairs = [[owner.keys.get(k) or from_key(trace, k), v] for k, v in owner.items.items()]
+        return Seq(_ITEMS, [Seq(tuple, pair) for pair in pairs])
+    if name == "copy":
+        return Dict(owner.kind, dict(owner.items), factory=owner.factory, keys=dict(owner.keys))
+    trace.changing(owner)
+    if name == "update":
+        fill_dict(trace, owner, args, kwargs)
+    elif name == "clear":
+        owner.items.clear()
+    elif name == "popitem" and owner.items and not args and not kwargs:
+        key, value = owner.items.popitem()
+        return Seq(tuple, [owner.keys.get(key) or from_key(trace, key), trace.force(value)])
+    elif name == "move_to_end":
+        key = as_key(trace, args[0])
+        last = truth(trace, args[1] if len(args) > 1 else kwargs.get("last", Const(True)))
+        value = owner.items.pop(key)
+        owner.items = {**owner.items, key: value} if last else {key: value, **owner.items}
+    else:
+        raise Unsupported(f"the method {name} of a dict")
+    return Const(None)
+
+
+def _with_default(trace: Trace, owner: Dict, name: str, args: list[Value]) -> Value:
+    key = as_key(trace, args[0])
+    trace.guard_key(owner, key)
+    default = args[1] if len(args) > 1 else Const(None)
+    if key in owner.items:
+        value = trace.force(owner.items[key])
+        owner.items[key] = value
+        if name == "pop":
+            trace.changing(owner)
+            del owner.items[key]
+        return value
+    if name == "setdefault":
+        set_item(trace, owner, args[0], default)
+    if name == "pop" and len(args) == 1:
+        raise Raised(Error(KeyError, [args[0]]))
+    return default
+
+
+def _of_set(trace: Trace, owner: SetOf, name: str, args: list[Value]) -> Value:
+    if name in ("__contains__", "__iter__", "__len__", "__eq__", "__ne__"):
+        return _DUNDERS[name](trace, owner, args)
+    if name in ("add", "discard", "remove"):
+        key = as_key(trace, args[0])
+        if name == "remove" and key not in owner.items:
+            raise Raised(Error(KeyError, [args[0]]))
+        trace.changing(owner)
+        if name == "add":
+            owner.items[key] = None
+        else:
+            owner.items.pop(key, None)
+        return Const(None)
+    others = [{as_key(trace, part) for part in trace.all_items(value)} for value in args]
+    if name in (
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "copy",
+    ):
+        made = getattr(owner.kind(owner.items), name)(*others)
+        return Const(made) if isinstance(made, bool) else SetOf(owner.kind, dict.fromkeys(made))
+    if name == "update":
+        trace.changing(owner)
+        for other in others:
+            owner.items.update(dict.fromkeys(other))
+        return Const(None)
+    raise Unsupported(f"the method {name} of a set")
+
+
+def _of_iterator(trace: Trace, owner: Iter, name: str, args: list[Value]) -> Value:
+    if name == "__next__":
+        return trace.call_value(Const(next), [owner], {})
+    if name == "__iter__":
+        return owner
+    if name == "close" and owner.frame is not None and (owner.frame.finished or owner.frame.index == 0):
+        owner.frame.finished = True
+        return Const(None)
+    if name == "throw" and owner.frame is not None and args:
+        error = trace.force(args[-1] if len(args) < 3 else args[1])
+        if isinstance(error, Error):
+            owner.frame.thrown = error
+            return trace.call_value(Const(next), [owner], {})
+    raise Unsupported(f"the method {name} of an iterator")

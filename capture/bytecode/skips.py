@@ -1,0 +1,47 @@
+"""Which frames the hook leaves to CPython: torch's, the standard library's, longhand's own and generated code."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sysconfig
+from types import CodeType
+
+import torch
+
+__all__ = ["reason_to_skip"]
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_LONGHAND = os.path.dirname(os.path.dirname(_HERE)) + os.sep
+_ROOMS = tuple(
+    _LONGHAND + room + os.sep for room in ("capture", "lower", "schedule", "emit", "templates", "longhand")
+)
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_MODULES = (os.path.join(_TORCH, "nn", "modules") + os.sep,)
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+_PACKAGES = tuple({sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep})
+_OTHERS = ("sympy", "numpy", "pytest", "_pytest", "pluggy", "triton", "networkx", "bytecode")
+
+
+def reason_to_skip(code: CodeType) -> str | None:
+    """Why calls of this code are not captured on their own; None if they are."""
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return "a generator or coroutine"
+    if code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
+        return "a comprehension of a frame that is CPython's"
+    file = code.co_filename
+    if file.startswith("<") and not file.startswith(("<stdin", "<ipython", "<string")):
+        return "generated code"
+    if file.startswith("<string") and code.co_name.startswith("__"):
+        return "generated code"
+    path = os.path.abspath(file)
+    if path.startswith(_TORCH):
+        is_forward = path.startswith(_MODULES) and code.co_name == "forward"
+        return None if is_forward else "torch's own code"
+    if path.startswith(_ROOMS):
+        return "longhand's own code"
+    for folder in _PACKAGES:
+        if path.startswith(folder):
+            top = path[len(folder) :].split(os.sep)[0]
+            return f"{top}'s code" if top in _OTHERS else None
+    return "the standard library's code" if path.startswith(_STANDARD) else None

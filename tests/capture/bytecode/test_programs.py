@@ -1,0 +1,65 @@
+"""Random programs do the same captured as in eager: results, arguments, exceptions; with several argument sets."""
+
+import contextlib
+import copy
+import importlib.util
+import io
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+N_PROGRAMS = 60
+
+
+def load_programs():
+    specification = importlib.util.spec_from_file_location(
+        "random_programs", Path(__file__).parent / "programs.py"
+    )
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def argument_sets(namespace):
+    torch.manual_seed(0)
+    box = namespace["Box"]
+    yield torch.randn(3, 3), torch.randn(3, 3), 2, True, [1, 2, 3], {"k0": 1}, box(torch.ones(3, 3))
+    yield torch.randn(3, 3), torch.randn(3, 3), 3, False, [], {}, box(torch.randn(3, 3), [1])
+    yield torch.randn(4, 4), torch.randn(4, 4), 2, True, [1, 2, 3], {"k0": 1, "k2": 5}, box(torch.ones(4, 4))
+
+
+def compare(running, programs, seed):
+    """Runs one program; the number of its graphs and of its breaks."""
+    namespace, text = programs.load(seed)
+    captured = running.Captured(namespace["program"])
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, args in enumerate(argument_sets(namespace)):
+            for attempt in range(2):
+                mine, theirs = copy.deepcopy((args, args))[0], copy.deepcopy(args)
+                namespace["STATE"].clear()
+                expected = running.outcome(namespace["program"], theirs)
+                states = list(namespace["STATE"])
+                namespace["STATE"].clear()
+                got = running.outcome(captured, mine)
+                where = f"seed {seed}, arguments {number}, call {attempt}"
+                assert got[0] == expected[0], f"{where}: {got} is not {expected}\n{text}"
+                assert namespace["STATE"] == states, f"{where}: other calls of noisy()\n{text}"
+                try:
+                    if got[0] == "raises":
+                        assert got == expected
+                    else:
+                        running.assert_same(got[1], expected[1])
+                    running.assert_same(mine, theirs, "arguments")
+                except AssertionError as error:
+                    raise AssertionError(f"{where}: {error}\n{text}") from None
+    return captured
+
+
+@pytest.mark.parametrize("seed", range(N_PROGRAMS))
+def test_random_program(hook, running, seed):
+    captured = compare(running, load_programs(), seed)
+    failed = [event.text for event in captured.events if "capture itself failed" in event.text]
+    assert not failed, failed
