@@ -1,0 +1,78 @@
+"""Calls of the gallery's models and functions at two odd sizes each: no multiples of blocks, no powers of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from examples.attention import Attention
+from examples.gpt import GPT
+from examples.llama_block import LlamaBlock
+from examples.resnet_block import ResNetBlock
+
+HALF = torch.bfloat16
+ModelCall = Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]
+
+
+def _attention(dim: int, batch: int, seq: int) -> ModelCall:
+    return lambda: (Attention(dim), (0.5 * torch.randn(batch, seq, dim),))
+
+
+def _gpt(n_tokens: int, dim: int, batch: int, seq: int) -> ModelCall:
+    def call() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+        model = GPT(n_tokens=n_tokens, max_seq=seq + 3, dim=dim, n_heads=2, n_layers=4)
+        return model.to(HALF), (torch.randint(n_tokens, (batch, seq)),)
+
+    return call
+
+
+def _llama_block(dim: int, hidden: int, batch: int, seq: int) -> ModelCall:
+    def call() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+        model = LlamaBlock(dim=dim, n_heads=6, n_kv_heads=2, hidden=hidden, max_seq=seq + 5)
+        return model.to(HALF), (torch.randn(batch, seq, dim, dtype=HALF),)
+
+    return call
+
+
+def _resnet_block(channels: int, wider: int, height: int, width: int) -> ModelCall:
+    def call() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+        model = ResNetBlock(channels, wider, stride=2).to(HALF)
+        return model, (torch.randn(3, channels, height, width, dtype=HALF),)
+
+    return call
+
+
+MODELS: dict[str, tuple[ModelCall, ModelCall]] = {
+    "attention_cuda": (_attention(72, 3, 37), _attention(40, 1, 131)),
+    # Large enough for the head to be widened: 512 rows, 1024 columns.
+    "gpt_cuda": (_gpt(1027, 36, 4, 131), _gpt(1093, 20, 7, 75)),
+    "llama_block_cuda": (_llama_block(72, 104, 2, 37), _llama_block(36, 50, 1, 101)),
+    "resnet_block_cuda": (_resnet_block(5, 7, 13, 11), _resnet_block(3, 6, 9, 21)),
+}
+
+
+def function_arguments(name: str, rows: int, cols: int) -> tuple[Any, ...]:
+    """Arguments of a function of examples.fused_ops, in bfloat16."""
+
+    def tensor(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=HALF)
+
+    if name == "transpose_add":  # generated for square matrices
+        return tensor(rows, rows), tensor(rows, rows)
+    x, row = tensor(rows, cols), tensor(cols)
+    return {
+        "softmax": (x, row),
+        "layer_norm": (x, tensor(rows, cols), row, tensor(cols)),
+        "cross_entropy": (x, torch.randint(cols, (rows,))),
+        "rms_norm": (x, row),
+        "swiglu": (x, tensor(rows, cols)),
+        "bias_gelu": (x, row),
+        "column_sum": (x,),
+        "gelu_residual": (x, row, tensor(rows, cols)),
+    }[name]
+
+
+FUNCTION_SIZES = ((37, 1100), (130, 33))
