@@ -276,7 +276,8 @@ def _bind(trace: Trace, found: Any, owner: Value, kind: type, name: str) -> Valu
     if isinstance(found, functools.cached_property):
         if not isinstance(owner, New | Obj):
             raise Unsupported("a cached property")
-        made = trace.call_value(trace.function(found.func, None), [owner], {})
+        getter: Any = found.func
+        made = trace.call_value(trace.function(getter, None), [owner], {})
         put(trace, owner, name, made, plain=True)
         return made
     if isinstance(
@@ -400,9 +401,10 @@ def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Valu
 def _of_super(trace: Trace, owner: Super, name: str) -> Value:
     bound = owner.owner
     if isinstance(bound, Const) and isinstance(bound.value, type):
-        order = bound.value.__mro__
+        order: tuple[type, ...] = bound.value.__mro__
         if owner.kind not in order:  # a method of a metaclass
-            order = type(bound.value).__mro__
+            meta: type = type(bound.value)
+            order = meta.__mro__
     else:
         order = (type(bound.value) if isinstance(bound, Obj | Const) else bound.kind).__mro__  # type: ignore[attr-defined]
     for base in order[order.index(owner.kind) + 1 :]:
@@ -440,7 +442,7 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
     setter = lookup(kind, special)
     of_module = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
     if isinstance(setter, types.FunctionType) and not of_module and not plain:
-        given = [Const(name)] if value is DELETED else [Const(name), value]
+        given: list[Value] = [Const(name)] if value is DELETED else [Const(name), value]
         trace.call_value(Method(trace.function(setter, None), owner), given, {})
         return
     if of_module:

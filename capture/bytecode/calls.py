@@ -44,6 +44,7 @@ from longhand.capture.bytecode.values import (
 __all__ = ["advance", "all_items", "call", "call_value", "iterate"]
 
 _MOST_FRAMES = 80
+_APPLY = vars(torch.autograd.Function)["apply"].__func__
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
 _CLOSED = ("torch._dynamo", "torch.compiler", "torch._C", "torch.autograd", "longhand.")
 
@@ -164,7 +165,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         if is_torch_leaf(real):
             return torch_call(trace, real, args, kwargs)
         module = real.__module__ or ""
-        if real is torch.autograd.Function.apply.__func__:
+        if real is _APPLY:
             return _call_autograd_function(trace, args, kwargs)
         if getattr(real, "_torchdynamo_disable", False):
             raise Unsupported(f"{real.__qualname__} is disabled for compilation")

@@ -266,6 +266,7 @@ def _folded(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Va
         raise Raised(Error(type(error), [from_python(part) for part in error.args])) from None
 
 
+_function: Any
 for _function in (abs, operator.neg, operator.pos, operator.invert):
     RULES[_function] = _on_symbols(_function)
 

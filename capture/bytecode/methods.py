@@ -54,7 +54,8 @@ _FOLDED = (
     str, bytes, int, float, complex, range, types.MappingProxyType, torch.dtype, torch.device, torch.finfo,
     torch.layout, type(None), bool,
 )  # fmt: skip
-_KEYS, _VALUES, _ITEMS = type({}.keys()), type({}.values()), type({}.items())
+_EMPTY: dict[Any, Any] = {}
+_KEYS, _VALUES, _ITEMS = type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items())
 
 
 def call_method(trace: Trace, bound: Bound, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -173,16 +173,19 @@ def describe(value: Value) -> str:
     return type(value).__name__.lower()
 
 
+def _hashes_by_identity(kind: type) -> bool:
+    found: Any = kind.__hash__
+    return found is object.__hash__
+
+
 def as_key(trace: Trace, value: Value) -> Any:
     """A value as a dict key: constants by value, what has an identity by itself."""
     value = trace.force(value)
-    if isinstance(value, Obj) and type(value.value).__hash__ is object.__hash__:
+    if isinstance(value, Obj) and _hashes_by_identity(type(value.value)):
         return value.value
     if isinstance(value, Func) and value.real is not None:
         return value.real
-    if isinstance(value, Tensor | Func) or (
-        isinstance(value, New) and value.kind.__hash__ is object.__hash__
-    ):
+    if isinstance(value, Tensor | Func) or (isinstance(value, New) and _hashes_by_identity(value.kind)):
         return value  # its own key: by identity
     key = as_python(trace, value)
     try:
@@ -238,8 +241,8 @@ def truth(trace: Trace, value: Value) -> bool:
         )
     if isinstance(value, Func | Method | Bound | Partial | Cell | Iter | Slice | Error):
         return True
-    kind = type(value.value) if isinstance(value, Obj) else value.kind if isinstance(value, New) else None
-    if kind is not None:
+    if isinstance(value, New | Obj):
+        kind = kind_of(value)
         if value.storage is not None and not _redefines(kind, "__bool__", "__len__"):
             return truth(trace, value.storage)
         for name in ("__bool__", "__len__"):
@@ -358,6 +361,7 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         return _concatenate(trace, left, right, in_place)
     if plain == "*" and (isinstance(left, Seq) or isinstance(right, Seq)):
         sequence, times = (left, right) if isinstance(left, Seq) else (right, left)
+        assert isinstance(sequence, Seq)
         if in_place and sequence is left and sequence.kind is list:
             raise Unsupported("a list is repeated in place")
         assert isinstance(sequence, Seq)

@@ -218,7 +218,8 @@ def step_code(position: Position) -> CodeType:
         again = bc.TryBegin(opened.target, opened.push_lasti)
         inserted = [bc.TryEnd(opened), *after, again]
         for later in range(place + 1, len(body)):
-            if isinstance(body[later], bc.TryEnd) and body[later].entry is opened:
+            row_later: Any = body[later]
+            if isinstance(row_later, bc.TryEnd) and row_later.entry is opened:
                 body[later] = bc.TryEnd(again)
     body[place + 1 : place + 1] = inserted
     label = bc.Label()
@@ -283,6 +284,7 @@ def _continue_with(position: Position, index: int, depth: int, at: Any) -> list[
     after = Position(code, index, nulls, names)
     made = continuation(after)
     cells = cell_names(code)
+    constant: Any = made
     rows: list[Any] = [
         bc.Instr("STORE_FAST", f"stack{place}_", location=at) for place in range(depth - 1, -1, -1)
     ]
@@ -291,7 +293,7 @@ def _continue_with(position: Position, index: int, depth: int, at: Any) -> list[
         rows.append(bc.Instr("LOAD_CLOSURE", bc.FreeVar(name), location=at))
     if cells:
         rows.append(bc.Instr("BUILD_TUPLE", len(cells), location=at))
-    rows.append(bc.Instr("LOAD_CONST", made, location=at))
+    rows.append(bc.Instr("LOAD_CONST", constant, location=at))
     rows.append(bc.Instr("MAKE_FUNCTION", 8 if cells else 0, location=at))
     given = parameters(after)
     rows += [bc.Instr("LOAD_FAST", name, location=at) for name in given]

@@ -28,7 +28,7 @@ class DynamicSizes:
 
     def static_dims(self, name: str, value: torch.Tensor) -> tuple[bool, ...]:
         """For each dimension whether it is to be static. Sizes 0 and 1 always are; weights too."""
-        marked = getattr(value, "_dynamo_dynamic_indices", set())
+        marked: set[int] = getattr(value, "_dynamo_dynamic_indices", set())
         sizes = list(value.shape)
         known = self.seen.setdefault(name, list(sizes))
         if len(known) == len(sizes):

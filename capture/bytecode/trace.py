@@ -57,7 +57,8 @@ _CONSTANT_TYPES = (
     torch.device,
 )
 _KEY_TYPES = (*_CONSTANT_TYPES, enum.Enum, type, types.FunctionType)
-_ITERATORS = (type(iter([])), type(iter(())))
+_EMPTY: list[Any] = []
+_ITERATORS = (type(iter(_EMPTY)), type(iter(tuple(_EMPTY))))
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 
 

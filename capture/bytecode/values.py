@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import fx
+if TYPE_CHECKING:
+    from torch import fx
 
 from longhand.capture.bytecode.sources import Source
 
