@@ -141,3 +141,12 @@ RULES: dict[str, Rule] = {
     "_local_scalar_dense": _item,
     **WRITE_RULES,
 }
+
+
+def _detach(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """A view of its argument, kept because it stops gradients."""
+    return rewriter.keep(aten.detach.default, (args[0],), {}, eager)
+
+
+# In a graph that is to be differentiated.
+TRAINING_RULES: dict[str, Rule] = dict.fromkeys(["detach", "detach_copy"], _detach)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import io
 import logging
@@ -49,8 +50,9 @@ def capture_export(
     target: Target,
     dynamic_shapes: Any = None,
     name: str | None = None,
+    train: bool = False,
 ) -> CapturedGraph:
-    """Captures one call, ``model(*args, **kwargs)``, for inference.
+    """Captures one call, ``model(*args, **kwargs)``.
 
     Args:
         model: A module (in the mode that it is in: call ``eval()`` first) or a plain function of tensors.
@@ -59,6 +61,7 @@ def capture_export(
         target: What the graph is for. A model on the CPU may be captured for CUDA.
         dynamic_shapes: As in torch.export.export: which sizes may differ from call to call.
         name: Instead of the class's or function's own.
+        train: The call is to be differentiated: what stops gradients stays in the graph.
 
     Raises:
         CaptureError: The call cannot be captured as one sound graph.
@@ -83,14 +86,21 @@ def capture_export(
             hint=f"Its parameters are {inspect.signature(entry)}.",
         ) from None
     try:
-        with torch.no_grad(), torch_private.stacks_since(__file__), _quiet():
+        custom = torch_private.refusing_autograd(_refuse_custom) if train else contextlib.nullcontext()
+        with torch.set_grad_enabled(train), torch_private.stacks_since(__file__), _quiet(), custom:
             program = torch.export.export(
                 module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
     except Exception as error:
         raise capture_error(error, _title(model, name)) from None
-    return finish(
-        _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module), target
+    traced = _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module)
+    return finish(dataclasses.replace(traced, train=train), target)
+
+
+def _refuse_custom(what: str) -> None:
+    raise CaptureError(
+        f"The call uses {what}, whose gradients cannot be derived ahead of time.",
+        hint="Generate without --train, or leave that part out of what is compiled.",
     )
 
 

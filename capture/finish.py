@@ -12,7 +12,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.canonical import RULES
+from longhand.capture.canonical import RULES, TRAINING_RULES
 from longhand.capture.decompositions import packet_name
 from longhand.capture.devices import move_to_target
 from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter
@@ -69,6 +69,7 @@ class Traced:
         inputs: For each placeholder, in order: what feeds it; None for one that is to be dropped (a constant).
         leaves: The leaves of what the call returns: traced nodes or Python constants.
         size_names: Words for symbolic sizes: (placeholder name in `module`, dimension) -> name.
+        train: The graph is to be differentiated: what stops gradients stays in it, as ``detach``.
         The others: see CapturedGraph, with `argument_leaves` naming the placeholders of `module`.
     """
 
@@ -87,6 +88,7 @@ class Traced:
     shared_storage: tuple[tuple[str, ...], ...]
     grad_inputs: tuple[str, ...]
     size_names: dict[tuple[str, int], str]
+    train: bool = False
 
 
 def finish(traced: Traced, target: Target) -> CapturedGraph:
@@ -95,7 +97,9 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     Raises:
         CaptureError: An op has no functional form, or sizes depend on data.
     """
-    rewriter = Rewriter({**RULES}, rule_for_write, _fake_mode(traced.module.graph))
+    rules = {**RULES, **TRAINING_RULES} if traced.train else RULES
+    rewriter = Rewriter(rules, rule_for_write, _fake_mode(traced.module.graph))
+    rewriter.keeps_gradients = traced.train
     known = _placeholders(rewriter, traced)
     for node in traced.module.graph.nodes:
         if node.op in ("placeholder", "output"):

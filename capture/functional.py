@@ -101,6 +101,7 @@ class Rewriter:
         self.fake_mode = fake_mode
         self.graph = fx.Graph()
         self.handles: dict[str, Handle | Number] = {}  # by placeholder
+        self.keeps_gradients = False  # the graph is to be differentiated: what stops gradients matters
         self.current: fx.Node | None = None  # the traced node being copied: whose words new nodes take over
         self._traced: dict[Any, fx.GraphModule | None] = {}
         self._sizes: dict[Any, fx.Node] = {}

@@ -39,6 +39,7 @@ class Provenance:
             it (``return t.transpose(1, 2)``) the name that the caller's statement assigns it to.
         module: The path of the innermost user-visible nn.Module: ``blocks.0.attn``; empty for the root.
         module_class: That module's class name: ``Attention``, ``LayerNorm``; empty for a plain function.
+        differentiates: In a backward pass: the node of the forward whose derivative the node is part of.
     """
 
     statement: str = ""
@@ -48,6 +49,7 @@ class Provenance:
     local: str | None = None
     module: str = ""
     module_class: str = ""
+    differentiates: str = ""
 
 
 class InputKind(enum.Enum):
@@ -172,6 +174,8 @@ class CapturedGraph:
             be given inputs that do not, or run in eager).
         symbols: The symbolic sizes.
         grad_inputs: Placeholders whose tensor required grad at capture.
+        n_saved: How many of the last `outputs` are no results but what the backward pass reads: they are not among
+            the leaves of `out_spec`.
     """
 
     name: str
@@ -190,6 +194,7 @@ class CapturedGraph:
     shared_storage: tuple[tuple[str, ...], ...] = ()
     symbols: tuple[SymbolicSize, ...] = ()
     grad_inputs: tuple[str, ...] = ()
+    n_saved: int = 0
 
     def __str__(self) -> str:
         """The graph as runnable Python: a function of the placeholders that returns the results, then what is written.
@@ -228,6 +233,51 @@ class CapturedGraph:
         for mutation in self.mutations:
             lines.append(f"# after the call, {mutation.input_node} holds {mutation.value_node}")
         return "\n".join(lines) + "\n"
+
+
+class BackwardKind(enum.Enum):
+    """What feeds a placeholder of a backward pass."""
+
+    INPUT = "input"  # an input of the forward: an argument, a weight
+    RESULT = "result"  # a result of the forward
+    SAVED = "saved"  # a value that the forward hands over
+    GRADIENT = "gradient"  # the gradient of a result
+
+
+@dataclasses.dataclass(frozen=True)
+class BackwardInput:
+    """One placeholder of a backward pass.
+
+    Attributes:
+        node: Its name in the backward graph.
+        kind: What feeds it.
+        source: With INPUT the forward's placeholder; otherwise the position among the forward's `outputs`.
+    """
+
+    node: str
+    kind: BackwardKind
+    source: str | int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainingGraphs:
+    """A captured call, differentiated.
+
+    Attributes:
+        forward: The call; its last `n_saved` outputs are for the backward.
+        backward: A function of `inputs` that returns the gradients.
+        inputs: What feeds the backward's placeholders, in order.
+        gradients: The forward's placeholders whose gradients the backward returns, in order.
+        differentiable: Positions of the forward's outputs that gradients come for.
+        report: What is saved and what is computed again, in words and bytes.
+    """
+
+    forward: CapturedGraph
+    backward: CapturedGraph
+    inputs: tuple[BackwardInput, ...]
+    gradients: tuple[str, ...]
+    differentiable: tuple[int, ...]
+    report: str
 
 
 def _call(node: fx.Node) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ __all__ = [
     "fake_mode_of",
     "free_unbacked_symbols",
     "make_fx",
+    "refusing_autograd",
     "shape_env_of",
     "stacks_since",
     "storage_key",
@@ -122,6 +123,33 @@ def stacks_since(file: str) -> Iterator[None]:
         yield
     finally:
         tracer._filter_traceback_frames = original
+
+
+@contextlib.contextmanager
+def refusing_autograd(refuse: Callable[[str], Any]) -> Iterator[None]:
+    """While inside, what gives gradients a meaning of its own raises: a trace of the forward alone would lose it.
+
+    Args:
+        refuse: Raises; is told what was called.
+    """
+
+    def raising(what: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: refuse(what)
+
+    places: list[tuple[Any, str, Any]] = [
+        (torch.autograd.Function, "apply", classmethod(raising("a custom autograd.Function"))),
+        (torch.Tensor, "register_hook", raising("Tensor.register_hook")),
+        (torch.Tensor, "backward", raising("Tensor.backward")),
+        (torch.autograd, "grad", raising("torch.autograd.grad")),
+    ]
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in places]
+    for owner, name, replacement in places:
+        setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        for owner, name, original in before:
+            setattr(owner, name, original)
 
 
 # What a guard compares: layout, device type, conjugate and negative views, inference tensors.

@@ -40,6 +40,7 @@ class CallChecks:
         tensors: Sequence[tuple[str, str]],
         device: str,
         plain: SizeWriter,
+        gradients: frozenset[str] | None = None,
     ) -> None:
         self.runtime: set[str] = set()
         self._graph = graph
@@ -48,6 +49,7 @@ class CallChecks:
         self._tensors = tuple(tensors)
         self._device = device
         self._plain = plain
+        self._gradients = gradients  # in training: the placeholders whose gradients are computed
         self._sources = self._symbol_sources()
 
     def lines(self) -> list[str]:
@@ -95,7 +97,8 @@ class CallChecks:
         if not value.is_contiguous():
             steps = [self._from_arguments(as_size(step)) for step in value.stride()]
             stride = f", stride=({', '.join(steps)}{',' * (len(steps) == 1)})"
-        arguments = f"{_quoted(path)}, {path}, dtype={value.dtype}, shape={shape}, device={device}{stride}"
+        given = f"{path}.detach()" if self._gradients and node in self._gradients else path
+        arguments = f"{_quoted(path)}, {given}, dtype={value.dtype}, shape={shape}, device={device}{stride}"
         return self._call("check_tensor", arguments)
 
     def _from_arguments(self, size: int | sympy.Expr) -> str:
@@ -133,7 +136,11 @@ class CallChecks:
         if not self._graph.is_module or all(entry.kind in arguments for entry in self._graph.inputs):
             return []
         device = f"{first}.device" if first else f'torch.device("{self._device}")'
-        return [self._call("check_weights", f"self, {device}")]
+        call = self._call("check_weights", f"self, {device}")
+        if self._gradients is not None:
+            # It refuses weights that require grad, which are what training is about.
+            return ["with torch.no_grad():", f"    {call}"]
+        return [call]
 
 
 def as_size(size: object) -> int | sympy.Expr:

@@ -12,12 +12,13 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import as_size
-from longhand.emit.names import KernelNames, UnitNames
+from longhand.emit.names import KernelNames
 from longhand.emit.op_words import SILENT, aten_name
+from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.reference import Reference, StridedView
 from longhand.emit.templates import render_template
 from longhand.emit.trees import Parameter, build_arguments, parameters
-from longhand.schedule.plan import KernelPlan, UnitPlan
+from longhand.schedule.plan import KernelPlan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,16 +38,22 @@ class CheckedKernel:
     written: tuple[str, ...]
 
 
-def write_check(
-    plan: UnitPlan, names: UnitNames, words: BufferWords, references: Mapping[str, Reference], exported: str
-) -> str:
+def write_check(passes: list[Pass], references: Mapping[str, Reference], exported: str) -> str:
     """The text of check.py, not yet formatted."""
+    plan, words = passes[0].plan, passes[0].words
     graph = plan.program.graph
     kernels = [
-        _checked(kernel, names.kernels[key], references[key])
-        for key, kernel in sorted(plan.kernels.items(), key=lambda entry: names.kernels[entry[0]].kernel)
+        _checked(kernel, one.names.kernels[key], references[key])
+        for key, (kernel, one) in sorted(
+            kernels_of(passes).items(), key=lambda entry: entry[1][1].names.kernels[entry[0]].kernel
+        )
     ]
-    records = plan.options.mode.records_cuda_graphs and plan.options.target.device.value == "cuda"
+    is_training = len(passes) > 1
+    records = (
+        plan.options.mode.records_cuda_graphs
+        and plan.options.target.device.value == "cuda"
+        and not is_training
+    )
     tensors = list(_random_tensors(graph, words, parameters(graph)))
     needs_memory = any("memory(" in text for kernel in kernels for _, text in kernel.read)
     return render_template(
@@ -63,6 +70,12 @@ def write_check(
         ),
         needs_layout=any("laid_out(" in text for _, _, text in tensors),
         records=records,
+        is_training=is_training,
+        trained=[
+            next(iter(words.candidates(entry.node)))
+            for entry in graph.inputs
+            if is_training and entry.kind is InputKind.ARGUMENT and entry.node in graph.grad_inputs
+        ],
         needs_memory=needs_memory,
         needs_window=any(
             "window(" in text for kernel in kernels for text in [*kernel.written, *dict(kernel.read).values()]

@@ -133,7 +133,7 @@ class ColumnsPrinter:
         roots += [argument for p in stores for argument in arguments(self.plan.body[p])]
         by_row = self._row_values(roots, known)
         row_lines = tuple(self.printer.declaration(p, known) for p in by_row)
-        lines, known_here = element_lines(roots, stores, frozenset(by_row), known, self.printer)
+        lines, known_here = element_lines(roots, stores, frozenset(by_row), known, self.printer, reload=False)
         end = [statement for p in reductions for statement in self._take(p, known_here)]
         end += [self.printer.store(p, known_here) for p in stores]
         row_lines = (*self.printer.pointer_declarations((*row_lines, *lines, *end)), *row_lines)
@@ -156,12 +156,12 @@ class ColumnsPrinter:
         for position in kept:
             # Its name is the lanes': each column's value goes straight there.
             roots = list(arguments(body[position]))
-            more, local = element_lines(roots, (), frozenset(), known, self.printer)
+            more, local = element_lines(roots, (), frozenset(), known, self.printer, reload=False)
             value = self.printer.expression(position, local, top=True).text
             lines += [*more, f"{self.known_later[position].text} = {value};"]
             known = {**local, position: self.known_later[position]}
         roots = [argument for p in stores for argument in arguments(body[p])]
-        more, known = element_lines(roots, stores, frozenset(), known, self.printer)
+        more, known = element_lines(roots, stores, frozenset(), known, self.printer, reload=False)
         end = [self.printer.store(p, known) for p in stores]
         return paragraphs([*lines, *more], tuple(end))
 

@@ -122,7 +122,12 @@ def needed_values(roots: list[int], stop: frozenset[int], printer: BodyPrinter) 
 
 
 def element_lines(
-    roots: list[int], stores: tuple[int, ...], stop: frozenset[int], known: Known, printer: BodyPrinter
+    roots: list[int],
+    stores: tuple[int, ...],
+    stop: frozenset[int],
+    known: Known,
+    printer: BodyPrinter,
+    reload: bool = True,
 ) -> tuple[list[str], Known]:
     """The declarations that the roots need inside a loop over elements.
 
@@ -132,6 +137,7 @@ def element_lines(
         stop: Values that are variables already.
         known: Texts of values that are not computed here: accumulators and staged values.
         printer: The kernel's.
+        reload: Whether what is staged gets a variable where it is used twice.
 
     Returns:
         The lines, and `known` with what now has a name.
@@ -143,7 +149,7 @@ def element_lines(
     uses = Counter(roots)
     for user in needed:
         uses.update(arguments(printer.plan.body[user]))
-    staged = [p for p in sorted(known) if p in names and p not in stop and uses[p] > 1]
+    staged = [p for p in sorted(known) if reload and p in names and p not in stop and uses[p] > 1]
     for position in sorted([*needed, *staged]):
         value = printer.plan.body[position]
         assert not isinstance(value, Store)

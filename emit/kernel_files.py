@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from longhand.emit.buffer_words import BufferWords
 from longhand.emit.cpp import print_cpp_kernel
 from longhand.emit.cpp_headers import print_cpp_headers
-from longhand.emit.names import UnitNames
+from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.reference import Reference, write_reference
 from longhand.emit.templates import render_template
 from longhand.emit.triton import print_triton_kernel
 from longhand.options import Device
-from longhand.schedule.plan import UnitPlan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +27,17 @@ class KernelFiles:
     references: Mapping[str, Reference]
 
 
-def write_kernels(plan: UnitPlan, names: UnitNames, words: BufferWords) -> KernelFiles:
+def write_kernels(passes: list[Pass]) -> KernelFiles:
     """Every kernel of the unit, its Python face and the package that exports them all."""
+    kernels = kernels_of(passes)
     references = {
-        key: write_reference(kernel, names.kernels[key], words) for key, kernel in plan.kernels.items()
+        key: write_reference(kernel, one.names.kernels[key], one.words)
+        for key, (kernel, one) in kernels.items()
     }
-    is_cpu = plan.options.target.device is Device.CPU
+    is_cpu = passes[0].plan.options.target.device is Device.CPU
     files: dict[str, str] = {}
-    for key, kernel in plan.kernels.items():
-        name = names.kernels[key]
+    for key, (kernel, one) in kernels.items():
+        name = one.names.kernels[key]
         reference = references[key]
         if is_cpu:
             files[f"kernels/{name.kernel}.cpp"] = print_cpp_kernel(kernel, name)
@@ -52,6 +52,6 @@ def write_kernels(plan: UnitPlan, names: UnitNames, words: BufferWords) -> Kerne
     if is_cpu:
         headers = print_cpp_headers(files[path] for path in list(files) if path.endswith(".cpp"))
         files |= {f"kernels/{header}": text for header, text in headers.items()}
-    exported = sorted(name.kernel for key, name in names.kernels.items() if key in plan.kernels)
+    exported = sorted(one.names.kernels[key].kernel for key, (_, one) in kernels.items())
     files["kernels/__init__.py"] = render_template("kernels_init.py.jinja", kernels=exported)
     return KernelFiles(files, references)

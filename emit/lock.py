@@ -14,27 +14,24 @@ import torch
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
-from longhand.emit.names import UnitNames
+from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
-from longhand.schedule.plan import UnitPlan
 
 LOCK = "longhand.lock"
 FORMAT = 1
 
 
-def write_lock(
-    plan: UnitPlan, names: UnitNames, words: BufferWords, files: Mapping[str, str | bytes], exported: str
-) -> str:
+def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: str) -> str:
     """The lock's text.
 
     Args:
-        plan: The unit's plan.
-        names: Its words.
-        words: The captured graph's.
+        passes: The forward, and in training the backward.
         files: Every other file, as written, by path.
         exported: The class or function.
     """
+    plan, words = passes[0].plan, passes[0].words
     options, graph = plan.options, plan.program.graph
+    named = {key: one.names.kernels[key] for key, (_, one) in kernels_of(passes).items()}
     lock = {
         "format": FORMAT,
         "name": exported,
@@ -49,10 +46,13 @@ def write_lock(
         "guards": _guards(graph, words),
         "hashes": {path: _hash(files[path]) for path in sorted(files)},
         "quotes": _quotes(graph, words),
-        "kernels": {names.kernels[key].kernel: key for key in plan.kernels},
-        "traffic": {names.kernels[key].kernel: list(traffic(plan, key)) for key in plan.kernels},
-        "ledger": Ledger(names.kernels).to_json(),
+        "kernels": {names.kernel: key for key, names in named.items()},
+        "traffic": {names.kernel: list(traffic(passes, key)) for key, names in named.items()},
+        "ledger": Ledger(named).to_json(),
     }
+    if len(passes) > 1:
+        lock["train"] = True
+        lock["activation_memory_budget"] = options.activation_memory_budget
     return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -10,6 +10,7 @@ from longhand.emit.model_weights import construct_block
 from longhand.emit.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.variables import name_block
+from longhand.emit.words import plural
 
 _WIDEST = 98
 
@@ -110,18 +111,17 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
     first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
     lines: list[str] = []
     carried: dict[int, str] = {}
+    lists = {place: variables[last[place]].partition("[")[0] for place in loop.collected}
+    singular = {place: _singular(name, last[place], outer) for place, name in lists.items()}
     for place, source in enumerate(loop.carried):
-        variable = variables[last[source]] if source not in loop.collected else variables[first[place]]
+        variable = singular.get(source) or variables[last[source]]
         carried[place] = variable
         if variables[first[place]] != variable:
             lines.append(f"{variable} = {variables[first[place]]}")
-    lists = {place: variables[last[place]].partition("[")[0] for place in loop.collected}
     lines += [f"{name} = []" for name in lists.values()]
     given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
     owner = member(loop.owner) if loop.owner else "self"
-    targets = [
-        variables[buffer] if place not in lists else lists[place][:-1] for place, buffer in enumerate(last)
-    ]
+    targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     is_whole = loop.positions == tuple(range(len(branch.branches)))
     if is_whole:
         head, called = f"for block in {owner}:", "block"
@@ -131,3 +131,8 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
     return lines
+
+
+def _singular(name: str, buffer: str, outer: BodyWriter) -> str:
+    """The word that a list's name is the plural of."""
+    return next((word for word in outer.words.candidates(buffer) if plural(word) == name), f"one_of_{name}")

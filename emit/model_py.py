@@ -20,7 +20,8 @@ from longhand.emit.names import UnitNames
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.sizes import SizeWriter, bind_sizes
 from longhand.emit.templates import render_template
-from longhand.emit.trees import Parameter, build, parameters
+from longhand.emit.trained_call import TrainedCall
+from longhand.emit.trees import Parameter, build, children, parameters
 from longhand.emit.view_calls import argument, write_view
 from longhand.emit.words import identifier
 from longhand.lower.ir import View
@@ -69,6 +70,7 @@ class ModelText:
         mutates: The numbers of those that it writes to.
         blocks: Classes of repeated blocks.
         constants: Lines that bind module-level constants (functions only).
+        training: In training: what forward() returns, a call of backward.py's autograd.Function.
     """
 
     title: str
@@ -88,15 +90,30 @@ class ModelText:
     mutates: tuple[int, ...]
     blocks: tuple[Block, ...]
     constants: tuple[str, ...]
+    training: tuple[str, ...] = ()
 
 
-def write_model(plan: UnitPlan, names: UnitNames, words: BufferWords) -> ModelFile:
-    """The text of model.py."""
-    return _ModelWriter(plan, names, words).write()
+def write_model(
+    plan: UnitPlan, names: UnitNames, words: BufferWords, training: TrainedCall | None = None
+) -> ModelFile:
+    """The text of model.py.
+
+    Args:
+        plan: The unit's plan; in training that of the forward pass.
+        names: Its words.
+        words: The captured graph's.
+        training: In training: how forward() calls the autograd.Function.
+    """
+    return ModelWriter(plan, names, words, training).write()
 
 
-class _ModelWriter:
-    def __init__(self, plan: UnitPlan, names: UnitNames, words: BufferWords) -> None:
+class ModelWriter:
+    """Writes model.py, and the parts of backward.py that are like it."""
+
+    def __init__(
+        self, plan: UnitPlan, names: UnitNames, words: BufferWords, training: TrainedCall | None = None
+    ) -> None:
+        self.training = training
         self.plan = plan
         self.graph: CapturedGraph = plan.program.graph
         self.names = names
@@ -110,7 +127,12 @@ class _ModelWriter:
         self.imports: set[str] = {"import torch"}
         self.runtime: set[str] = set()
         self.is_cpu = plan.options.target.device is Device.CPU
-        self.records = not self.is_cpu and plan.options.mode.records_cuda_graphs
+        self.records = (
+            not self.is_cpu
+            and plan.options.mode.records_cuda_graphs
+            and not self.graph.n_saved
+            and not training
+        )
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
@@ -133,6 +155,15 @@ class _ModelWriter:
         ]
 
     def write(self) -> ModelFile:
+        """The text of model.py."""
+        text = self.text()
+        full = render_template(
+            "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
+        )
+        return ModelFile(full, self.graph.name, frozenset(self.runtime), self.tree.stored)
+
+    def text(self) -> ModelText:
+        """What the template prints, but for the imports, which are in `imports`."""
         sizes = self._sizes()
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, self._device_expression())
         loop_lines: dict[int, list[str]] = {}
@@ -152,11 +183,10 @@ class _ModelWriter:
             self.imports.add("from . import kernels")
         if body.needs.empty:
             self.runtime.add("empty")
+        if self.training is not None:
+            self.imports.add(f"from .backward import {self.training.function}")
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
-        full = render_template(
-            "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
-        )
-        return ModelFile(full, self.graph.name, frozenset(self.runtime), self.tree.stored)
+        return text
 
     def _sizes(self) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""
@@ -179,6 +209,7 @@ class _ModelWriter:
             self.tensors,
             self.plan.options.target.device.value,
             self._plain(),
+            self.training.gradients if self.training is not None else None,
         )
         lines = checks.lines()
         self.runtime |= checks.runtime
@@ -192,11 +223,13 @@ class _ModelWriter:
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
         texts = [self._result(result, sizes) for result in self.plan.results]
-        types: set[tuple[str, str]] = set()
-        returned = build(self.graph.out_spec, iter(texts), types)
-        self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
-        if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
-            returned = returned[1:-1]
+        if self.training is not None:
+            texts = [texts[place] for place in self.training.launched]
+            returned = f"{', '.join(texts)}{',' * (len(texts) == 1)}"
+        else:
+            returned = self._built(texts)
+            if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
+                returned = returned[1:-1]
         last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
         target, is_assignment, expression = last.partition(" = ")
         head = returned.split(".")[0].split("[")[0]
@@ -209,6 +242,40 @@ class _ModelWriter:
             paragraphs[-1].lines.append(f"return {returned}")
         else:
             paragraphs.append(Paragraph((), [f"return {returned}"]))
+
+    def _built(self, texts: list[str]) -> str:
+        """What the user's call returns, put together from its leaves."""
+        types: set[tuple[str, str]] = set()
+        returned = build(self.graph.out_spec, iter(texts), types)
+        self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
+        return returned
+
+    def _trained(self) -> tuple[str, ...]:
+        """The lines of forward() in training: the autograd.Function's results as the user's call returns them."""
+        if self.training is None:
+            return ()
+        weights = ["*self.parameters()"] if self.graph.is_module else []
+        owner = ["self"] if self.graph.is_module else []
+        given = ", ".join([*owner, *self.launch_arguments(), *weights])
+        call = f"{self.training.function}.apply({given})"
+        n_leaves = len(self.plan.results) - self.graph.n_saved
+        is_tensor = [isinstance(result, View) for result in self.plan.results[:n_leaves]]
+        words = [self.variables[r.buffer] for r in self.plan.results[:n_leaves] if isinstance(r, View)]
+        words = [
+            word if words.count(word) == 1 and word.isidentifier() else f"result_{i}"
+            for i, word in enumerate(words)
+        ]
+        if all(is_tensor) and self.graph.out_spec.is_leaf():
+            return (f"return {call}[0]",)
+        if all(is_tensor) and self.graph.out_spec.type is tuple and len(words) > 1:
+            if all(child.is_leaf() for child in children(self.graph.out_spec)):
+                return (f"return {call}",)
+        texts = iter(words)
+        leaves = [
+            next(texts) if isinstance(result, View) else self._result(result, self._plain())
+            for result in self.plan.results[:n_leaves]
+        ]
+        return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {self._built(leaves)}")
 
     def _result(self, result: object, sizes: SizeWriter) -> str:
         if isinstance(result, View):
@@ -239,6 +306,9 @@ class _ModelWriter:
             base, base_arguments, members = made.base, made.base_arguments, made.members
             constants = ["constants = load_constants()"] if self.tree.stored else []
             self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
+            if self.training is not None:
+                members = [*members, "self.requires_grad_()"]
+                members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
             self.imports.add("from torch import nn")
         else:
             constants = self._function_constants()
@@ -259,10 +329,11 @@ class _ModelWriter:
             checks=tuple(checks),
             sizes=(*unpacked, *sizes.binding_lines()),
             paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
-            launch_arguments=tuple(self._launch_arguments()) if self.records else None,
+            launch_arguments=tuple(self.launch_arguments()) if self.records or self.training else None,
             mutates=self._mutated(),
             blocks=tuple(blocks),
             constants=tuple(constants),
+            training=self._trained(),
         )
 
     def _function_constants(self) -> list[str]:
@@ -288,7 +359,7 @@ class _ModelWriter:
             if isinstance(leaf, str) and self.variables[leaf] != path
         ]
 
-    def _launch_arguments(self) -> list[str]:
+    def launch_arguments(self) -> list[str]:
         return [
             self.variables[leaf] for p in self.parameters for leaf, _ in p.leaves if isinstance(leaf, str)
         ]
@@ -316,7 +387,8 @@ class _ModelWriter:
             str(dtype).removeprefix("torch.") for dtype in dtypes if dtype.is_floating_point
         )
         return (
-            f"{self.graph.name} as kernels: {self.graph.source} for {', '.join([where, *floats])}, inference."
+            f"{self.graph.name} as kernels: {self.graph.source} for {', '.join([where, *floats])},"
+            f" {'training' if self.training is not None else 'inference'}."
         )
 
     def _signature_lines(self) -> Iterator[str]:
@@ -324,7 +396,7 @@ class _ModelWriter:
         said: set[str] = set()
         for node, path in self.tensors:
             yield f"{path:<{width}}  {self._described(self.words.nodes[node].meta['val'], node, said)}"
-        for result in self.plan.results:
+        for result in self.plan.results[: len(self.plan.results) - self.graph.n_saved]:
             if isinstance(result, View):
                 yield f"{'->':<{width}}  {self._described_view(result)}"
 

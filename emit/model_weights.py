@@ -50,7 +50,7 @@ def construct(tree: ModuleTree, blocks: Mapping[str, str]) -> Construction:
         for name in tied:
             members.append(f"self.{name} = {member(expression(root, root.held[name].tied_to))}")
         arguments = [text for text in arguments if text.partition("=")[0] not in tied]
-    return Construction(base, ", ".join(arguments), members, writer.names)
+    return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names)
 
 
 def construct_block(branch: Branch) -> Construction:
@@ -63,6 +63,7 @@ class _Writer:
         self.root = tree.root
         self.blocks = blocks
         self.names: set[str] = set()
+        self.ties: list[str] = []
 
     def module(self, branch: Branch, path: str) -> str:
         """The expression that makes a sub-module."""
@@ -93,7 +94,15 @@ class _Writer:
         dtype = next(iter(own)) if len(own) == 1 else torch.float32
         if dtype is not torch.float32:
             found.append(f"dtype={dtype}")
-        found += [f"{name}={self.tensor(held, dtype)}" for name, held in branch.held.items()]
+        for name, held in branch.held.items():
+            if held.tied_to and path and held.tied_to.partition(".")[0] == path.partition(".")[0]:
+                # Both are inside of what is being made: tied once it is there.
+                here = member(expression(self.root, f"{path}.{name}"))
+                holder, _, name = here.rpartition(".")
+                self.names.add("tie")
+                self.ties.append(f'tie({holder}, "{name}", {member(expression(self.root, held.tied_to))})')
+                continue
+            found.append(f"{name}={self.tensor(held, dtype)}")
         if not only_held:
             found += [
                 f"{name}={self.module(child, f'{path}.{name}')}" for name, child in branch.branches.items()

@@ -23,12 +23,20 @@ from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, 
 _MOST_QUOTES = 4
 
 
-def name_unit(plan: UnitPlan, ledger: Ledger | None = None) -> UnitNames:
-    """Words for the whole unit. Kernels that `ledger` knows by key keep theirs."""
+def name_unit(
+    plan: UnitPlan, ledger: Ledger | None = None, elsewhere: frozenset[str] = frozenset()
+) -> UnitNames:
+    """Words for the whole unit. Kernels that `ledger` knows by key keep theirs.
+
+    Args:
+        plan: What is named.
+        ledger: Names given before.
+        elsewhere: Keys of the ledger that another pass of the unit has: their names are taken.
+    """
     words = BufferWords(plan.program.graph)
     known = ledger.kernels if ledger is not None else {}
     scope = kernel_scope()
-    for key in plan.kernels:
+    for key in [*plan.kernels, *(key for key in sorted(elsewhere) if key not in plan.kernels)]:
         if key in known:
             scope.take(known[key].kernel)
     device = plan.options.target.device
@@ -38,6 +46,9 @@ def name_unit(plan: UnitPlan, ledger: Ledger | None = None) -> UnitNames:
             continue
         kernel = plan.kernels[launch.kernel]
         old = known.get(launch.kernel)
+        if old is not None and launch.kernel in elsewhere:
+            kernels[launch.kernel] = old
+            continue
         kept = _fitted(old, kernel) if old is not None else None
         if kept is not None:
             current = _with_current_quotes(kept, plan, launch, words)

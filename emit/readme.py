@@ -8,13 +8,12 @@ from collections import Counter
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.buffer_words import BufferWords
-from longhand.emit.names import UnitNames
 from longhand.emit.naming import launches
+from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.templates import render_template
 from longhand.lower.ir import Extern
 from longhand.options import Device
-from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
+from longhand.schedule.plan import PlanStep, Repeat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +36,17 @@ class LibraryRow:
     reason: str
 
 
-def write_readme(plan: UnitPlan, names: UnitNames, words: BufferWords, exported: str) -> str:
-    """The text of README.md."""
+def write_readme(passes: list[Pass], exported: str, report: str = "") -> str:
+    """The text of README.md.
+
+    Args:
+        passes: The forward, and in training the backward.
+        exported: The class or function.
+        report: In training: what is saved for the backward and what is computed again.
+    """
+    plan, words = passes[0].plan, passes[0].words
     graph = plan.program.graph
-    rows = [_row(plan, names, words, key) for key in plan.kernels]
+    rows = [_row(passes, key) for key in kernels_of(passes)]
     target = plan.options.target
     guards = []
     for entry in graph.inputs:
@@ -59,30 +65,31 @@ def write_readme(plan: UnitPlan, names: UnitNames, words: BufferWords, exported:
         target=target.device.value + (f" ({target.arch})" if target.arch else ""),
         extension="cpp" if target.device is Device.CPU else "py",
         kernels=rows,
-        library=_library_rows(plan),
+        library=_library_rows(passes),
+        report=report.splitlines(),
         guards=guards,
         has_constants=any(entry.kind is InputKind.CONSTANT for entry in graph.inputs),
     )
 
 
-def _row(plan: UnitPlan, names: UnitNames, words: BufferWords, key: str) -> KernelRow:
-    calls = [launch for launch in launches(plan) if launch.kernel == key]
+def _row(passes: list[Pass], key: str) -> KernelRow:
+    calls = [(one, launch) for one in passes for launch in launches(one.plan) if launch.kernel == key]
     users = dict.fromkeys(
-        words.provenance(origin).qualname.removesuffix(".forward")
-        for launch in calls
+        one.words.provenance(origin).qualname.removesuffix(".forward")
+        for one, launch in calls
         for origin in launch.origins
-        if words.provenance(origin).qualname
+        if one.words.provenance(origin).qualname
     )
-    sizes = Counter(_bytes(launch.bytes_moved) for launch in calls)
+    sizes = Counter(_bytes(launch.bytes_moved) for _, launch in calls)
     traffic = ", ".join(f"{n} x {size}" if n > 1 else size for size, n in sizes.items())
-    found = names.kernels[key]
+    found = calls[0][0].names.kernels[key]
     return KernelRow(found.kernel, found.title, ", ".join(users), len(calls), traffic)
 
 
-def traffic(plan: UnitPlan, key: str) -> tuple[int, int]:
+def traffic(passes: list[Pass], key: str) -> tuple[int, int]:
     """How often a kernel is called in one call of the unit, and the bytes it moves then, at the example's sizes."""
-    examples = {size.symbol: size.example for size in plan.program.graph.symbols}
-    sizes = [launch.bytes_moved for launch in launches(plan) if launch.kernel == key]
+    examples = {size.symbol: size.example for one in passes for size in one.plan.program.graph.symbols}
+    sizes = [launch.bytes_moved for one in passes for launch in launches(one.plan) if launch.kernel == key]
     return len(sizes), sum(size if isinstance(size, int) else int(size.subs(examples)) for size in sizes)
 
 
@@ -95,9 +102,9 @@ def _bytes(size: object) -> str:
     return f"{size} B"
 
 
-def _library_rows(plan: UnitPlan) -> list[LibraryRow]:
+def _library_rows(passes: list[Pass]) -> list[LibraryRow]:
     found: Counter[tuple[str, str]] = Counter()
-    for step in plan.steps:
+    for step in (step for one in passes for step in one.plan.steps):
         inner: tuple[PlanStep, ...] = (
             tuple(one for run in step.runs for one in run) if isinstance(step, Repeat) else (step,)
         )

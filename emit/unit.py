@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longhand.emit.backward_py import trained_call, write_backward
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.check_py import write_check
 from longhand.emit.constants import constants_file
@@ -10,36 +11,49 @@ from longhand.emit.kernel_files import write_kernels
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK, write_lock
 from longhand.emit.merge import BASE
-from longhand.emit.model_py import write_model
+from longhand.emit.model_py import ModelWriter, write_model
 from longhand.emit.naming import name_unit
+from longhand.emit.passes import Pass, name_backward
 from longhand.emit.readme import write_readme
 from longhand.emit.runtime_py import imported_from_runtime, write_runtime
 from longhand.emit.templates import render_template
-from longhand.schedule.plan import UnitPlan
+from longhand.schedule.plan import TrainingPlan, UnitPlan
 
 
-def emit_unit(plan: UnitPlan, *, ledger: Ledger | None = None) -> dict[str, str | bytes]:
+def emit_unit(
+    plan: UnitPlan, *, ledger: Ledger | None = None, training: TrainingPlan | None = None
+) -> dict[str, str | bytes]:
     """Everything that the unit's folder holds.
 
     Args:
         plan: The complete plan.
         ledger: The names that the previous version of this unit had.
+        training: The backward pass, with `plan` its forward pass.
 
     Returns:
         Text (bytes for constants.pt) by path relative to the folder, ``/`` between parts.
     """
     words = BufferWords(plan.program.graph)
     names = name_unit(plan, ledger)
-    model = write_model(plan, names, words)
-    kernels = write_kernels(plan, names, words)
+    passes = [Pass(plan, names, words)]
+    backward: dict[str, str] = {}
+    if training is None:
+        model = write_model(plan, names, words)
+    else:
+        passes.append(name_backward(training, ledger, names))
+        writer = ModelWriter(plan, names, words, trained_call(training.graphs, plan))
+        model = writer.write()
+        backward["backward.py"] = write_backward(training.graphs, writer, passes[1])
+    kernels = write_kernels(passes)
     texts = {
         "__init__.py": render_template(
             "init.py.jinja", name=model.exported, source=plan.program.graph.source
         ),
         "model.py": model.text,
+        **backward,
         **kernels.files,
-        "check.py": write_check(plan, names, words, kernels.references, model.exported),
-        "README.md": write_readme(plan, names, words, model.exported),
+        "check.py": write_check(passes, kernels.references, model.exported),
+        "README.md": write_readme(passes, model.exported, training.graphs.report if training else ""),
     }
     texts["runtime.py"] = write_runtime(imported_from_runtime(texts))
     texts[".gitattributes"] = render_template("gitattributes.jinja")
@@ -47,5 +61,5 @@ def emit_unit(plan: UnitPlan, *, ledger: Ledger | None = None) -> dict[str, str 
     if model.stored:
         files["constants.pt"] = constants_file(model.stored)
     base = {f"{BASE}/{path}": content for path, content in files.items() if isinstance(content, str)}
-    lock = write_lock(plan, names, words, files, model.exported)
+    lock = write_lock(passes, files, model.exported)
     return {**files, **base, LOCK: lock}

@@ -104,7 +104,10 @@ class _Namer:
         first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
         for place, buffer in enumerate(last):
             if place in loop.collected:
-                word = self.scope.pick(plural(word) for word in self.words.candidates(buffer))
+                # The loop binds the singular, too: it must not be a variable already.
+                own = {name.partition("[")[0] for name in self.names.values()}
+                candidates = [word for word in self.words.candidates(buffer) if word not in own]
+                word = self.scope.pick(plural(word) for word in candidates or ["layer_result"])
                 for layer, run in enumerate(loop.repeat.outputs):
                     self.names[run[place]] = f"{word}[{layer}]"
                 continue

@@ -68,6 +68,13 @@ def _example(text: str) -> str:
     metavar="NAME=DTYPE[SIZES]",
     help='Like "x=float32[4,1024]", once for each.',
 )
+@click.option("--train", is_flag=True, help="Write the backward pass too.")
+@click.option(
+    "--memory-budget",
+    default=1.0,
+    show_default=True,
+    help="With --train: the part kept of what is cheapest to keep for the backward.",
+)
 @click.option("--dynamic", multiple=True, metavar="NAME:DIM", help="A size that may vary, like x:0.")
 def generate_command(
     factory: str,
@@ -76,6 +83,8 @@ def generate_command(
     arch: str | None,
     mode: str,
     inputs: tuple[str, ...],
+    train: bool,
+    memory_budget: float,
     dynamic: tuple[str, ...],
 ) -> int:
     """Write a model as source code; keep and merge what you edited.
@@ -99,6 +108,8 @@ def generate_command(
             arch=arch,
             mode=mode,
             dynamic_shapes=dynamic_shapes(call, dynamic),
+            train=train,
+            activation_memory_budget=memory_budget,
             factory=factory,
             inputs=inputs,
             dynamic=dynamic,

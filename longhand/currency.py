@@ -139,6 +139,8 @@ def regenerated(folder: Path, factory: str | None = None) -> dict[str, bytes]:
         factory=spec,
         inputs=inputs,
         dynamic=dynamic,
+        train=bool(lock.get("train", False)),
+        activation_memory_budget=float(lock.get("activation_memory_budget", 1.0)),
     )
 
     def capture() -> CapturedGraph:
@@ -148,9 +150,10 @@ def regenerated(folder: Path, factory: str | None = None) -> dict[str, bytes]:
             call.kwargs,
             target=options.target,
             dynamic_shapes=dynamic_shapes(call, dynamic),
+            train=options.train,
         )
 
-    _, files = plan_and_text(capture, options, folder, Clock())
+    _, _, files = plan_and_text(capture, options, folder, Clock())
     return {
         path: content if isinstance(content, bytes) else content.encode() for path, content in files.items()
     }

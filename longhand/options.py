@@ -70,6 +70,9 @@ class Options:
             with it. None when the model came as an object.
         inputs: The ``--input`` texts that went with it.
         dynamic: The ``--dynamic`` texts.
+        train: Write the backward pass too.
+        activation_memory_budget: In training: between 0 and 1, how much of what the cheapest cut would keep for the
+            backward pass may be kept; what is missing is computed again.
     """
 
     target: Target
@@ -77,6 +80,8 @@ class Options:
     factory: str | None = None
     inputs: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = ()
+    train: bool = False
+    activation_memory_budget: float = 1.0
 
 
 _E = TypeVar("_E", bound=enum.Enum)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from longhand.capture.graph import CapturedGraph
+from longhand.capture.autograd.training import train
+from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.dump import Dump
 from longhand.emit.unit import emit_unit
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.logs import Subject, logger
-from longhand.lower.lowering import lower
+from longhand.lower.ir import Buffer, View
+from longhand.lower.lowering import lower, memory_of_saved
 from longhand.options import Options
-from longhand.schedule.plan import UnitPlan
+from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
 from longhand.summary import Summary, summarize
@@ -32,23 +34,54 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
     Raises:
         LonghandError: Any stage failed. What was on disk is untouched.
     """
-    plan, files = plan_and_text(capture, options, out, clock)
+    plan, training, files = plan_and_text(capture, options, out, clock)
     with clock.stage("write"):
         report = write_unit(files, out, inspect_edits)
     logger(Subject.OUTPUT_CODE).info("%s\n%s", out, files.get("model.py", ""))
-    return summarize(plan, out, tuple(files), clock.timings(), report)
+    return summarize(plan, out, tuple(files), clock.timings(), report, training)
 
 
 def plan_and_text(
     capture: Callable[[], CapturedGraph], options: Options, out: Path, clock: Clock
-) -> tuple[UnitPlan, dict[str, str | bytes]]:
-    """From a model to the text of its unit, with the names of the one in `out`; nothing is written."""
+) -> tuple[UnitPlan, TrainingPlan | None, dict[str, str | bytes]]:
+    """From a model to the text of its unit, with the names of the one in `out`; nothing is written.
+
+    Returns:
+        The plan of the call, in training that of the backward pass, and the files.
+    """
     dump = Dump.from_environment()
     with clock.stage("capture"):
         graph = capture()
     dump.write("graph.py", graph)
+    graphs: TrainingGraphs | None = None
+    if options.train:
+        with clock.stage("autograd"):
+            graphs = train(graph, options.target, memory_budget=options.activation_memory_budget)
+            graph = graphs.forward
+        dump.write("forward.py", graphs.forward)
+        dump.write("backward.py", graphs.backward)
+        dump.write("partition.txt", graphs.report)
+    plan = _plan(graph, options, clock, dump)
+    training: TrainingPlan | None = None
+    if graphs is not None:
+        memory = memory_of_saved(plan.program, graphs)
+        training = TrainingPlan(graphs, _plan(graphs.backward, options, clock, dump, memory))
+    with clock.stage("emit"):
+        files = emit_unit(plan, ledger=read_ledger(out), training=training)
+    dump.write("files.txt", "\n".join(files))
+    return plan, training, files
+
+
+def _plan(
+    graph: CapturedGraph,
+    options: Options,
+    clock: Clock,
+    dump: Dump,
+    memory: Mapping[str, tuple[View, Buffer]] | None = None,
+) -> UnitPlan:
+    """Lower and schedule, for one pass."""
     with clock.stage("lower"):
-        program = lower(graph, options)
+        program = lower(graph, options, memory)
     dump.write("program.txt", program)
     with clock.stage("schedule"):
         plan = schedule(program, options)
@@ -57,7 +90,4 @@ def plan_and_text(
         logger(Subject.FUSION).info(
             "%s + %s: %s: %s", refusal.producer, refusal.consumer, refusal.verdict.value, refusal.reason
         )
-    with clock.stage("emit"):
-        files = emit_unit(plan, ledger=read_ledger(out))
-    dump.write("files.txt", "\n".join(files))
-    return plan, files
+    return plan

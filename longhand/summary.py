@@ -12,7 +12,7 @@ import torch.utils._pytree as pytree
 from longhand.clock import Timings
 from longhand.emit.merge import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
-from longhand.schedule.plan import Launch, PlanStep, Repeat, UnitPlan
+from longhand.schedule.plan import Launch, PlanStep, Repeat, TrainingPlan, UnitPlan
 
 # What nobody asks a generated kernel to do: products, convolutions, attention. By the op's name, or how it begins.
 _HEAVY = (
@@ -63,6 +63,7 @@ class Summary:
         library_bytes: The same of library calls, leaving out products, convolutions and attention.
         timings: Seconds by stage.
         merge: What became of each file that was there before.
+        report: In training: what is saved for the backward pass and what is computed again.
     """
 
     out: Path
@@ -76,6 +77,7 @@ class Summary:
     library_bytes: int
     timings: Timings
     merge: MergeReport
+    report: str = ""
 
     @property
     def fallbacks(self) -> tuple[LibraryCall, ...]:
@@ -100,10 +102,17 @@ def flat_steps(plan: UnitPlan) -> Iterator[PlanStep]:
 
 
 def summarize(
-    plan: UnitPlan, out: Path, files: tuple[str, ...], timings: Timings, merge: MergeReport
+    plan: UnitPlan,
+    out: Path,
+    files: tuple[str, ...],
+    timings: Timings,
+    merge: MergeReport,
+    training: TrainingPlan | None = None,
 ) -> Summary:
-    """The summary of a plan that was written."""
-    steps = list(flat_steps(plan))
+    """The summary of a plan that was written, its backward pass included."""
+    plans = [plan] if training is None else [plan, training.backward]
+    placed = [(one, step) for one in plans for step in flat_steps(one)]
+    steps = [step for _, step in placed]
     examples = {size.symbol: size.example for size in plan.program.graph.symbols}
     calls: dict[tuple[str, str | None], int] = {}
     for step in steps:
@@ -114,18 +123,19 @@ def summarize(
         out=out,
         name=plan.program.graph.name,
         files=tuple(sorted(path for path in files if not path.startswith(".base/"))),
-        n_kernels=len(plan.kernels),
+        n_kernels=len({key for one in plans for key in one.kernels}),
         n_launches=sum(isinstance(step, Launch) for step in steps),
         library_calls=tuple(LibraryCall(target, reason, count) for (target, reason), count in calls.items()),
-        n_refused=len(plan.refusals),
+        n_refused=sum(len(one.refusals) for one in plans),
         kernel_bytes=sum(_number(step.bytes_moved, examples) for step in steps if isinstance(step, Launch)),
         library_bytes=sum(
-            _extern_bytes(step, plan, examples)
-            for step in steps
+            _extern_bytes(step, one, examples)
+            for one, step in placed
             if isinstance(step, Extern) and not _is_heavy(str(step.target))
         ),
         timings=timings,
         merge=merge,
+        report=training.graphs.report if training is not None else "",
     )
 
 

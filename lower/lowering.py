@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.graph import BackwardKind, CapturedGraph, GraphInput, InputKind, TrainingGraphs
 from longhand.errors import LoweringError
 from longhand.lower import (
     activations,
@@ -25,7 +26,7 @@ from longhand.lower import (
 from longhand.lower.alignment import align_products
 from longhand.lower.context import Context, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
-from longhand.lower.ir import BufferKind, Program, ViewCall
+from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
 from longhand.lower.pruning import prune
 from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.results import result_of, store_mutations
@@ -61,12 +62,16 @@ _WORDLESS = frozenset(
 )
 
 
-def lower(graph: CapturedGraph, options: Options) -> Program:
+def lower(
+    graph: CapturedGraph, options: Options, memory: Mapping[str, tuple[View, Buffer]] | None = None
+) -> Program:
     """The loop program of a captured graph.
 
     Args:
         graph: What was captured.
         options: What is to be generated. On CUDA, products are aligned; nothing else depends on the target.
+        memory: For a backward pass: placeholders that are results of the forward's program, as what they lie in
+            memory.
 
     Raises:
         LoweringError: The graph breaks a rule of `CapturedGraph`.
@@ -77,7 +82,7 @@ def lower(graph: CapturedGraph, options: Options) -> Program:
     for node in graph.graph.nodes:
         ctx.node = node
         if node.op == "placeholder":
-            ctx.values[node.name] = _placeholder(ctx, inputs[node.name])
+            ctx.values[node.name] = _placeholder(ctx, inputs[node.name], (memory or {}).get(node.name))
         elif node.op == "call_function":
             ctx.values[node.name] = _lower_node(ctx)
         elif node.op != "output":
@@ -88,10 +93,37 @@ def lower(graph: CapturedGraph, options: Options) -> Program:
     return Program(graph, buffers, steps, results)
 
 
-def _placeholder(ctx: Context, entry: GraphInput) -> Any:
+def memory_of_saved(forward: Program, training: TrainingGraphs) -> dict[str, tuple[View, Buffer]]:
+    """How what the forward pass hands to the backward lies in memory, by placeholder of the backward.
+
+    Args:
+        forward: The forward's program.
+        training: How the two hang together.
+    """
+    found = {}
+    for entry in training.inputs:
+        if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT):
+            assert isinstance(entry.source, int)
+            result = forward.results[entry.source]
+            if isinstance(result, View):
+                found[entry.node] = (result, forward.buffers[result.buffer])
+    return found
+
+
+def _placeholder(ctx: Context, entry: GraphInput, saved: tuple[View, Buffer] | None) -> Any:
     value = ctx.node.meta["val"]
     if not isinstance(value, torch.Tensor):
         return _plain(value)
+    if saved is not None:
+        view, buffer = saved
+        return ctx.make_buffer(
+            ctx.name,
+            value.dtype,
+            view.shape,
+            view.stride,
+            kind=_KINDS[entry.kind],
+            layout_is_known=buffer.layout_is_known,
+        )
     stride = [as_size(step) for step in value.stride()]
     return ctx.make_buffer(ctx.name, value.dtype, ctx.result_shape(), stride, kind=_KINDS[entry.kind])
 

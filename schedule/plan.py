@@ -23,6 +23,7 @@ from collections.abc import Mapping
 
 import torch
 
+from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, Value, View
 from longhand.options import Options
 
@@ -448,3 +449,16 @@ class UnitPlan:
     def results(self) -> tuple[View | object, ...]:
         """What the call returns, leaf by leaf."""
         return self.program.results
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainingPlan:
+    """The backward pass that goes with a forward pass's plan.
+
+    Attributes:
+        graphs: Both captured graphs and how they hang together.
+        backward: What the backward pass runs.
+    """
+
+    graphs: TrainingGraphs
+    backward: UnitPlan

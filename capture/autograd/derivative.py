@@ -1,0 +1,137 @@
+"""The derivative of one op, as a graph: torch's own autograd traced on fake tensors, once for each kind of call.
+
+What is traced computes the op and, from the gradients of its results, the gradients of its arguments. Its calls fall in
+two: those that follow from the arguments alone (what the backward pass wants to know about the forward), and those
+that need a gradient.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.decompositions import decomposition_table
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Derivative:
+    """One op's forward and backward as one graph.
+
+    Attributes:
+        module: Placeholders: the call's tensors, then the gradients of its chosen results. The output is (the list of
+            results, the list of gradients, None where there is none).
+        after: Nodes that need a gradient.
+        n_tensors: How many of the placeholders are the call's tensors.
+    """
+
+    module: fx.GraphModule
+    after: frozenset[fx.Node]
+    n_tensors: int
+
+
+class NotDifferentiable(Exception):
+    """torch has no derivative for an op that gradients must flow through."""
+
+
+class Derivatives:
+    """Traces derivatives, each kind of call once.
+
+    Args:
+        fake_mode: The mode of the fake values that calls are described by. All of them are on the CPU.
+    """
+
+    def __init__(self, fake_mode: torch_private.FakeTensorMode) -> None:
+        self._fake_mode = fake_mode
+        self._known: dict[Any, Derivative] = {}
+
+    def of(
+        self,
+        target: torch._ops.OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        wanted: tuple[int, ...],
+        given: tuple[int, ...],
+    ) -> Derivative:
+        """The derivative of one call.
+
+        Args:
+            target: The op.
+            args: Its arguments, tensors as fakes.
+            kwargs: Likewise.
+            wanted: Which of the tensors among the arguments (flattened) a gradient is wanted for.
+            given: Which results a gradient is given for.
+
+        Raises:
+            NotDifferentiable: There is none.
+        """
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = (target, str(spec), tuple(map(_signature, leaves)), wanted, given)
+        if key not in self._known:
+            self._known[key] = self._trace(target, leaves, spec, wanted, given)
+        return self._known[key]
+
+    def _trace(
+        self,
+        target: torch._ops.OpOverload,
+        leaves: list[Any],
+        spec: Any,
+        wanted: tuple[int, ...],
+        given: tuple[int, ...],
+    ) -> Derivative:
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaves[place] for place in places]
+
+        def call(*values: Any) -> list[Any]:
+            filled = list(leaves)
+            for place, value in zip(places, values, strict=True):
+                filled[place] = value
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            made = target(*args, **kwargs)
+            return list(made) if isinstance(made, list | tuple) else [made]
+
+        def run(*values: Any) -> tuple[list[Any], list[Any]]:
+            inputs = [value.detach() for value in values[: len(tensors)]]
+            for place in wanted:
+                inputs[place].requires_grad_()
+            with torch.enable_grad():
+                results = call(*inputs)
+            chosen = [results[place] for place in given]
+            if not all(result.requires_grad for result in chosen):
+                raise NotDifferentiable(f"{target} has no derivative")
+            gradients = torch.autograd.grad(
+                chosen, [inputs[place] for place in wanted], values[len(tensors) :], allow_unused=True
+            )
+            return results, list(gradients)
+
+        with self._fake_mode:
+            values = [self._alike(tensor) for tensor in tensors]
+            with torch.no_grad():
+                results = call(*values)
+            values += [self._alike(results[place]) for place in given]
+            module = torch_private.make_fx(run, decomposition_table=_IMPLICIT)(*values)
+        inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        after: set[fx.Node] = set(inputs[len(tensors) :])
+        for node in module.graph.nodes:
+            if any(source in after for source in node.all_input_nodes):
+                after.add(node)
+        return Derivative(module, frozenset(after), len(tensors))
+
+    def _alike(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+# Ops that autograd sees as one although nobody wants their derivative so: none at present.
+_IMPLICIT: dict[Any, Any] = {
+    op: function for op, function in decomposition_table().items() if op in (torch.ops.aten.unbind.int,)
+}
+
+
+def _signature(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return ("tensor", str(tuple(leaf.shape)), str(leaf.stride()), leaf.dtype)
+    return (type(leaf), str(leaf))

@@ -1,0 +1,490 @@
+"""Forward and backward as one graph, by walking the captured graph: each op is followed by nothing, each gradient
+comes from one op's derivative, in reverse order.
+
+So every backward node belongs to the forward node that it differentiates: it quotes the same statement, and is named
+after it. The walk needs no tape and no tracing of the whole model: a derivative is traced once for each kind of call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.autograd.derivative import Derivative, Derivatives, NotDifferentiable
+from longhand.capture.autograd.rules import Pullback, rewritten
+from longhand.capture.canonical import RULES
+from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter, Rule
+from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
+from longhand.capture.writes import rule_for_write
+from longhand.errors import CaptureError
+from longhand.options import Target
+
+aten = torch.ops.aten
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Joint:
+    """A captured graph with its backward pass in one graph.
+
+    Attributes:
+        captured: What was differentiated.
+        graph: Placeholders of `captured` under their names, then one for the gradient of each differentiable result
+            (``d_loss``); fake values on the CPU. Nodes have ``meta["word"]``, the name that they want.
+        node_of: For each node of the captured graph that has a value: its node here.
+        tangents: (position among `captured.outputs`, placeholder of its gradient).
+        gradients: (placeholder in `captured`, node of its gradient), in the order of `captured.grad_inputs`; those
+            that no result depends on are left out.
+    """
+
+    captured: CapturedGraph
+    graph: fx.Graph
+    node_of: dict[str, fx.Node]
+    tangents: tuple[tuple[int, fx.Node], ...]
+    gradients: tuple[tuple[str, fx.Node], ...]
+
+
+def differentiate(captured: CapturedGraph, target: Target) -> Joint:
+    """The joint graph of a captured call.
+
+    Args:
+        captured: A call whose `grad_inputs` say where gradients are wanted.
+        target: What it is for: attention's kernels differ by device.
+
+    Raises:
+        CaptureError: Something of it cannot be differentiated ahead of time.
+    """
+    _refuse(captured)
+    return _Walk(captured, target).run()
+
+
+def _refuse(captured: CapturedGraph) -> None:
+    """Raises where a backward pass made ahead of time would be wrong."""
+    wanted = set(captured.grad_inputs)
+    if captured.shared_storage:
+        names = ", ".join(captured.shared_storage[0])
+        raise CaptureError(f"{names} share memory: their gradients would have to flow into each other.")
+    for mutation in captured.mutations:
+        if mutation.input_node in wanted:
+            raise CaptureError(
+                f"The call writes into {mutation.input_node}, which requires grad.",
+                hint="Write into a copy of it.",
+            )
+    for output in captured.outputs:
+        if output.alias is not AliasKind.FRESH:
+            raise CaptureError(
+                f"The result {output.value} shares memory with {output.base}: in training longhand returns fresh"
+                " tensors only.",
+                hint="Return a clone of it.",
+            )
+
+
+class _Walk:
+    def __init__(self, captured: CapturedGraph, target: Target) -> None:
+        self.captured = captured
+        self.target = target
+        self.nodes: dict[str, fx.Node] = {node.name: node for node in captured.graph.nodes}
+        self.fake_mode = _fake_mode(captured.graph)
+        self.rewriter = Rewriter({**RULES, **_UNSPLIT}, rule_for_write, self.fake_mode)
+        self.derivatives = Derivatives(self.fake_mode)
+        self.known: dict[fx.Node, Any] = {}
+        self.relevant = _relevant(captured)
+        self.pullbacks: dict[fx.Node, Pullback] = {}
+        self.gradients: dict[fx.Node, Handle] = {}  # by node of the joint graph
+        self.marked = 0
+
+    def run(self) -> Joint:
+        for node in self.captured.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node)
+            elif node.op == "call_function":
+                self._forward(node)
+        node_of = {
+            node.name: value.node
+            for node, value in self.known.items()
+            if isinstance(value, Handle | Number) and value.node is not None
+        }
+        tangents = self._tangents()
+        for node in reversed(list(self.captured.graph.nodes)):
+            if node in self.pullbacks:
+                self._backward(node)
+        return Joint(
+            self.captured, self.rewriter.graph, node_of, tuple(tangents), tuple(self._final_gradients())
+        )
+
+    # The forward pass.
+
+    def _placeholder(self, node: fx.Node) -> None:
+        copy = self.rewriter.graph.placeholder(node.name)
+        value = self._on_cpu(node.meta["val"])
+        copy.meta = {"val": value, "word": node.name, "provenance": Provenance()}
+        if isinstance(value, torch.Tensor):
+            self.known[node] = Handle(copy, value, Memory(placeholder=copy))
+        else:
+            self.known[node] = Number(copy, value)
+
+    def _forward(self, node: fx.Node) -> None:
+        target = node.target
+        args, kwargs = self._arguments(node)
+        if target is operator.getitem and isinstance(args[0], list | tuple):
+            self.known[node] = args[0][args[1]]
+            self._mark(node, self.known[node])
+            return
+        if target is aten.detach.default:
+            self.known[node] = args[0]
+            return
+        value = pytree.tree_map(self._on_cpu, node.meta["val"])
+        if node in self.relevant and isinstance(target, torch._ops.OpOverload):
+            made = self._differentiated(node, target, args, kwargs, value)
+        else:
+            made = self._copied(target, args, kwargs, value)
+        self.known[node] = made
+        self._mark(node, made)
+
+    def _copied(self, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
+        emitted = self.rewriter.emit(target, args, kwargs, value=value)
+        if isinstance(value, list | tuple):
+            return [
+                None if part is None else self._item(emitted, position, part)
+                for position, part in enumerate(value)
+            ]
+        return (
+            self.rewriter.fresh(emitted, value) if isinstance(value, torch.Tensor) else Number(emitted, value)
+        )
+
+    def _item(self, node: fx.Node, position: int, value: Any) -> Any:
+        item = self.rewriter.emit(operator.getitem, (node, position), value=value)
+        return self.rewriter.fresh(item, value) if isinstance(value, torch.Tensor) else Number(item, value)
+
+    def _differentiated(self, node: fx.Node, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
+        """The op's results, with its pullback noted."""
+        made = rewritten(self.rewriter, target, args, kwargs, value, self.target.device)
+        if made is not None:
+            self.pullbacks[node] = made.pullback
+            return list(made.results) if isinstance(value, list | tuple) else made.results[0]
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
+        sources = [source for source in _tensor_arguments(node)]
+        wanted = tuple(place for place, source in enumerate(sources) if source in self.relevant)
+        given = self._given(node, value)
+        fakes = pytree.tree_map(
+            lambda leaf: (
+                leaf.fake if isinstance(leaf, Handle) else leaf.value if isinstance(leaf, Number) else leaf
+            ),
+            (tuple(args), dict(kwargs)),
+        )
+        try:
+            derivative = self.derivatives.of(target, *fakes, wanted, given)
+        except (NotDifferentiable, RuntimeError, NotImplementedError) as error:
+            raise CaptureError(
+                f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
+                where=_where(node),
+            ) from None
+        one = _OneCall(self.rewriter, derivative, tensors)
+        results = one.forward(lambda: self._copied(target, args, kwargs, value))
+        self.pullbacks[node] = lambda grads: [
+            (tensors[place], gradient)
+            for place, gradient in zip(wanted, one.backward([grads[i] for i in given]), strict=True)
+        ]
+        return results if isinstance(value, list | tuple) else results[0]
+
+    def _given(self, node: fx.Node, value: Any) -> tuple[int, ...]:
+        """Which results of an op gradients come for."""
+        if not isinstance(value, list | tuple):
+            return (0,)
+        return tuple(
+            sorted({int(user.args[1]) for user in node.users if user in self.relevant})  # type: ignore[arg-type]
+        )
+
+    def _arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def known(leaf: fx.Node) -> Any:
+            return self.known[leaf]
+
+        return fx.node.map_arg(node.args, known), dict(fx.node.map_arg(node.kwargs, known))
+
+    def _mark(self, node: fx.Node, made: Any) -> None:
+        """Gives the nodes that were just emitted the words of the node that they came from."""
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        main = made.node if isinstance(made, Handle | Number) else None
+        for new in self._new_nodes():
+            is_main = new is main
+            new.meta["provenance"] = origin if is_main else dataclasses.replace(origin, local=None)
+            if is_main:
+                new.meta["word"] = node.name
+        if main is not None and node.target is operator.getitem:
+            main.meta["provenance"] = origin
+            main.meta["word"] = node.name
+
+    def _new_nodes(self) -> list[fx.Node]:
+        found = []
+        for node in reversed(self.rewriter.graph.nodes):
+            if "provenance" in node.meta:
+                break
+            found.append(node)
+        return found
+
+    # The backward pass.
+
+    def _tangents(self) -> list[tuple[int, fx.Node]]:
+        """A placeholder for the gradient of each differentiable result, once for each value."""
+        found: list[tuple[int, fx.Node]] = []
+        last = [node for node in self.rewriter.graph.nodes if node.op == "placeholder"][-1]
+        for position, output in enumerate(self.captured.outputs):
+            node = self.nodes.get(output.value) if isinstance(output.value, str) else None
+            if node is None or node not in self.relevant:
+                continue
+            handle: Handle = self.known[node]
+            with self.rewriter.graph.inserting_after(last):
+                tangent = self.rewriter.graph.placeholder(f"d_{node.name}")
+            with self.fake_mode:
+                value = torch.empty(handle.fake.shape, dtype=handle.fake.dtype, device="cpu")
+            origin: Provenance = node.meta.get("provenance", Provenance())
+            tangent.meta = {
+                "val": value,
+                "word": f"d_{node.name}",
+                "provenance": dataclasses.replace(origin, local=_d(origin.local)),
+            }
+            last = tangent
+            found.append((position, tangent))
+            self._accumulate(handle, self.rewriter.fresh(tangent, value))
+        return found
+
+    def _backward(self, node: fx.Node) -> None:
+        made = self.known[node]
+        results: Sequence[Any] = made if isinstance(made, list) else [made]
+        grads = [
+            self.gradients.get(result.node) if isinstance(result, Handle) else None for result in results
+        ]
+        if not any(grads):
+            return
+        for result, grad in zip(results, grads, strict=True):
+            if grad is not None:
+                self._name_gradient(result.node, grad.node)
+        filled = [
+            self._zeros(result) if grad is None and isinstance(result, Handle) else grad
+            for result, grad in zip(results, grads, strict=True)
+        ]
+        try:
+            pairs = self.pullbacks[node](filled)
+        except CannotFunctionalize as error:
+            raise CaptureError(f"{error}.", where=_where(node), hint=error.hint) from None
+        self._mark_backward(node)
+        for source, gradient in pairs:
+            if gradient is not None:
+                self._accumulate(source, gradient)
+                self._mark_backward(node)
+
+    def _zeros(self, result: Handle) -> Handle:
+        """For a result that nothing differentiable reads; it vanishes where the derivative does not use it."""
+        made: Handle = self.rewriter.call(
+            aten.full.default,
+            (list(result.fake.shape), 0),
+            {"dtype": result.fake.dtype, "device": result.fake.device},
+        )
+        return made
+
+    def _accumulate(self, source: Handle, gradient: Handle) -> None:
+        before = self.gradients.get(source.node)
+        if before is not None:
+            gradient = self.rewriter.call(aten.add.Tensor, (before, gradient), {})
+        self.gradients[source.node] = gradient
+
+    def _mark_backward(self, node: fx.Node) -> None:
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        for new in self._new_nodes():
+            new.meta["provenance"] = dataclasses.replace(origin, local=None, differentiates=node.name)
+
+    def _name_gradient(self, value: fx.Node, gradient: fx.Node) -> None:
+        """The gradient of a named value is called after it."""
+        if gradient.op == "placeholder" or "word" in gradient.meta:
+            return
+        origin: Provenance = value.meta["provenance"]
+        gradient.meta["word"] = f"d_{value.meta.get('word', value.name)}"
+        if origin.local:
+            before: Provenance = gradient.meta["provenance"]
+            gradient.meta["provenance"] = dataclasses.replace(before, local=f"d_{origin.local}")
+
+    def _final_gradients(self) -> list[tuple[str, fx.Node]]:
+        found = []
+        for name in self.captured.grad_inputs:
+            gradient = self.gradients.get(self.known[self.nodes[name]].node)
+            if gradient is None:
+                continue
+            node = gradient.node
+            if "word" not in node.meta:
+                node.meta["word"] = f"d_{name}"
+                before: Provenance = node.meta["provenance"]
+                node.meta["provenance"] = dataclasses.replace(before, local=f"d_{name}")
+            found.append((name, node))
+        return found
+
+    def _on_cpu(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.device.type == "cpu":
+            return value
+        with self.fake_mode:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
+
+
+class _OneCall:
+    """The derivative of one call, its nodes emitted where they belong."""
+
+    def __init__(self, rewriter: Rewriter, derivative: Derivative, tensors: list[Handle]) -> None:
+        self.rewriter = rewriter
+        self.derivative = derivative
+        graph = derivative.module.graph
+        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.results, self.gradients = next(node for node in graph.nodes if node.op == "output").args[0]
+        self.known: dict[fx.Node, Any] = dict(zip(self.inputs, tensors, strict=False))
+        self.wanted = _needed(self.gradients, {})
+
+    def forward(self, original: Any) -> list[Any]:
+        """Emits what the backward wants to know; the results are the original op's wherever they can be."""
+        replaced = self._replaced()
+        results: list[Any] = []
+        if not replaced:
+            made = original()
+            results = made if isinstance(made, list) else [made]
+            for node, handle in zip(self.results, results, strict=True):
+                if isinstance(node, fx.Node) and isinstance(handle, Handle) and node not in self.known:
+                    self.known[node] = handle
+        roots = self.gradients if not replaced else [*self.gradients, *self.results]
+        needed = _needed(roots, self.known)
+        for node in self.derivative.module.graph.nodes:
+            is_due = node in needed and node not in self.derivative.after and node not in self.known
+            if is_due and node.op == "call_function":
+                self._emit(node)
+            elif is_due and node.op == "get_attr":
+                self.known[node] = self.rewriter._attribute(self.derivative.module, node)
+        return [self.known[node] for node in self.results] if replaced else results
+
+    def _replaced(self) -> bool:
+        """Whether the backward reads a further result of the call that the op's own result is one of."""
+        for node in self.results:
+            if isinstance(node, fx.Node) and node.target is operator.getitem:
+                source = node.args[0]
+                assert isinstance(source, fx.Node)
+                others = [user for user in source.users if user is not node and user in self.wanted]
+                if len(self.results) == 1 and others:
+                    return True
+        return False
+
+    def backward(self, grads: list[Any]) -> list[Handle | None]:
+        """Emits the gradients of the wanted tensors."""
+        known = self.known
+        known.update(zip(self.inputs[self.derivative.n_tensors :], grads, strict=True))
+        for node in self.derivative.module.graph.nodes:
+            if node in self.wanted and node not in known and node.op == "call_function":
+                self._emit(node)
+        return [None if node is None else known[node] for node in self.gradients]
+
+    def _emit(self, node: fx.Node) -> None:
+        self.known[node] = self.rewriter.copy(node, self.known, True)
+
+
+def _needed(roots: Sequence[Any], known: Mapping[fx.Node, Any]) -> set[fx.Node]:
+    """The nodes that the roots follow from, without those known and what only these need."""
+    found: set[fx.Node] = set()
+    waiting = [node for node in roots if isinstance(node, fx.Node)]
+    while waiting:
+        node = waiting.pop()
+        if node not in found and node not in known:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
+
+
+def _whole(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """As one call, with all its results."""
+    return rewriter.keep(target, args, kwargs, eager)
+
+
+# Ops that a traced derivative may call and that stay whole here: norms with their statistics; library calls whose
+# further results torch's decompositions leave empty or wrong; backward ops that a library does best.
+_UNSPLIT: dict[str, Rule] = dict.fromkeys(
+    [
+        "native_layer_norm",
+        "native_group_norm",
+        "_native_batch_norm_legit_no_training",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_backward",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_efficient_attention_backward",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_cudnn_attention_backward",
+        "embedding_dense_backward",
+        "convolution_backward",
+        "max_pool2d_with_indices_backward",
+        "max_pool2d_with_indices",
+        "avg_pool2d_backward",
+        "avg_pool3d_backward",
+        "upsample_bilinear2d_backward",
+        "upsample_nearest2d_backward",
+    ],
+    _whole,
+)
+
+
+def _d(word: str | None) -> str | None:
+    return None if word is None else f"d_{word}"
+
+
+def _tensor_arguments(node: fx.Node) -> list[fx.Node]:
+    """The nodes among a call's arguments whose values are tensors, in order, each as often as it is given."""
+    found = [
+        leaf for leaf in pytree.tree_leaves((list(node.args), dict(node.kwargs))) if isinstance(leaf, fx.Node)
+    ]
+    return [leaf for leaf in found if isinstance(leaf.meta["val"], torch.Tensor)]
+
+
+def _relevant(captured: CapturedGraph) -> set[fx.Node]:
+    """Nodes through which gradients flow: they depend on what wants one, and a result depends on them."""
+    requires: set[fx.Node] = set()
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            if node.name in captured.grad_inputs:
+                requires.add(node)
+        elif node.op == "call_function" and any(source in requires for source in node.all_input_nodes):
+            if _can_carry(node.meta["val"]) and not _stops(node):
+                requires.add(node)
+    results = {output.value for output in captured.outputs if isinstance(output.value, str)}
+    found: set[fx.Node] = set()
+    waiting = [node for node in captured.graph.nodes if node.name in results and node in requires]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [source for source in node.all_input_nodes if source in requires]
+    return found
+
+
+def _can_carry(value: Any) -> bool:
+    return any(
+        leaf.dtype.is_floating_point or leaf.dtype.is_complex
+        for leaf in pytree.tree_leaves(value)
+        if isinstance(leaf, torch.Tensor)
+    )
+
+
+def _stops(node: fx.Node) -> bool:
+    """Whether no gradient flows through: the user detached it, or it was computed under no_grad."""
+    return node.target is aten.detach.default
+
+
+def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:
+    for node in graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, torch_private.FakeTensor):
+                return torch_private.fake_mode_of(value)
+    raise CaptureError("The call has no tensors: there is nothing to differentiate.")
+
+
+def _where(node: fx.Node) -> str | None:
+    origin: Provenance = node.meta.get("provenance", Provenance())
+    return f"{origin.file}:{origin.line}" if origin.file else None

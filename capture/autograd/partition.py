@@ -1,0 +1,403 @@
+"""What the forward pass keeps for the backward, and what the backward computes again: a minimum cut, by bytes.
+
+Every value of the forward pass is an edge whose capacity is its size; the backward pass is the sink. What must not be
+computed twice (random numbers, matrix products, convolutions, attention, and whatever is no plain arithmetic) is
+connected to the source. The minimum cut is the cheapest set of values to keep.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import networkx as nx
+import sympy
+import torch
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.autograd.joint import Joint
+from longhand.capture.decompositions import packet_name
+from longhand.errors import OptionError
+
+_SOURCE, _SINK = "source", "sink"
+# Of two sets of the same size the one nearer to the backward pass is kept: less is computed again.
+_STEP, _MOST_STEPS = 0.02, 50
+
+_HEAVY = frozenset(
+    [
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "addbmm",
+        "mv",
+        "addmv",
+        "dot",
+        "linear",
+        "matmul",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "convolution",
+        "scaled_dot_product_attention",
+        "grid_sampler",
+        "cumsum",
+        "cumprod",
+        "logcumsumexp",
+        "sort",
+        "topk",
+        "argsort",
+        "max_pool2d_with_indices",
+        "max_pool3d_with_indices",
+        "avg_pool2d",
+        "avg_pool3d",
+        "_adaptive_avg_pool2d",
+        "upsample_nearest1d",
+        "upsample_nearest2d",
+        "upsample_nearest3d",
+        "upsample_linear1d",
+        "upsample_bilinear2d",
+        "upsample_trilinear3d",
+        "upsample_bicubic2d",
+        "lstm",
+        "gru",
+        "index_put",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+        "_native_batch_norm_legit_functional",
+        "_native_batch_norm_legit",
+        "cross_entropy_loss",
+        "nll_loss_forward",
+    ]
+)
+_HEAVY_PREFIXES = (
+    "_scaled_dot_product",
+    "_flash_attention",
+    "_efficient_attention",
+    "fft_",
+    "linalg_",
+    "_fft",
+)
+
+_VIEWS = frozenset(
+    [
+        "reshape",
+        "permute",
+        "transpose",
+        "expand",
+        "select",
+        "slice",
+        "unsqueeze",
+        "squeeze",
+        "split_with_sizes",
+        "unbind",
+        "diagonal",
+        "unfold",
+        "view",
+        "view_as_complex",
+        "view_as_real",
+        "real",
+        "imag",
+        "as_strided",
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A value that the backward pass reads or computes again.
+
+    Attributes:
+        name: Its node in the joint graph, by its word.
+        n_bytes: Its size (with the sizes of the example call where they are symbolic).
+    """
+
+    name: str
+    n_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Partition:
+    """Which node is computed where.
+
+    Attributes:
+        joint: What was partitioned.
+        saved: Computed values that the forward hands to the backward, in the graph's order.
+        inputs: Placeholders that the backward reads.
+        recomputed: Nodes of the forward that the backward computes again, in the graph's order.
+        backward: Nodes that need a gradient, in the graph's order.
+        total_bytes: Of all values that the backward pass would read if nothing were computed again.
+    """
+
+    joint: Joint
+    saved: tuple[fx.Node, ...]
+    inputs: tuple[fx.Node, ...]
+    recomputed: tuple[fx.Node, ...]
+    backward: tuple[fx.Node, ...]
+    total_bytes: int
+
+    @property
+    def saved_bytes(self) -> int:
+        """What the forward pass keeps for the backward, inputs and weights left out."""
+        return sum(bytes_of(node) for node in self.saved)
+
+    def __str__(self) -> str:
+        """The report: what is saved, what is computed again, and the bytes of each."""
+        lines = [
+            f"saved for the backward pass: {len(self.saved)} tensors, {self.saved_bytes:,} bytes"
+            f" (of {self.total_bytes:,} if nothing were computed again)"
+        ]
+        lines += [f"    {_word(node):<40} {bytes_of(node):>14,}  {_shape(node)}" for node in self.saved]
+        lines.append(f"read from the call's inputs: {len(self.inputs)} tensors")
+        lines += [f"    {_word(node):<40} {bytes_of(node):>14,}  {_shape(node)}" for node in self.inputs]
+        again = [node for node in self.recomputed if not is_view(node) and bytes_of(node)]
+        lines.append(
+            f"computed again in the backward pass: {len(again)} values, {sum(map(bytes_of, again)):,} bytes"
+        )
+        lines += [f"    {_word(node):<40} {bytes_of(node):>14,}  {_shape(node)}" for node in again]
+        return "\n".join(lines) + "\n"
+
+
+def partition(joint: Joint, *, memory_budget: float = 1.0) -> Partition:
+    """Cuts the joint graph.
+
+    Args:
+        joint: Forward and backward in one graph.
+        memory_budget: 1 keeps what the minimum cut says. Less allows matrix products and attention to be computed
+            again, cheapest for their memory first, until no more than this part of those bytes is kept; 0 keeps as
+            little as possible. Random numbers are never drawn again.
+
+    Raises:
+        OptionError: The budget is not between 0 and 1.
+    """
+    if not 0.0 <= memory_budget <= 1.0:
+        raise OptionError(f"activation_memory_budget must be between 0 and 1, got {memory_budget}.")
+    sides = _Sides(joint)
+    found = sides.cut(frozenset())
+    if memory_budget == 1.0:
+        return found
+    limit = memory_budget * found.saved_bytes
+    heavy = sides.heavy_by_cost()
+    low, high = 0, len(heavy)
+    while low < high:  # saved bytes fall with every op that may be computed again
+        middle = (low + high) // 2
+        if sides.cut(frozenset(heavy[:middle])).saved_bytes <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return sides.cut(frozenset(heavy[:low]))
+
+
+class _Sides:
+    """The joint graph as forward and backward side."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+        self.nodes = [node for node in joint.graph.nodes if node.op != "output"]
+        tangents = {node for _, node in joint.tangents}
+        after = set(tangents)
+        for node in self.nodes:
+            if any(source in after for source in node.all_input_nodes):
+                after.add(node)
+        needed = _ancestors([node for _, node in joint.gradients])
+        self.tangents = tangents
+        self.backward = [
+            node for node in self.nodes if node in needed and node in after and node not in tangents
+        ]
+        # A gradient may not depend on any other one: a full of zeros, say.
+        finals = {node for _, node in joint.gradients}
+        self.wanted = [
+            node
+            for node in self.nodes
+            if node not in after
+            and (node in finals or any(user in needed and user in after for user in node.users))
+        ]
+        self.region = _ancestors(self.wanted) - after
+        self.written = {mutation.input_node for mutation in joint.captured.mutations}
+        self.distance = self._distances()
+
+    def _distances(self) -> dict[fx.Node, int]:
+        wanted = set(self.wanted)
+        found: dict[fx.Node, int] = {}
+        for node in reversed(self.nodes):
+            if node in self.region:
+                steps = [found[user] + 1 for user in node.users if user in found]
+                found[node] = 0 if node in wanted else min(steps, default=0)
+        return found
+
+    def cut(self, allowed: frozenset[fx.Node]) -> Partition:
+        """The partition that may compute the heavy ops in `allowed` again."""
+        graph = nx.DiGraph()
+        for node in self.nodes:
+            if node not in self.region:
+                continue
+            graph.add_edge(f"{node.name} in", f"{node.name} out", capacity=self._price(node))
+            if node.op == "placeholder" or not (_is_light(node) or node in allowed):
+                graph.add_edge(_SOURCE, f"{node.name} in")  # without a capacity: as much as you like
+            for source in node.all_input_nodes:
+                graph.add_edge(f"{source.name} out", f"{node.name} in")
+            if node not in allowed and not _is_light(node):
+                continue
+            if not node.all_input_nodes:
+                # Made from nothing: cheaper to make again than to keep.
+                continue
+        for node in self.wanted:
+            graph.add_edge(f"{node.name} out", _SINK)
+        if _SOURCE not in graph or _SINK not in graph:
+            return self._partition(set())
+        _, (reached, _) = nx.minimum_cut(graph, _SOURCE, _SINK, flow_func=nx.algorithms.flow.preflow_push)
+        kept = {
+            node for node in self.region if f"{node.name} in" in reached and f"{node.name} out" not in reached
+        }
+        return self._partition(kept)
+
+    def _price(self, node: fx.Node) -> float:
+        if not isinstance(node.meta["val"], torch.Tensor):
+            return 1.0 if isinstance(node.meta["val"], torch.SymInt) else float("inf")
+        if node.op == "placeholder":
+            # Alive anyway, unless the call writes into it: then a copy is kept.
+            return bytes_of(node) + 2.0 if node.name in self.written else 1e-3
+        if is_view(node):
+            return float("inf")
+        steps = min(self.distance[node], _MOST_STEPS)
+        return max(1.0, bytes_of(node) * (1 + _STEP * steps))
+
+    def _partition(self, kept: set[fx.Node]) -> Partition:
+        recomputed: set[fx.Node] = set()
+        inputs: set[fx.Node] = set()
+        waiting = list(self.wanted)
+        while waiting:
+            node = waiting.pop()
+            if node in kept or node in recomputed or node in inputs:
+                if node.op == "placeholder":
+                    inputs.add(node)
+                continue
+            if node.op == "placeholder":
+                inputs.add(node)
+                continue
+            recomputed.add(node)
+            waiting += node.all_input_nodes
+        saved = [node for node in self.nodes if node in kept and node.op != "placeholder"]
+        whole = {node for node in self.wanted if not is_view(node) and node.op != "placeholder"}
+        return Partition(
+            self.joint,
+            tuple(saved),
+            tuple(node for node in self.nodes if node in inputs),
+            tuple(node for node in self.nodes if node in recomputed),
+            tuple(self.backward),
+            sum(map(bytes_of, whole)),
+        )
+
+    def heavy_by_cost(self) -> list[fx.Node]:
+        """Heavy ops that may be computed again, the fewest operations for a byte of their result first."""
+        found = [
+            node
+            for node in self.nodes
+            if node in self.region
+            and node.op == "call_function"
+            and not _is_light(node)
+            and not is_random(node)
+            and not _is_stateful(node)
+        ]
+        place = {node: number for number, node in enumerate(self.nodes)}
+        return sorted(found, key=lambda node: (_operations(node) / max(1, bytes_of(node)), place[node]))
+
+
+def _operations(node: fx.Node) -> float:
+    """Multiplications of a matrix product or convolution; of anything else the bytes that it reads."""
+    name = packet_name(node.target) if isinstance(node.target, torch._ops.OpOverload) else ""
+    sources = [source.meta["val"] for source in node.all_input_nodes]
+    shapes = [value.shape for value in sources if isinstance(value, torch.Tensor)]
+    value = node.meta["val"]
+    first = value[0] if isinstance(value, list | tuple) else value
+    if name in ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear") and shapes:
+        return float(number(first.numel()) * number(shapes[0][-1]))
+    if name.startswith("conv") and len(shapes) > 1:
+        weight = shapes[1]
+        return float(number(first.numel()) * number(weight.numel() // weight[0]))
+    if name.startswith("_scaled_dot_product") and len(shapes) > 1:
+        return float(2 * number(first.numel()) * number(shapes[1][-2]))
+    return float(sum(map(bytes_of, node.all_input_nodes)))
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether a second run would give something else."""
+    return (
+        isinstance(node.target, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in node.target.tags
+    )
+
+
+def _is_stateful(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace != "aten"
+
+
+def _is_light(node: fx.Node) -> bool:
+    """Whether the backward pass may compute the node again."""
+    if node.op == "placeholder":
+        return False
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True  # arithmetic on sizes; getitem follows its call
+    name = packet_name(node.target)
+    return not (is_random(node) or _is_stateful(node) or name in _HEAVY or name.startswith(_HEAVY_PREFIXES))
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether the value is memory of another value (or a reshape, which mostly is)."""
+    target = node.target
+    if target is operator.getitem:
+        source = node.args[0]
+        return isinstance(source, fx.Node) and is_view(source)
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace == "aten"
+        and packet_name(target) in _VIEWS
+    )
+
+
+def bytes_of(node: fx.Node) -> int:
+    """The size of a tensor; 0 of anything else."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return 0
+    return number(value.numel()) * value.dtype.itemsize
+
+
+def number(size: Any) -> int:
+    """A size, symbolic ones as in the example call."""
+    if isinstance(size, int):
+        return size
+    hint = torch_private.symbolic_hint(size)
+    return hint if hint is not None else int(sympy.oo)
+
+
+def _ancestors(roots: list[fx.Node]) -> set[fx.Node]:
+    found: set[fx.Node] = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
+
+
+def _word(node: fx.Node) -> str:
+    return str(node.meta.get("word", node.name))
+
+
+def _shape(node: fx.Node) -> str:
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return ""
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+Renamed = Mapping[fx.Node, str]

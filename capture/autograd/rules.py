@@ -1,0 +1,194 @@
+"""Derivatives that we write ourselves, where torch's trace would hide the math, depend on the device, or cost memory.
+
+A rule is called where the forward pass has the op. It emits what the forward computes instead of it, and returns the
+results together with a pullback: from the gradients of the results to those of the tensors among the op's arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from longhand.capture.functional import Handle, Rewriter
+from longhand.capture.writes import bound
+from longhand.options import Device
+
+aten = torch.ops.aten
+
+# From the gradients of the results (None where there is none) to (argument, gradient) pairs.
+Pullback = Callable[[Sequence[Handle | None]], list[tuple[Handle, Handle | None]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewritten:
+    """What a rule makes of a call.
+
+    Attributes:
+        results: What the forward computes, in the order of the op's results.
+        pullback: The derivative.
+    """
+
+    results: tuple[Handle, ...]
+    pullback: Pullback
+
+
+DerivativeRule = Callable[[Rewriter, dict[str, Any], torch.Tensor, Device], Rewritten | None]
+DERIVATIVE_RULES: dict[torch._ops.OpOverload, DerivativeRule] = {}
+
+
+def _rule(*targets: torch._ops.OpOverload) -> Callable[[DerivativeRule], DerivativeRule]:
+    def register(function: DerivativeRule) -> DerivativeRule:
+        for target in targets:
+            DERIVATIVE_RULES[target] = function
+        return function
+
+    return register
+
+
+def rewritten(
+    rewriter: Rewriter,
+    target: torch._ops.OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    eager: Any,
+    device: Device,
+) -> Rewritten | None:
+    """What the rule for an op makes of a call; None where there is no rule for it."""
+    rule = DERIVATIVE_RULES.get(target)
+    return None if rule is None else rule(rewriter, bound(target, args, kwargs), eager, device)
+
+
+@_rule(aten.dropout.default, aten.native_dropout.default)
+def _dropout(
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, device: Device
+) -> Rewritten | None:
+    """The mask is drawn by ATen (as eager draws it on the CPU), once, and kept for the backward as bools."""
+    x, p = given["input"], float(given["p"])
+    if p >= 1.0 or p <= 0.0 or isinstance(eager, list | tuple):
+        return None
+    drawn = rewriter.call(aten.bernoulli.p, (x, 1.0 - p), {})
+    mask = rewriter.call(aten.ne.Scalar, (drawn, 0), {})
+
+    def masked(value: Handle) -> Handle:
+        scaled = rewriter.call(aten.mul.Tensor, (value, 1.0 / (1.0 - p)), {})
+        found: Handle = rewriter.call(aten.where.ScalarOther, (mask, scaled, 0.0), {})
+        return found
+
+    return Rewritten((masked(x),), lambda grads: [(x, None if grads[0] is None else masked(grads[0]))])
+
+
+@_rule(aten.cross_entropy_loss.default)
+def _cross_entropy(
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, device: Device
+) -> Rewritten | None:
+    """d logits = (softmax(logits) - one_hot(target)) * d loss / count: keeps the logits, not their logarithms."""
+    logits, target = given["self"], given["target"]
+    ignored = int(given["ignore_index"])
+    is_plain = (
+        given["weight"] is None
+        and not given["label_smoothing"]
+        and logits.fake.ndim == 2
+        and not target.fake.dtype.is_floating_point
+    )
+    if not is_plain:
+        return None
+    call = rewriter.call
+    args = (logits, target, None, given["reduction"], ignored)
+    loss = rewriter.keep(aten.cross_entropy_loss.default, args, {}, eager)
+
+    def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+        d_loss = grads[0]
+        if d_loss is None:
+            return []
+        counts = call(aten.ne.Scalar, (target, ignored), {})
+        if given["reduction"] == 1:
+            n_counted = call(aten.sum.default, (counts,), {})
+            d_loss = call(aten.div.Tensor, (d_loss, n_counted), {})
+        if given["reduction"] == 0:
+            d_loss = call(aten.unsqueeze.default, (d_loss, 1), {})
+        scale = call(aten.where.ScalarOther, (call(aten.unsqueeze.default, (counts, 1), {}), d_loss, 0.0), {})
+        weights = call(aten.softmax.int, (logits, 1), {})
+        classes = call(
+            aten.arange.default, (logits.fake.shape[1],), {"device": logits.fake.device, "dtype": torch.int64}
+        )
+        is_target = call(aten.eq.Tensor, (classes, call(aten.unsqueeze.default, (target, 1), {})), {})
+        less = call(aten.where.self, (is_target, call(aten.sub.Tensor, (weights, 1.0), {}), weights), {})
+        d_logits = call(aten.mul.Tensor, (less, scale), {})
+        return [(logits, d_logits)]
+
+    return Rewritten((loss,), pullback)
+
+
+@_rule(aten.linear.default)
+def _linear(
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, device: Device
+) -> Rewritten | None:
+    """d x = d y @ W, d W = d y^T @ x over all rows, d b = the rows' sum."""
+    x, weight, bias = given["input"], given["weight"], given["bias"]
+    call = rewriter.call
+    n_out, n_in = weight.fake.shape
+    args = (x, weight) if bias is None else (x, weight, bias)
+    out = rewriter.keep(aten.linear.default, args, {}, eager)
+
+    def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+        d_out = grads[0]
+        assert d_out is not None
+        rows = d_out if x.fake.ndim == 2 else call(aten.reshape.default, (d_out, [-1, n_out]), {})
+        x_rows = x if x.fake.ndim == 2 else call(aten.reshape.default, (x, [-1, n_in]), {})
+        d_x = call(aten.mm.default, (rows, weight), {})
+        if x.fake.ndim != 2:
+            d_x = call(aten.reshape.default, (d_x, list(x.fake.shape)), {})
+        d_weight = call(aten.mm.default, (call(aten.transpose.int, (rows, 0, 1), {}), x_rows), {})
+        found = [(x, d_x), (weight, d_weight)]
+        return found if bias is None else [*found, (bias, call(aten.sum.dim_IntList, (rows, [0]), {}))]
+
+    return Rewritten((out,), pullback)
+
+
+@_rule(aten.scaled_dot_product_attention.default)
+def _attention(
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, device: Device
+) -> Rewritten | None:
+    """On CUDA: the flash kernel for 16-bit types without a mask, else the memory-efficient one. On the CPU as traced."""
+    if device is not Device.CUDA:
+        return None
+    query, key, value = given["query"], given["key"], given["value"]
+    mask, scale, causal, p = given["attn_mask"], given["scale"], given["is_causal"], given["dropout_p"]
+    if given["enable_gqa"] or query.fake.ndim != 4:
+        return None
+    if mask is None and query.fake.dtype in (torch.float16, torch.bfloat16) and query.fake.shape[3] % 8 == 0:
+        made = rewriter.call(
+            aten._scaled_dot_product_flash_attention.default,
+            (query, key, value, p, causal, False),
+            {"scale": scale},
+        )
+        out, logsumexp, cum_q, cum_k, max_q, max_k, seed, offset, _ = made
+
+        def flash(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+            found = rewriter.call(
+                aten._scaled_dot_product_flash_attention_backward.default,
+                (
+                    grads[0],
+                    query,
+                    key,
+                    value,
+                    out,
+                    logsumexp,
+                    cum_q,
+                    cum_k,
+                    max_q,
+                    max_k,
+                    p,
+                    causal,
+                    seed,
+                    offset,
+                ),
+                {"scale": scale},
+            )
+            return list(zip((query, key, value), found, strict=True))
+
+        return Rewritten((out,), flash)
+    return None

@@ -1,0 +1,261 @@
+"""A partitioned joint graph as two captured graphs: the call, which also returns what the backward reads, and the
+backward, a function of that and of the results' gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture.autograd.joint import Joint
+from longhand.capture.autograd.partition import Partition, is_view
+from longhand.capture.decompositions import packet_name
+from longhand.capture.devices import move_to_target
+from longhand.capture.graph import (
+    AliasKind,
+    BackwardInput,
+    BackwardKind,
+    CapturedGraph,
+    GraphInput,
+    GraphOutput,
+    InputKind,
+    Mutation,
+    Provenance,
+    TrainingGraphs,
+)
+from longhand.options import Target
+
+aten = torch.ops.aten
+
+
+def split(partition: Partition, target: Target) -> TrainingGraphs:
+    """The two graphs of a partition, on the target's device."""
+    return _Splitter(partition, target).split()
+
+
+class _Splitter:
+    def __init__(self, partition: Partition, target: Target) -> None:
+        self.partition = partition
+        self.joint: Joint = partition.joint
+        self.captured = self.joint.captured
+        self.target = target
+
+    def split(self) -> TrainingGraphs:
+        results = [
+            self.joint.node_of[output.value] if isinstance(output.value, str) else None
+            for output in self.captured.outputs
+        ]
+        written = {mutation.input_node for mutation in self.captured.mutations}
+        clones = [node for node in self.partition.inputs if node.name in written]
+        saved = [node for node in self.partition.saved if node not in results]
+        forward, names, clone_names = self._forward(results, saved, clones)
+        sources: dict[fx.Node, tuple[str, BackwardKind, str | int]] = {}
+        for node in self.partition.inputs:
+            if node not in clones:
+                sources[node] = (names[node], BackwardKind.INPUT, names[node])
+        for node in self.partition.saved:
+            if node in results:
+                sources[node] = (names[node], BackwardKind.RESULT, results.index(node))
+        for place, node in enumerate(saved):
+            sources[node] = (names[node], BackwardKind.SAVED, len(results) + place)
+        for place, (node, word) in enumerate(zip(clones, clone_names, strict=True)):
+            sources[node] = (word, BackwardKind.SAVED, len(results) + len(saved) + place)
+        for position, tangent in self.joint.tangents:
+            sources[tangent] = (self._word(tangent), BackwardKind.GRADIENT, position)
+        backward, inputs = self._backward(sources)
+        return TrainingGraphs(
+            forward,
+            backward,
+            inputs,
+            tuple(names[self.joint.node_of[name]] for name, _ in self.joint.gradients),
+            tuple(position for position, _ in self.joint.tangents),
+            str(self.partition),
+        )
+
+    # The forward pass.
+
+    def _forward(
+        self, results: Sequence[fx.Node | None], saved: Sequence[fx.Node], clones: Sequence[fx.Node]
+    ) -> tuple[CapturedGraph, dict[fx.Node, str], list[str]]:
+        mutations = [
+            (self.joint.node_of[entry.input_node], self.joint.node_of[entry.value_node])
+            for entry in self.captured.mutations
+        ]
+        tangents = {node for _, node in self.joint.tangents}
+        roots = [node for node in results if node is not None] + [*saved, *clones]
+        needed = _ancestors(roots + [node for pair in mutations for node in pair])
+        builder = _Builder()
+        for node in self.joint.graph.nodes:
+            if node.op == "placeholder" and node not in tangents:
+                builder.placeholder(node, node.name)
+        nodes = [node for node in self.joint.graph.nodes if node.op == "call_function" and node in needed]
+        builder.reserve(self._word(node) for node in nodes if "word" in node.meta)
+        for node in nodes:
+            builder.copy(node, self._word(node))
+        clone_nodes = [builder.clone(node, f"old_{node.name}") for node in clones]
+        names = {node: copy.name for node, copy in builder.copies.items()}
+        kept = [builder.copies[node] for node in saved] + clone_nodes
+        values = [builder.copies[node] for node in results if node is not None]
+        builder.graph.output((*values, *kept, *(builder.copies[value] for _, value in mutations)))
+        graph = dataclasses.replace(
+            self.captured,
+            graph=self._on_device(builder.graph),
+            outputs=(
+                *(
+                    output if node is None else GraphOutput(names[node])
+                    for output, node in zip(self.captured.outputs, results, strict=True)
+                ),
+                *(GraphOutput(node.name) for node in kept),
+            ),
+            mutations=tuple(Mutation(names[into], names[value]) for into, value in mutations),
+            n_saved=len(kept),
+        )
+        return graph, names, [node.name for node in clone_nodes]
+
+    # The backward pass.
+
+    def _backward(
+        self, sources: dict[fx.Node, tuple[str, BackwardKind, str | int]]
+    ) -> tuple[CapturedGraph, tuple[BackwardInput, ...]]:
+        finals = [node for _, node in self.joint.gradients]
+        needed = _ancestors([*finals, *self.partition.backward], set(sources))
+        builder = _Builder()
+        used = [node for node in sources if node in needed or sources[node][1] is BackwardKind.GRADIENT]
+        for node in used:
+            builder.placeholder(node, sources[node][0])
+        builder.reserve(self._word(node) for node in needed if "word" in node.meta and node not in sources)
+        for node in self.joint.graph.nodes:
+            if node in self.partition.backward or node in finals:
+                self._emit(builder, node)
+        values = [builder.copies[node] for node in finals]
+        builder.graph.output(tuple(values))
+        inputs = tuple(
+            BackwardInput(builder.copies[node].name, sources[node][1], sources[node][2]) for node in used
+        )
+        graph = self._on_device(builder.graph)
+        placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+        n_inputs = len(placeholders)
+        tangents = {entry.node for entry in inputs if entry.kind is BackwardKind.GRADIENT}
+        captured = CapturedGraph(
+            name=f"{_snake(self.captured.name)}_backward",
+            source=self.captured.source,
+            is_module=False,
+            graph=graph,
+            inputs=tuple(GraphInput(node.name, InputKind.ARGUMENT, node.name) for node in placeholders),
+            outputs=tuple(_gradient(value, tangents) for value in values),
+            signature=tuple(node.name for node in placeholders),
+            in_spec=pytree.tree_structure((tuple(0 for _ in range(n_inputs)), {})),
+            out_spec=pytree.tree_structure(tuple(0 for _ in values)),
+            argument_leaves=tuple(node.name for node in placeholders),
+        )
+        return captured, inputs
+
+    def _emit(self, builder: _Builder, node: fx.Node) -> None:
+        """Emits a node after what it needs: a value is computed again where it is first read."""
+        waiting = [node]
+        while waiting:
+            current = waiting[-1]
+            missing = [source for source in current.all_input_nodes if source not in builder.copies]
+            if missing and current not in builder.copies:
+                waiting += missing[::-1]
+                continue
+            waiting.pop()
+            if current not in builder.copies:
+                builder.copy(current, self._word(current))
+
+    def _on_device(self, graph: fx.Graph) -> fx.Graph:
+        move_to_target(graph, self.target)
+        return graph
+
+    def _word(self, node: fx.Node) -> str:
+        return str(node.meta.get("word") or _op_word(node))
+
+
+class _Builder:
+    """A new graph of copies under unique names."""
+
+    def __init__(self) -> None:
+        self.graph = fx.Graph()
+        self.copies: dict[fx.Node, fx.Node] = {}
+        self.taken: set[str] = set()
+        self.reserved: set[str] = set()
+
+    def reserve(self, words: Iterable[str]) -> None:
+        """Names that nodes of their own will want: no other node takes them."""
+        self.reserved |= set(words)
+
+    def placeholder(self, node: fx.Node, word: str) -> fx.Node:
+        copy = self.graph.create_node("placeholder", "", name=self._unique(word, node))
+        copy.target = copy.name
+        return self._known(node, copy)
+
+    def copy(self, node: fx.Node, word: str) -> fx.Node:
+        args = fx.node.map_arg(node.args, self.copies.__getitem__)
+        kwargs = fx.node.map_arg(node.kwargs, self.copies.__getitem__)
+        name = self._unique(word, node)
+        return self._known(
+            node, self.graph.create_node("call_function", node.target, args, kwargs, name=name)
+        )
+
+    def clone(self, node: fx.Node, word: str) -> fx.Node:
+        name = self._unique(word, node)
+        copy = self.graph.create_node(
+            "call_function", aten.clone.default, (self.copies[node],), {}, name=name
+        )
+        copy.meta = {"val": node.meta["val"], "provenance": Provenance()}
+        return copy
+
+    def _known(self, node: fx.Node, copy: fx.Node) -> fx.Node:
+        copy.meta = {key: node.meta[key] for key in ("val", "provenance") if key in node.meta}
+        self.copies[node] = copy
+        return copy
+
+    def _unique(self, word: str, node: fx.Node) -> str:
+        own = node.meta.get("word") == word
+        unique, count = word, 1
+        while unique in self.taken or (unique in self.reserved and not own):
+            unique, count = f"{word}_{count}", count + 1
+        self.taken.add(unique)
+        return unique
+
+
+def _gradient(value: fx.Node, tangents: set[str]) -> GraphOutput:
+    """A gradient that is a result's gradient seen otherwise is handed on as it is, as eager does."""
+    node = value
+    while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    if node.op == "placeholder" and node.name in tangents:
+        return GraphOutput(value.name, AliasKind.INPUT, node.name)
+    return GraphOutput(value.name)
+
+
+def _op_word(node: fx.Node) -> str:
+    target: Any = node.target
+    if target is operator.getitem:
+        return "part"
+    name = packet_name(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
+    return name.strip("_")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _ancestors(roots: Iterable[fx.Node], stops: Iterable[fx.Node] = ()) -> set[fx.Node]:
+    """The roots and what they follow from, up to `stops`."""
+    found: set[fx.Node] = set()
+    ends = set(stops)
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            if node not in ends:
+                waiting += node.all_input_nodes
+    return found

@@ -1,0 +1,31 @@
+"""The autograd stage: a captured call becomes a forward and a backward graph."""
+
+from __future__ import annotations
+
+from longhand.capture.autograd.joint import differentiate
+from longhand.capture.autograd.partition import partition
+from longhand.capture.autograd.split import split
+from longhand.capture.graph import CapturedGraph, TrainingGraphs
+from longhand.errors import CaptureError
+from longhand.options import Target
+
+
+def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0) -> TrainingGraphs:
+    """Derives the backward pass of a captured call.
+
+    Args:
+        captured: The call, captured in training mode; its `grad_inputs` say what wants gradients.
+        target: What the code is for.
+        memory_budget: See `partition`.
+
+    Raises:
+        CaptureError: Nothing wants a gradient, or a case where a backward made ahead of time would be wrong.
+        OptionError: The budget is not between 0 and 1.
+    """
+    joint = differentiate(captured, target)
+    if not joint.gradients:
+        raise CaptureError(
+            f"No result of {captured.name} depends on anything that requires grad.",
+            hint="Call requires_grad_() on what is to be trained, or generate without --train.",
+        )
+    return split(partition(joint, memory_budget=memory_budget), target)
