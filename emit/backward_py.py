@@ -73,7 +73,7 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pas
     text = writer.text()
     function = _Function(training, forward, writer).text()
     imports = {line for line in writer.imports if ".runtime import check" not in line}
-    imports |= {"import torch", "from torch.autograd.function import once_differentiable"}
+    imports.add("import torch")
     if not function.is_module:
         imports.add("from . import model")
     return render_template(

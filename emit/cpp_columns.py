@@ -116,7 +116,9 @@ class ColumnsPrinter:
             chunk=f"({self.rows[0].size} + n_splits - 1) / n_splits",
             n_partials=product_of_sizes(chunks).text,
             partial_row=f"{within} * {self.cols[-1].size}",
-            partials=tuple(PartialText(lane.partial, lane.type, lane.name, lane.clause) for lane in self._lanes()),
+            partials=tuple(
+                PartialText(lane.partial, lane.type, lane.name, lane.clause) for lane in self._lanes()
+            ),
             combine=self._combine(flattened(chunks).text),
             place=flattened(self.cols).text,
         )
