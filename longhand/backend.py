@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +22,15 @@ from longhand.cache import cached_unit
 from longhand.capture.dynamo_door import capture_dynamo
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.clock import Clock
-from longhand.errors import LonghandError, OptionError
+from longhand.emit.merge import Outcome
+from longhand.errors import LonghandError, OptionError, UnitError
 from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.pipeline import compile_unit
 from longhand.summary import Summary
 from longhand.targets import options_for
 
-_KNOWN_OPTIONS = {"strict"}
+_KNOWN_OPTIONS = {"strict", "out"}
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 GraphFunction = Callable[..., Any]
 
@@ -65,6 +67,8 @@ def longhand_backend(
         example_inputs: Fake tensors and sizes.
         mode: One of torch.compile's modes.
         options: ``{"strict": True}`` raises where a graph would run in eager (so does LONGHAND_STRICT=1).
+            ``{"out": FOLDER}`` writes each graph as a unit below that folder instead of into the cache: what you
+            edit there is merged, and is what runs.
         report: Is told what became of the graph.
 
     Raises:
@@ -73,7 +77,7 @@ def longhand_backend(
     """
     set_logs_from_environment()
     if unknown := set(options or {}) - _KNOWN_OPTIONS:
-        raise OptionError(f"longhand knows no option {sorted(unknown)[0]!r}.", hint="It knows: strict.")
+        raise OptionError(f"longhand knows no option {sorted(unknown)[0]!r}.", hint="It knows: strict, out.")
     strict = bool((options or {}).get("strict", os.environ.get("LONGHAND_STRICT", "0") != "0"))
     n_ops = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
     say = report or (lambda _: None)
@@ -83,7 +87,7 @@ def longhand_backend(
         say(GraphReport(n_ops, reason=reason))
         return graph_module.forward
     try:
-        function, folder, summary = _compile(graph_module, example_inputs, mode)
+        function, folder, summary = _compile(graph_module, example_inputs, mode, (options or {}).get("out"))
     except Exception as error:
         if strict or (isinstance(error, OptionError)):
             raise
@@ -96,7 +100,7 @@ def longhand_backend(
 
 
 def _compile(
-    graph_module: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None
+    graph_module: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, out: str | None
 ) -> tuple[GraphFunction, Path, Summary | None]:
     options = options_for(None, None, mode, example_inputs)
     clock = Clock()
@@ -107,8 +111,31 @@ def _compile(
     def make(folder: Path) -> None:
         summaries.append(compile_unit(lambda: graph, options, folder, clock))
 
-    folder = cached_unit(graph, options, make)
+    if out is None:
+        folder = cached_unit(graph, options, make)
+    else:
+        folder = _unit_folder(Path(out), graph.name)
+        make(folder)
+        if conflicts := summaries[0].merge.of(Outcome.CONFLICT):
+            raise UnitError(
+                f"{folder} is of an earlier version of this graph: edits in {', '.join(conflicts)} conflict.",
+                hint="Settle them: see FILE.new beside each.",
+            )
     return _bind(load(folder), graph), folder, summaries[0] if summaries else None
+
+
+_units_of: dict[Path, list[str]] = (
+    {}
+)  # the units that this process wrote below a folder of the user's, in order
+
+
+def _unit_folder(out: Path, name: str) -> Path:
+    """A folder for a graph: named after it, and numbered in the order of compilation where it has several versions."""
+    word = re.sub(r"\W+", "_", name).strip("_").lower()[:40] or "graph"
+    written = _units_of.setdefault(out.resolve(), [])
+    written.append(word)
+    number = written.count(word)
+    return out / (word if number == 1 else f"{word}_{number}")
 
 
 def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from longhand.api import generate
 from longhand.backend import longhand_backend
 from longhand.capture.bytecode.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
+from longhand.emit.merge import Outcome
 from longhand.errors import OptionError
 from longhand.from_bytecode import FromBytecode
 from longhand.loading import bound, load
@@ -50,7 +52,7 @@ def compile(
         fullgraph: Raise where the code cannot be captured as one graph.
         dynamic: As in torch.compile: None makes a size symbolic when a second value of it comes.
         out: Write the unit there (one graph, as `longhand.generate` would) instead of into the cache folder. Calls
-            that it was not written for run in eager.
+            that it was not written for run in eager. What you edit there is merged, and is what runs.
         options: ``{"strict": True}`` raises where a graph would run in eager.
         frontend: What captures the code: ``dynamo`` (torch's), ``bytecode`` (longhand's own) or ``export`` (one
             graph, by torch.export; with `out` that is always so).
@@ -102,6 +104,7 @@ class Owned:
         self._mode = mode
         self._call_of_unit: object = None
         self._unit: Callable[..., Any] | None = None
+        self._refusal: str | None = None  # why the unit must not run
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
@@ -114,13 +117,28 @@ class Owned:
         if needs_gradients:
             return self._eager("gradients must flow through it", args, kwargs)
         call = self._describe(args, kwargs)
+        if self._refusal is not None:
+            return self._eager(self._refusal, args, kwargs)
         if self._unit is None:
-            generate(self._original, args, kwargs, out=self._out, mode=self._mode)
+            self._write(args, kwargs)
+            if self._refusal is not None:
+                return self._eager(self._refusal, args, kwargs)
             self._unit = bound(load(self._out), self._original)
             self._call_of_unit = call
         if call != self._call_of_unit:
             return self._eager(f"{self._out} was written for other shapes, types or values", args, kwargs)
         return self._unit(*args, **kwargs)
+
+    def _write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Brings the folder up to date: what runs is what the model is today, with the edits that were made."""
+        merge = generate(self._original, args, kwargs, out=self._out, mode=self._mode).merge
+        if merge.has_conflicts:
+            paths = ", ".join(merge.of(Outcome.CONFLICT))
+            self._refusal = f"{self._out} is of an earlier version of the model: edits in {paths} conflict"
+            warnings.warn(f"{self._refusal}. Calls run in eager until they are settled.", stacklevel=4)
+        for file in merge.files:
+            if file.problem:
+                warnings.warn(f"{self._out / file.path}: {file.problem}. It runs as it is.", stacklevel=4)
 
     def _eager(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         logger(Subject.EAGER).info("a call runs in eager: %s", reason)
