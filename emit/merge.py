@@ -25,6 +25,7 @@ from longhand.errors import EditError
 BASE = ".base"
 ASIDE = "kernels/aside"
 NEW = ".new"
+_QUOTE = re.compile(r"^(?://)? +([\w.]+    \S.*)$", re.MULTILINE)  # Mlp.forward    hidden = F.gelu(x)
 _SIDES = re.compile(
     r"^<{7}[^\n]*\n(?P<ours>.*?)(?:^\|{7}[^\n]*\n.*?)?^={7}\n(?P<theirs>.*?)^>{7}[^\n]*\n?",
     re.MULTILINE | re.DOTALL,
@@ -335,7 +336,21 @@ class _Merger:
         if bases:
             self.contents[f"{BASE}/{target}"] = bases[0]
         if is_edited:
-            self._report(path, Outcome.ASIDE, f"no longer needed; yours is in {target}")
+            heirs = self._heirs(path)
+            detail = f"; see {', '.join(heirs)} instead" if heirs else ""
+            self._report(path, Outcome.ASIDE, f"no longer needed{detail}; yours is in {target}")
+
+    def _heirs(self, path: str) -> list[str]:
+        """New kernels that quote a statement which the old one quoted: its work is done there."""
+        quotes = set(_QUOTE.findall(self.disk.files[path].decode(errors="replace")))
+        new = [file.path for file in self.reports if file.outcome is Outcome.NEW]
+        return [
+            other
+            for other in new
+            if other.startswith("kernels/")
+            and PurePosixPath(other).suffix == PurePosixPath(path).suffix
+            and quotes & set(_QUOTE.findall(self.new[other].decode(errors="replace")))
+        ]
 
     def _report(
         self, path: str, outcome: Outcome, detail: str = "", conflicts: tuple[Conflict, ...] = ()
@@ -381,6 +396,11 @@ def _standstill(disk: UnitOnDisk, new: Mapping[str, bytes], files: tuple[FileRep
         if "was edited" not in file.detail:
             contents[f"{file.path}{NEW}"] = new[file.path]
             contents[f"{BASE}/{file.path}{NEW}"] = new[file.path]
+    told = {file.path for file in reports}
+    for path in disk.files:
+        is_own = path.startswith(f"{BASE}/") or path.startswith(f"{ASIDE}/") or path == LOCK
+        if not is_own and path not in told and disk.knows(path) and disk.is_edited(path):
+            reports.append(FileReport(path, Outcome.KEPT, "your edit, as it was"))
     carried = tuple(path for path in disk.files if path not in contents)
     return MergePlan(contents, carried, MergeReport(tuple(reports)))
 

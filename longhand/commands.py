@@ -122,14 +122,19 @@ def generate_command(
 @commands.command("verify", epilog=_example("longhand verify generated/attention_cpu"))
 @_FOLDER
 @_FACTORY
-def verify_command(folder: Path, factory: str | None) -> None:
+@click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel; may be repeated.")
+def verify_command(folder: Path, factory: str | None, kernels: tuple[str, ...]) -> None:
     """Compare a unit with the eager original, and each kernel with its reference.
+
+    The references are longhand's own, from .base/: an edited one proves
+    nothing. With --kernel a CUDA unit runs in Triton's interpreter where there
+    is no GPU.
 
     A result may be at most twice as far from float64 as eager's is, or one
     unit in the last place. Exit code 1 if one is farther.
     """
     with screen.working(f"verifying {folder}"):
-        result = verify(folder, factory)
+        result = verify(folder, factory, kernels)
     screen.show_verification(result)
     if not result.is_right:
         raise VerificationError(f"{folder} does not compute what its original computes.")

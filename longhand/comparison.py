@@ -23,6 +23,7 @@ class Comparison:
         eager_error: The same of eager PyTorch in the tensor's own dtype.
         bound: What `error` may be.
         note: What is wrong besides numbers (shape, dtype), else empty.
+        mismatch: The first element that is farther off than allowed, its index and both values; else empty.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Comparison:
     eager_error: float
     bound: float
     note: str = ""
+    mismatch: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -50,7 +52,8 @@ def compare(name: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Ten
         return Comparison(name, math.inf, 0.0, 0.0, note)
     if not eager.dtype.is_floating_point:
         differ = int((ours != eager).sum())
-        return Comparison(name, float(differ), 0.0, 0.0, f"{differ} elements differ" if differ else "")
+        note = f"{differ} elements differ" if differ else ""
+        return Comparison(name, float(differ), 0.0, 0.0, note, first_mismatch(ours, eager, 0.0))
     reference = exact.double()
     finite = reference[reference.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
@@ -59,18 +62,30 @@ def compare(name: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Ten
     bound = max(EAGER_FACTOR * eager_error, ulp)
     if math.isinf(eager_error):
         # Eager itself leaves the range of the dtype: then we must be where eager is.
-        return Comparison(name, distance(ours, eager.double()), eager_error, ulp)
-    return Comparison(name, distance(ours, reference), eager_error, bound)
+        reference, bound = eager.double(), ulp
+    mismatch = first_mismatch(ours, reference, bound)
+    return Comparison(name, distance(ours, reference), eager_error, bound, "", mismatch)
 
 
 def distance(value: torch.Tensor, reference: torch.Tensor) -> float:
     """The largest absolute difference; infinite unless NaN and infinities stand in the same places."""
-    value = value.double()
-    if value.numel() == 0:
-        return 0.0
+    return float(_differences(value, reference).max()) if value.numel() else 0.0
+
+
+def first_mismatch(value: torch.Tensor, reference: torch.Tensor, bound: float) -> str:
+    """The first element that is farther from the reference than `bound`, in words; empty if there is none."""
+    wrong = (_differences(value, reference) > bound).nonzero()
+    if not len(wrong):
+        return ""
+    index = tuple(wrong[0].tolist())
+    return f"at {list(index)}: {value[index].item():.9g}, expected {reference[index].item():.9g}"
+
+
+def _differences(value: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    value, reference = value.double(), reference.double()
     same = (value == reference) | (value.isnan() & reference.isnan())
     difference = torch.where(same, 0.0, (value - reference).abs())
-    return float(torch.where(difference.isfinite(), difference, math.inf).max())
+    return torch.where(difference.isfinite(), difference, math.inf)
 
 
 def is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:

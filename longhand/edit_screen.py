@@ -28,7 +28,7 @@ def show_check(result: CheckResult) -> None:
     note = f"  ({n_edited} file{'s' * (n_edited != 1)} edited by hand)" if n_edited else ""
     click.echo(f"{result.folder}: {click.style(word, fg=colour)}{note}")
     for breach in result.breaches:
-        click.echo(f"  {result.folder / breach.path}:{breach.line}: {breach.what}")
+        click.echo(f"  {result.folder / breach.path}:{breach.line}:\n    {breach.what}")
     if result.currency is Currency.OTHER_VERSIONS:
         click.echo(f"  {'; '.join(result.versions)}")
     for change in result.changes[:_MOST_SHOWN]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import click
@@ -40,8 +41,9 @@ def show_merge(report: MergeReport, out: Path) -> None:
         _show_file(file, width)
     if report.has_conflicts:
         click.echo(
-            f"\n{out} is unchanged: the new version stands beside each file in conflict as FILE.new.\n"
-            "To settle it: edit FILE, delete FILE.new (or move it over FILE), generate again."
+            f"\n{out} is unchanged. The new text stands beside each conflict as FILE.new.\n"
+            "To settle it: edit FILE, delete FILE.new (or move it over FILE), and generate\n"
+            "again."
         )
 
 
@@ -60,11 +62,19 @@ def _show_file(file: FileReport, width: int) -> None:
     if len(line) + 11 + len(why) <= _WIDTH:
         click.echo(f"{line}{word}  {why}")
     else:
-        click.echo(f"{line}{word}\n      {why}")
+        click.echo(f"{line}{word}".rstrip())
+        _echo_wrapped(why)
     if file.problem:
-        click.echo(f"      {click.style('but', fg='red')} {file.problem}")
+        _echo_wrapped(f"but {file.problem}")
     for conflict in file.conflicts:
         _show_conflict(file.path, conflict)
+
+
+def _echo_wrapped(text: str) -> None:
+    indent = " " * 6
+    click.echo(
+        textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+    )
 
 
 def _show_conflict(path: str, conflict: Conflict) -> None:

@@ -53,15 +53,31 @@ def show_summary(summary: Summary) -> None:
 def show_verification(result: Verification) -> None:
     """What `verify` compared."""
     console = _console()
-    table = Table("", "error", "eager's", "allowed", "", box=None, pad_edge=False)
-    for comparison in result.whole:
-        verdict = "ok" if comparison.is_right else f"WRONG {comparison.note}".strip()
-        numbers = (f"{number:.2e}" for number in (comparison.error, comparison.eager_error, comparison.bound))
-        table.add_row(comparison.name, *numbers, verdict)
-    console.print("against float64:")
+    mismatches = []
+    if result.whole:
+        table = Table("", "error", "eager's", "allowed", "", box=None, pad_edge=False)
+        for comparison in result.whole:
+            verdict = "ok" if comparison.is_right else f"WRONG {comparison.note}".strip()
+            numbers = (
+                f"{number:.2e}" for number in (comparison.error, comparison.eager_error, comparison.bound)
+            )
+            table.add_row(comparison.name, *numbers, verdict)
+            if not comparison.is_right and comparison.mismatch:
+                mismatches.append(f"{comparison.name} {comparison.mismatch}")
+        console.print("against the eager original, in float64:")
+        console.print(table)
+        console.print()
+    table = Table("", "sizes", "error", "allowed", "", box=None, pad_edge=False)
+    for check in result.kernels:
+        sizes = ", ".join(f"{size:g}" for size in check.sizes)
+        verdict = "ok" if check.is_right else "WRONG"
+        table.add_row(check.name, sizes, f"{check.error:.2e}", f"{check.allowed:.2e}", verdict)
+        if check.mismatch:
+            mismatches.append(f"{check.name} {check.mismatch}")
+    console.print("each kernel against longhand's own reference, in float64:")
     console.print(table)
-    console.print("each kernel against its reference:")
-    print(result.kernels)
+    for mismatch in mismatches:
+        console.print(f"first mismatch of {mismatch}", soft_wrap=True)
 
 
 def show_times(times: Mapping[str, Times]) -> None:

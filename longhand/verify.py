@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from longhand.checking import KernelCheck, check_kernels
 from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
+from longhand.currency import broken_edits
+from longhand.emit.contract import Breach
+from longhand.emit.merge import refuse
+from longhand.errors import UnitError
 from longhand.factory import Call
 from longhand.loading import bound, load
-from longhand.original import copied, in_float64, original_of
+from longhand.original import copied, in_float64, original_of, read_lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,32 +26,44 @@ class Verification:
 
     Attributes:
         whole: The unit's results, and what it wrote into its inputs, against eager and float64.
-        kernels: What check.py printed: a line for each kernel.
-        kernels_are_right: Whether check.py found every kernel to be right.
+        kernels: Each kernel, at each set of sizes that it is called with, against longhand's own reference, and the
+            model against itself on references.
     """
 
     whole: tuple[Comparison, ...]
-    kernels: str
-    kernels_are_right: bool
+    kernels: tuple[KernelCheck, ...]
 
     @property
     def is_right(self) -> bool:
         """Whether all passed."""
-        return self.kernels_are_right and all(comparison.is_right for comparison in self.whole)
+        return all(check.is_right for check in self.kernels) and all(one.is_right for one in self.whole)
 
 
-def verify(folder: Path, factory: str | None = None) -> Verification:
+def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()) -> Verification:
     """Runs the unit, its original and its own checks.
+
+    Args:
+        folder: The unit.
+        factory: ``MODULE:FACTORY``; by default the one that the lock names.
+        kernels: Only these kernels, and not the whole. A CUDA unit's kernels run in Triton's interpreter where there
+            is no GPU.
 
     Raises:
         UnitError: There is no such unit, or it cannot run here.
+        EditError: An edit breaks what other files rely on.
         FactoryError: The original cannot be made again.
         ToolError: The C++ compiler is missing or refuses a kernel.
     """
-    call = original_of(folder, factory)
-    whole = compare_with_eager(load(folder), call)
-    printed, passed = run_check(folder)
-    return Verification(whole, printed, passed)
+    known = read_lock(folder).get("kernels", {})
+    if unknown := [name for name in kernels if name not in known]:
+        raise UnitError(
+            f"{folder} has no kernel {unknown[0]!r}.", hint=f"It has: {', '.join(sorted(known))}."
+        )
+    refuse([Breach(f"{folder}/{one.path}", one.line, one.what) for one in broken_edits(folder)])
+    if kernels:
+        return Verification((), check_kernels(folder, kernels))
+    whole = compare_with_eager(load(folder), original_of(folder, factory))
+    return Verification(whole, check_kernels(folder))
 
 
 def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:
@@ -75,17 +90,3 @@ def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:
         if not (is_equal(before, our) and is_equal(before, their)):
             found.append(compare(f"{name} after the call", our, their, reference))
     return tuple(found)
-
-
-def run_check(folder: Path) -> tuple[str, bool]:
-    """The unit's own check.py, in a process of its own as anyone would run it."""
-    environment = dict(os.environ)
-    parent = str(folder.resolve().parent)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (parent, environment.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, "-m", f"{folder.resolve().name}.check"],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    return (done.stdout + done.stderr).strip(), done.returncode == 0
