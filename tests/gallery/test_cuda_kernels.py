@@ -1,4 +1,4 @@
-"""Every CUDA kernel of the gallery: right in Triton's interpreter at two odd sizes, compiled to sm_90 without spills."""
+"""Every CUDA kernel of the gallery, in Triton's interpreter at two odd sizes, and compiled to sm_90 without spills."""
 
 from __future__ import annotations
 
