@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-constexpr long ROWS = 64;      // rows per chunk, at least
+constexpr long ROWS = 32;      // rows per chunk, at least
 constexpr long COLS = 1024;    // columns that are accumulated at a time
-constexpr long SPLITS = 64;    // chunks of the rows, at most
+constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per chunk of rows and block of columns.
@@ -40,7 +40,7 @@ extern "C" void column_sum(
 
 #pragma omp parallel for if (n_row * n_col >= GRAIN)
   for (long col = 0; col < n_col; ++col) {
-    float sum_value = partial_3[col];
+    double sum_value = partial_3[col];
     // In order, so that the result does not depend on the number of threads.
     for (long split = 1; split < n_splits; ++split) {
       sum_value += partial_3[split * n_col + col];

@@ -29,7 +29,7 @@ extern "C" void full_sum(
     partial_1[split] = sum_value;
   }
 
-  float sum_value = partial_1[0];
+  double sum_value = partial_1[0];
   // In order, so that the result does not depend on the number of threads.
   for (long split = 1; split < n_splits; ++split) {
     sum_value += partial_1[split];
