@@ -159,9 +159,9 @@ def _of_constant(trace: Trace, owner: Const, name: str) -> Value:
             raise _missing(owner, name)
         found = getattr(value, name)
         fixed = value.__name__.split(".")[0] in _FIXED
-        if owner.source is None or (fixed and (is_constant_object(found) or is_torch_leaf(found))):
+        if fixed and (is_constant_object(found) or is_torch_leaf(found)):
             return _constant_attribute(trace, found, None, owner, name)
-        return trace.wrap(found, attribute(owner.source, name))
+        return trace.wrap(found, attribute(owner.source or _root_of(trace, owner), name))
     if isinstance(value, type):
         return _of_class(trace, owner, value, name)
     if name == "__class__":

@@ -247,6 +247,7 @@ class _Attempt:
             results = "".join(f"g{k}, " for k in range(len(outputs)))
             call = f"graph({', '.join(name for name, _ in inputs)})"
             graph_lines = [f"{results + '= ' if results else ''}{call}"]
+        trace.guard_separate()
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
         parameters = tuple(_parameter(name) for name in self.names)

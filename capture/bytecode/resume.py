@@ -127,6 +127,11 @@ def _body(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
         raise SkipFrame("a comprehension makes cells of its own")
     places: list[int] = []
     for place, row in enumerate(body):
+        if isinstance(row, bc.TryBegin):
+            handler = decode(code).handler_of(len(places))
+            if handler is None:
+                raise SkipFrame("its exception table cannot be rebuilt")
+            row.stack_depth = handler.depth
         if not isinstance(row, bc.Instr):
             continue
         places.append(place)
@@ -168,7 +173,9 @@ def _assemble(body: bc.Bytecode, code: CodeType, word: str) -> CodeType:
     if hasattr(body, "qualname"):
         body.qualname = code.co_qualname
     try:
-        return body.to_code()
+        # What jumps into the middle makes code before it unreachable: depths and sizes are the user's code's.
+        room = code.co_stacksize + body.argcount + len(code.co_varnames) + 8
+        return body.to_code(stacksize=room, compute_exception_stack_depths=False)
     except Exception as error:
         raise SkipFrame(f"its {word} cannot be assembled ({type(error).__name__}: {error})") from None
 
@@ -215,7 +222,7 @@ def step_code(position: Position) -> CodeType:
     opened = _open_try(body, place)
     inserted: list[Any] = list(after)
     if opened is not None and after:
-        again = bc.TryBegin(opened.target, opened.push_lasti)
+        again = bc.TryBegin(opened.target, opened.push_lasti, opened.stack_depth)
         inserted = [bc.TryEnd(opened), *after, again]
         for later in range(place + 1, len(body)):
             row_later: Any = body[later]

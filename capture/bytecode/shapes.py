@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.breaks import SkipFrame, Unsupported
+from longhand.capture.bytecode.breaks import SkipFrame
 
 __all__ = ["DynamicSizes", "faked", "size_guards"]
 
@@ -37,7 +37,7 @@ class DynamicSizes:
                     known[position] = None
         else:
             known = self.seen[name] = list(sizes)
-        if self.dynamic is False or isinstance(value, torch.nn.Parameter):
+        if self.dynamic is False or isinstance(value, torch.nn.Parameter) or not value.is_contiguous():
             return (True,) * len(sizes)
         return tuple(
             size < 2 or not (self.dynamic or known[position] is None or position in marked)
@@ -49,8 +49,6 @@ def faked(mode: torch_private.FakeTensorMode, value: torch.Tensor, static: tuple
     """A fake tensor whose sizes are symbols where they are not static."""
     if all(static):
         return mode.from_tensor(value, static_shapes=True)
-    if not value.is_contiguous():
-        raise Unsupported("an input with symbolic sizes is not contiguous")
     return mode.from_tensor(value, symbolic_context=torch_private.symbolic_sizes(static))
 
 
@@ -91,8 +89,9 @@ def size_guards(environment: Any, inputs: list[tuple[str, Any]]) -> list[str]:
         if upper.is_Integer and int(upper) < 2**60:
             texts.append(f"{place} <= {int(upper)}")
     for guard in environment.guards:
-        if not (guard.expr is sympy.true or guard.expr == True):  # noqa: E712
-            texts.append(f"({_text(guard.expr, names)})")
+        condition = environment.replace(guard.expr)
+        if condition is not sympy.true:
+            texts.append(f"({_text(condition, names)})")
     for symbol, known in environment.replacements.items():
         if symbol in names:
             texts.append(f"{names[symbol]} == {_text(known, names)}")

@@ -435,6 +435,22 @@ class Trace:
             value.changed = True  # type: ignore[attr-defined]
             self.changed.append(value)
 
+    def guard_separate(self) -> None:
+        """What was written to must not be, in a later call, another object that was read."""
+        for value in (*self.changed, *self.attributes):
+            for other in list(self._by_id.values()):
+                if other is value or type(other) is not type(value) or None in (value.source, other.source):
+                    continue
+                if (
+                    isinstance(value, Obj)
+                    and isinstance(other, Obj)
+                    and type(value.value) is not type(other.value)
+                ):
+                    continue
+                assert value.source is not None and other.source is not None
+                text = "{} is not " + _escaped(other.source.expression())
+                self.guards.add(value.source, text, f"{value.source.name} is not {other.source.name}")
+
     def constants(self, values: Iterable[Any]) -> list[Value]:
         return [Const(value) for value in values]
 

@@ -628,6 +628,8 @@ def cached_functions(x):
 GLOBAL_NUMBER = 3
 GLOBAL_LIST = [1, 2]
 GLOBAL_TENSOR = torch.ones(4)
+GLOBAL_DICT = {"a": 1}
+GLOBAL_TENSOR_2D = torch.linspace(0, 1, 12).reshape(3, 4)
 
 
 @behaviour((X,))
@@ -1459,6 +1461,63 @@ def operators_as_functions(x):
         operator.itemgetter(1)([1, 2]) if False else operator.getitem([1, 2], 1),
         operator.eq(1, 1),
     )
+
+
+SHARED_LIST = [1]
+SHARED_CONFIG = Config(3)
+
+
+@behaviour((X, [1], [1]), (X, SHARED_LIST, SHARED_LIST))
+def two_lists_that_may_be_one(x, a, b):
+    a.append(2)
+    return x + len(b), len(a)
+
+
+@behaviour((X, {"a": 1}, {"a": 1}), (X, GLOBAL_DICT, GLOBAL_DICT))
+def two_dicts_that_may_be_one(x, a, b):
+    a["a"] = 5
+    return x + b["a"]
+
+
+@behaviour((X, Config(3), Config(3)), (X, SHARED_CONFIG, SHARED_CONFIG))
+def two_objects_that_may_be_one(x, a, b):
+    a.scale = 10
+    return x + b.scale
+
+
+@behaviour((X, X + 1), (GLOBAL_TENSOR_2D, GLOBAL_TENSOR_2D))
+def two_tensors_that_may_be_one(x, y):
+    x.add_(1)
+    return y * 2
+
+
+@behaviour((X, X + 1), (GLOBAL_TENSOR_2D, GLOBAL_TENSOR_2D[1:]))
+def two_tensors_that_may_overlap(x, y):
+    x.add_(1)
+    return y * 2
+
+
+@behaviour(
+    (X, torch.ones(3, 4), 1),
+    (X.double(), torch.ones(3, 4), 1),
+    (X.T, torch.ones(4, 3), 1),
+    (X[:2], torch.ones(4), 2),
+)
+def other_types_and_layouts(x, y, n):
+    return x * y + n
+
+
+@behaviour((X,), (X.clone().requires_grad_(),))
+def gradients_are_wanted(x):
+    return (x * 2).sum()
+
+
+@behaviour((X,))
+def imports_inside(x):
+    import math as m  # noqa: I001
+    from torch.nn import functional as f
+
+    return f.relu(x) * m.pi
 
 
 @behaviour((X, 3))
