@@ -100,6 +100,11 @@ class BufferWords:
             return
         yield from self._of_node(node)
 
+    def adds_bias(self, name: str) -> bool:
+        """Whether a node adds a vector that the module holds."""
+        node = self._nodes.get(name)
+        return node is not None and op_word(node).word == "bias"
+
     def _of_node(self, node: fx.Node) -> Iterator[str]:
         origin: Provenance = node.meta.get("provenance", Provenance())
         local = origin.local or self._users.get(node.name)

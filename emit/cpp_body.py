@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from longhand.emit.cpp_addresses import RowPointer, Term, sum_of_terms, term
-from longhand.emit.cpp_constants import NamedConstant, named_constants
 from longhand.emit.cpp_operators import operator_table, prints_bare
 from longhand.emit.cpp_types import cpp_type, is_struct, literal
 from longhand.emit.expression import Precedence, Text, render
+from longhand.emit.named_constants import NamedConstant, named_constants
 from longhand.emit.names import KernelNames
+from longhand.emit.value_words import is_rstd
 from longhand.lower.ir import (
     Constant,
     Extent,
@@ -264,7 +265,7 @@ def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, st
             is_fixed = not printer.domains[argument] & printer.col_axes
             costs = isinstance(source, Load) or (isinstance(source, Pointwise) and source.op in _COSTLY)
             if is_fixed and costs and not isinstance(value, Reduce):
-                give(argument, _word_for(source, names))
+                give(argument, "rstd" if is_rstd(source, body) else _word_for(source, names))
     return values
 
 

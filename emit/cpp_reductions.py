@@ -66,13 +66,16 @@ def value_reduction(reduce: Reduce) -> Reduce:
     return dataclasses.replace(reduce, op=values.get(reduce.op, reduce.op))
 
 
-def accumulators(reduce: Reduce, name: str, element_dtype: torch.dtype) -> tuple[Accumulator, ...]:
+def accumulators(
+    reduce: Reduce, name: str, element_dtype: torch.dtype, drops_nan: bool = False
+) -> tuple[Accumulator, ...]:
     """The variables that a SIMD loop needs for a reduction other than ARGMAX and ARGMIN.
 
     Args:
         reduce: The reduction; for the extreme value of an ARG reduction, give it as MAX or MIN.
         name: The accumulator's name.
         element_dtype: The type of what is reduced.
+        drops_nan: Whether a maximum may pass NaN over, as comparisons do.
     """
     match reduce.op:
         case ReduceOp.SUM | ReduceOp.PROD:
@@ -88,15 +91,15 @@ def accumulators(reduce: Reduce, name: str, element_dtype: torch.dtype) -> tuple
             start, take = identity(reduce.op, torch.bool), f"{{acc}} {symbol}= "
             # int, not bool: g++ keeps a bool accumulator out of SIMD registers.
             return (Accumulator(name, "int", start, symbol, take + "{element};", take + "{other};"),)
-    return _extreme(reduce.op, name, element_dtype)
+    return _extreme(reduce.op, name, element_dtype, drops_nan)
 
 
-def _extreme(op: ReduceOp, name: str, dtype: torch.dtype) -> tuple[Accumulator, ...]:
+def _extreme(op: ReduceOp, name: str, dtype: torch.dtype, drops_nan: bool) -> tuple[Accumulator, ...]:
     is_max = op in (ReduceOp.MAX, ReduceOp.ARGMAX)
     clause, comparison = ("max", ">") if is_max else ("min", "<")
     kind = "int" if dtype is torch.bool else cpp_type(dtype)
     take = f"{{acc}} = {{element}} {comparison} {{acc}} ? {{element}} : {{acc}};"
-    if not dtype.is_floating_point:
+    if drops_nan or not dtype.is_floating_point:
         combine = f"{{acc}} = std::{clause}({{acc}}, {{other}});"
         return (Accumulator(name, kind, identity(op, dtype), clause, take, combine),)
     function = "maximum" if is_max else "minimum"

@@ -20,6 +20,7 @@ from longhand.emit.cpp_loops import (
 )
 from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
 from longhand.emit.cpp_types import cpp_type
+from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Text
 from longhand.lower.ir import Reduce, Store, arguments
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
@@ -98,7 +99,8 @@ class PassPrinter:
         name = self.accumulator_names[position]
         if is_position(reduce.op):
             name = self._extreme_name(position)
-        return accumulators(value_reduction(reduce), name, self._dtype(reduce.arg))
+        drops_nan = nan_may_be_dropped(self.printer.plan.body, position)
+        return accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
 
     def _main_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
         printer, body = self.printer, self.printer.plan.body

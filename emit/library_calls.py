@@ -58,6 +58,7 @@ class LibraryWriter:
         self._buffers = buffers
         self._variables = variables
         self.sizes = sizes
+        self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
     def write(self, step: Extern) -> LibraryCall:
         """The call of `step`."""
@@ -77,7 +78,13 @@ class LibraryWriter:
     def value(self, value: Any) -> str:
         """An argument: a tensor through its views, or anything else."""
         if isinstance(value, View):
-            return write_view(value, self._variables[value.buffer], self.sizes, self._buffers[value.buffer])
+            n_before = max(
+                (n for n, call in enumerate(value.calls, 1) if call.origin in self.views), default=0
+            )
+            variable = (
+                self.views[value.calls[n_before - 1].origin] if n_before else self._variables[value.buffer]
+            )
+            return write_view(value, variable, self.sizes, self._buffers[value.buffer], n_before)
         if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
             return f"[{', '.join(self.value(item) for item in value)}]"
         return argument(value, self.sizes)

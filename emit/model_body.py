@@ -10,9 +10,10 @@ from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.library_calls import LibraryWriter
 from longhand.emit.loops import Loop, ModelStep
+from longhand.emit.named_views import named_views
 from longhand.emit.names import Quote, UnitNames
 from longhand.emit.sizes import SizeWriter
-from longhand.emit.view_calls import argument, number
+from longhand.emit.view_calls import argument, number, write_view
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
 from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse, UnitPlan
@@ -78,6 +79,7 @@ class BodyWriter:
         self.device = device
         self.library = LibraryWriter(variables, sizes, plan.buffers)
         self.needs = Needs()
+        self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
         """The paragraphs of `steps`.
@@ -128,7 +130,7 @@ class BodyWriter:
 
     def _allocate(self, step: Allocate, launch: Launch | None) -> str:
         buffer = self._buffer(step.buffer)
-        variable = self.variables[step.buffer]
+        variable = self._bind(step.buffer)
         twin = self._twin(buffer, launch)
         dims = ", ".join(self.sizes.dims(buffer)) if twin is None else ""
         shape = f"{twin}.shape" if twin is not None else f"({dims}{',' * (len(buffer.shape) == 1)})"
@@ -166,7 +168,7 @@ class BodyWriter:
         )
 
     def _reuse(self, step: Reuse) -> list[str]:
-        new, old = self.variables[step.buffer], self.variables[step.of]
+        new, old = self._bind(step.buffer), self.variables[step.of]
         buffer, other = self._buffer(step.buffer), self._buffer(step.of)
         view = "" if _same(buffer.shape, other.shape) else f".view({', '.join(self.sizes.dims(buffer))})"
         if new == old and not view:
@@ -184,6 +186,7 @@ class BodyWriter:
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         names = [self.variables[b] for b in step.buffers if self.variables.get(b, "").isidentifier()]
+        names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
         still = _rebound_or_alive(self, names, steps, place)
         dropped = [name for name in dict.fromkeys(names) if name not in still]
         if dropped and paragraphs:
@@ -231,12 +234,42 @@ class BodyWriter:
         return number(value) if isinstance(value, float) else argument(value, self.sizes)
 
     def _extern(self, step: Extern) -> list[str]:
+        lines = self._view_lines(step)
         call = self.library.write(step)
         self.needs.functional |= call.needs_functional
-        lines = [f"# {step.reason}"] if step.reason else []
-        outputs = [self.variables.get(name, "_") if name else "_" for name in step.outputs]
+        lines += [f"# {step.reason}"] if step.reason else []
+        outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
         target = f"{', '.join(outputs)} = " if outputs else ""
         return [*lines, f"{target}{call.text}"]
+
+    def _bind(self, buffer: str) -> str:
+        """The variable of a buffer that begins; what it held before is gone."""
+        variable = self.variables[buffer]
+        for held in self.seen_as.values():
+            if variable in held:
+                held.remove(variable)
+        return variable
+
+    def _view_lines(self, step: Extern) -> list[str]:
+        """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""
+        self.library.views = {}
+        lines = []
+        for line in named_views(step, self.words):
+            view, buffer = line.view, self._buffer(line.view.buffer)
+            source = self.library.views.get(line.source) or self.variables[view.buffer]
+            text = write_view(view, source, self.sizes, buffer, line.n_before)
+            if line.split is not None:
+                text += self._split(*line.split)
+            targets = [self._bind(key) for key in line.keys]
+            self.library.views |= dict(zip(line.keys, targets, strict=True))
+            self.seen_as.setdefault(view.buffer, []).extend(targets)
+            lines.append(f"{', '.join(targets)} = {text}")
+        return lines
+
+    def _split(self, parts: tuple[Size, ...], dim: int) -> str:
+        texts = [argument(part, self.sizes) for part in parts]
+        each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
+        return f".split({each}, dim={dim})"
 
 
 def _same(one: Iterable[Size], other: Iterable[Size]) -> bool:

@@ -105,8 +105,11 @@ class _Writer:
         self.lines: list[str] = []
         self.done: dict[int, Text] = {}
         self.scope = Scope(RESERVED_IN_MODULE | {"reference"})
-        for word in (*self._number_words(), *names.pointers.values()):
+        for word in (*self._number_words(), *self.views):
             self.scope.take(word)
+        self.stored = {
+            value.value: names.pointers[value.buffer] for value in plan.body if isinstance(value, Store)
+        }
         self.steps: dict[str, Text] = {}
 
     # What the reference is given.
@@ -234,7 +237,9 @@ class _Writer:
         known = self.names.values.get(position)
         role = getattr(value, "name", None)
         noun = getattr(getattr(value, "op", None), "value", "value")
-        return [word for word in (known, role, noun, f"{noun}_value") if word]
+        stored = self.stored.get(position)
+        words = (stored, known, role, noun, f"{noun}_value", f"{stored or noun}_result")
+        return [word for word in words if word]
 
     def _expression(self, position: int) -> Text:
         group = self.groups.get(position)

@@ -104,7 +104,11 @@ class SizeWriter:
                     found[axis] = f"{variable}.numel()"
                 else:
                     literal.setdefault(axis, self._product(texts))
-        rest = {axis: literal[axis] if axis in literal else self.text(size) for axis, size in sizes.items()}
+        rest = {
+            axis: literal[axis] if axis in literal else self.text(size)
+            for axis, size in sizes.items()
+            if axis not in found
+        }
         return rest | found
 
     def _product(self, texts: list[str]) -> str:

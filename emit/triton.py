@@ -16,7 +16,7 @@ from typing import Any
 
 import jinja2
 
-from longhand.emit.cpp_constants import named_constants
+from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_looped, rows_split

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from longhand.emit.cpp_constants import named_constants
+from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Precedence, Text, render
+from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_address import AddressText, Flat, address_text
-from longhand.emit.triton_nan import nan_may_be_dropped
 from longhand.emit.triton_operators import OperatorTable
 from longhand.emit.triton_reductions import combine_function, guarded_squares, reduce_identity
 from longhand.emit.triton_types import language_dtype, number, typed_constants

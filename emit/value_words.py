@@ -25,7 +25,7 @@ from longhand.lower.ir import (
 )
 from longhand.schedule.plan import KernelPlan
 
-_LONGEST = 64  # characters of an expression without a name
+_LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 
 _NOUNS = {
@@ -151,7 +151,10 @@ class ValueWords:
         if uses[position] > 1:
             return True
         only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))
-        return not only_stored and (value.name is not None or position in locals_of)
+        word = locals_of.get(position) or value.name
+        # In C++ a word that stands for a pointer already would have to give way to a worse one.
+        is_free = self.loads_have_lines or (word is not None and self.scope.is_free(word))
+        return not only_stored and word is not None and is_free
 
     def _measure(
         self,
@@ -237,6 +240,8 @@ class ValueWords:
 
     def _load_words(self, value: Load) -> Iterator[str]:
         pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
+        if value.name and (value.index.values or value.mask is not None):
+            yield value.name
         yield pointer
         if value.name and pointer.endswith(value.name):
             yield value.name
@@ -252,6 +257,8 @@ class ValueWords:
         """Words from what the value is: ``exp_scores``, ``row_sum``, ``scaled``."""
         named = [word for a in arguments(value) if (word := self._operand(a, names))]
         if isinstance(value, Reduce):
+            if value.op is ReduceOp.SUM and self._is_square(value.arg):
+                yield "sum_of_squares"
             place = (
                 "row"
                 if self.plan.rows and set(value.axes) == {axis.name for axis in self.plan.cols}
@@ -265,7 +272,7 @@ class ValueWords:
         if not isinstance(value, Pointwise):
             yield "position"
             return
-        if value.op in _UNARY and len(named) == 1 and len(named[0]) <= 12:
+        if value.op in _UNARY and len(named) == 1 and len(named[0]) <= 12 and value.op.value not in named[0]:
             yield f"{value.op.value}_{named[0]}"
         if value.op in (PointwiseOp.MUL, PointwiseOp.DIV) and self._with_number(value):
             yield f"scaled_{named[0]}" if named else "scaled"
@@ -275,9 +282,39 @@ class ValueWords:
             yield f"{named[0]}_squared" if named else "square"
         if value.op is PointwiseOp.NEG and named:
             yield f"minus_{named[0]}"
+        if is_rstd(value, self.plan.body):
+            yield "rstd"
+        if value.op is PointwiseOp.ADD:
+            yield from self._sum_words(value)
         yield self._noun(value)
         for name in named:
             yield f"{name}_{self._noun(value)}"
+
+    def _is_square(self, position: int) -> bool:
+        """Whether a value is another one times itself."""
+        value = self.plan.body[position]
+        if not isinstance(value, Pointwise) or len(value.args) != 2:
+            return False
+        power = self.plan.body[value.args[1]]
+        is_two = isinstance(power, Constant) and power.value == 2
+        return (
+            (value.op is PointwiseOp.MUL
+            and value.args[0] == value.args[1])
+            or (value.op is PointwiseOp.POW and is_two)
+        )
+
+    def _sum_words(self, value: Pointwise) -> Iterator[str]:
+        """What a sum is to the user: with a bias, of embeddings, of a stream and what a layer adds to it."""
+        if self.words.adds_bias(value.origin):
+            yield "biased"
+        sides = [self.plan.body[argument] for argument in value.args]
+        if any(isinstance(side, Load) and side.index.values for side in sides):
+            yield "embedded"
+        elif all(isinstance(side, Load) for side in sides) and self._reduces():
+            yield "residual"
+
+    def _reduces(self) -> bool:
+        return any(isinstance(value, Reduce) for value in self.plan.body)
 
     def _operand(self, position: int, names: Mapping[int, str]) -> str | None:
         """The word of an argument: its name, or for a load that is written in place its pointer's."""
@@ -296,6 +333,18 @@ class ValueWords:
         if isinstance(value, Reduce):
             return _REDUCED[value.op]
         return "value"
+
+
+def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:
+    """Whether a value is 1 / sqrt(x + a number)."""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.RSQRT:
+        return False
+    inner = body[value.args[0]]
+    return (
+        isinstance(inner, Pointwise)
+        and inner.op is PointwiseOp.ADD
+        and any(isinstance(body[argument], Constant | Scalar) for argument in inner.args)
+    )
 
 
 def singular(word: str) -> str:

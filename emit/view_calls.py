@@ -27,7 +27,9 @@ class _Seen:
     words: Words
 
 
-def write_view(view: View, variable: str, sizes: SizeWriter, buffer: Buffer | None = None) -> str:
+def write_view(
+    view: View, variable: str, sizes: SizeWriter, buffer: Buffer | None = None, n_before: int = 0
+) -> str:
     """A buffer through its views.
 
     Args:
@@ -35,10 +37,13 @@ def write_view(view: View, variable: str, sizes: SizeWriter, buffer: Buffer | No
         variable: What holds the buffer.
         sizes: Writes sizes.
         buffer: The buffer, so that its dimensions keep their words through the views.
+        n_before: How many of the calls `variable` has behind it already.
     """
     text = variable
     seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
-    calls = list(view.calls)
+    for call in view.calls[:n_before]:
+        seen = _after(call, seen)
+    calls = list(view.calls[n_before:])
     while calls:
         subscript, n_used = _subscript(calls, sizes)
         for call in calls[:n_used] or calls[:1]:

@@ -37,8 +37,8 @@ def gelu(x: Handle) -> Handle:
 
 def gelu_tanh(x: Handle) -> Handle:
     """The same, approximated by tanh, in the form that takes one exponential: (1 + tanh(u)) / 2 = sigmoid(2u)."""
-    doubled = (x + x * x * x * 0.044715) * (2.0 * math.sqrt(2.0 / math.pi))
-    return x * apply(Op.SIGMOID, doubled)
+    cubic = (x + x * x * x * 0.044715).named("cubic")
+    return x * apply(Op.SIGMOID, cubic * (2.0 * math.sqrt(2.0 / math.pi)))
 
 
 @lowers(aten.silu.default)

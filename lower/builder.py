@@ -170,9 +170,13 @@ class BodyBuilder:
         position = None if mask is None else mask.position
         return self._fit(self._add(Load(buffer, index, compute_dtype(dtype), position, other), name), dtype)
 
-    def constant(self, value: Number, dtype: torch.dtype) -> Handle:
-        """A number, converted to the compute dtype of `dtype`."""
-        return self._add(Constant(converted(value, dtype), compute_dtype(dtype)))
+    def constant(self, value: Number, dtype: torch.dtype, name: str | None = None) -> Handle:
+        """A number, converted to the compute dtype of `dtype`; equal ones are one value, with the first's word."""
+        found = self._add(Constant(converted(value, dtype), compute_dtype(dtype)))
+        known = self.values[found.position]
+        if name is not None and known.name is None:
+            self.values[found.position] = dataclasses.replace(known, name=name)
+        return found
 
     def scalar(self, value: float | Size, dtype: torch.dtype, name: str | None = None) -> Handle:
         """A number that the caller passes."""

@@ -48,14 +48,25 @@ class Lookup:
         index: The position as loaded.
         size: The size of the dimension.
         wraps: Whether negative positions count from the end.
+        size_word: A word for the size.
+        mask_word: A word for the condition.
     """
 
-    def __init__(self, nest: NestBuilder, index: Handle, size: Size, *, wraps: bool) -> None:
-        limit = nest.body.scalar(size, torch.int64, "table_size")
+    def __init__(
+        self,
+        nest: NestBuilder,
+        index: Handle,
+        size: Size,
+        *,
+        wraps: bool,
+        size_word: str = "table_size",
+        mask_word: str = "in_table",
+    ) -> None:
+        limit = nest.body.scalar(size, torch.int64, size_word)
         position = index.to(torch.int64)
         if wraps:
             position = nest.body.where(position < 0, position + limit, position)
-        self.in_range = (position >= 0) & (position < limit)
+        self.in_range = ((position >= 0) & (position < limit)).named(mask_word)
         self.coordinate = Coordinate(values=((position.position, 1),))
 
 

@@ -320,10 +320,12 @@ class ViewCall:
     Attributes:
         target: The ATen overload, for instance torch.ops.aten.transpose.int.
         args: Its arguments after the tensor.
+        origin: The node of the captured graph that holds the tensor after this call; empty if none does.
     """
 
     target: torch._ops.OpOverload
     args: tuple[Any, ...]
+    origin: str = dataclasses.field(default="", compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

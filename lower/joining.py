@@ -85,7 +85,8 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     values: list[Handle] = []
     for i, (piece, views) in enumerate(zip(pieces, groups, strict=True)):
         mask = _within(before, i)
-        loaded = [nest.load(next(remaining), mask) for _ in views]
+        side = ("left", "right")[i] if is_halved and len(views) == 1 else None
+        loaded = [nest.load(next(remaining), mask, name=side) for _ in views]
         value = loaded[0] if piece.recipe is None else piece.recipe.compute(nest, loaded)
         values.append(value.to(ctx.result().dtype))
     found = values[-1]

@@ -193,15 +193,21 @@ def _class_loss(
     x = ctx.strided(x)
     nest, (x_view, target_view) = ctx.nest(x.shape, [x, rows.insert(classes)])
     label = nest.load(target_view).named("label")
-    counts = label.to(torch.int64).differs(ignore_index)
-    lookup = Lookup(nest, label, x.size(classes), wraps=False)
+    counts = _counts(label, ignore_index)
+    lookup = Lookup(nest, label, x.size(classes), wraps=False, size_word="n_classes", mask_word="is_class")
     coordinates = [lookup.coordinate if dim == classes else nest.coordinate(dim) for dim in range(x.rank)]
     picked = load_looked_up(nest, x, coordinates, [lookup]).named("target_logit")
-    value = loss(nest, nest.axes([classes]), nest.load(x_view), picked)
+    value = loss(nest, nest.axes([classes]), nest.load(x_view), picked).named("loss")
     into = losses.drop(0) if losses.rank > len(kept) else losses
     nest.store(into, where(counts, value, 0.0), kept)
     ctx.finish(nest)
     return losses if reduction == Kind.NONE else _reduce_rows(ctx, losses, rows, reduction, ignore_index)
+
+
+def _counts(label: Handle, ignore_index: int) -> Handle:
+    """Whether a row takes part in the loss."""
+    label = label.to(torch.int64)
+    return label.differs(label.body.constant(ignore_index, torch.int64, "ignore_index")).named("counts")
 
 
 def _reduce_rows(
@@ -211,7 +217,7 @@ def _reduce_rows(
     nest, (losses_view, target_view) = ctx.nest(losses.shape, [losses, target])
     total = nest.body.reduce(ReduceOp.SUM, nest.load(losses_view), nest.axes(), "total")
     if reduction == Kind.MEAN:
-        counts = nest.load(target_view).to(torch.int64).differs(ignore_index)
+        counts = _counts(nest.load(target_view), ignore_index)
         total = total / nest.body.reduce(ReduceOp.SUM, counts.to(total.dtype), nest.axes(), "n_counted")
     result = ctx.make_result()
     nest.store(result, total.named(ctx.local), [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -188,7 +189,8 @@ def replay_view(ctx: Context, node: fx.Node, x: TensorView, rest: list[Any] | No
             raise LoweringError(f"{node.name}: {node.target} of a contiguous tensor is no index map.")
         if view is source or wordless:
             return view
-        return view.said(source, _view_call(ctx, node.target, args, view))
+        call = dataclasses.replace(_view_call(ctx, node.target, args, view), origin=node.name)
+        return view.said(source, call)
     finally:
         ctx.node = before
 

@@ -182,16 +182,21 @@ def _parts(ctx: Context, x: TensorView, dim: int, lengths: Sequence[Size]) -> tu
     dim = wrap(dim, x.rank)
     start: Size = 0
     parts = []
-    for length in lengths:
+    for number, length in enumerate(lengths):
         end = add(start, length)
         part = x.narrow(dim, start, length)
         if part is None:
             x = ctx.copy(x)
             part = x.narrow(dim, start, length)
             assert part is not None
-        parts.append(part.said(x, ViewCall(aten.slice.Tensor, (dim, start, end))))
+        parts.append(part.said(x, ViewCall(aten.slice.Tensor, (dim, start, end), _part(ctx, number))))
         start = end
     return tuple(parts)
+
+
+def _part(ctx: Context, number: int) -> str:
+    """The node that takes one part of the node's result."""
+    return next((user.name for user in ctx.node.users if user.args[1:] == (number,)), "")
 
 
 @lowers(aten.split.Tensor, aten.chunk.default)
@@ -221,7 +226,7 @@ def _unbind(ctx: Context, x: TensorView, dim: int) -> tuple[TensorView, ...]:
     for i in range(static(x.size(dim), "The size of a dimension that is unbound")):
         part = x.select(dim, i)
         assert part is not None
-        parts.append(part.said(x, ViewCall(aten.select.int, (dim, i))))
+        parts.append(part.said(x, ViewCall(aten.select.int, (dim, i), _part(ctx, i))))
     return tuple(parts)
 
 

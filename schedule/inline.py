@@ -57,11 +57,24 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
             if found is None:
                 return f"the place at which {buffer} is read is not an element of its loops"
             position = _repeat(part, found, moved.mask, body)
+            read = body[position]
+            if isinstance(read, Load) and moved.mask is not None and _stands_for(read, moved, part):
+                body[position] = dataclasses.replace(
+                    read, other=moved.other, name=moved.name or read.name, origin=moved.origin
+                )
+                positions.append(position)
+                continue
             positions.append(forward_value(body, position, moved, buffers[buffer]))
         else:
             positions.append(len(body))
             body.append(moved)
     return Nest(split.axes, tuple(body))
+
+
+def _stands_for(read: Load, asked: Load, part: Nest) -> bool:
+    """Whether the producer only copies, so that its load under the consumer's mask can yield what is asked for."""
+    is_copy = sum(not isinstance(value, Store) for value in part.body) == 1
+    return is_copy and read.mask == asked.mask and read.dtype is asked.dtype
 
 
 def _split(consumer: Nest, buffer: str, chain: Chain) -> Nest:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.emit.triton_nan import nan_may_be_dropped
+from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.lower.ir import PointwiseOp, Reduce, ReduceOp
 from longhand.schedule.kernel import plan_kernel
 from longhand.schedule.plan import Style

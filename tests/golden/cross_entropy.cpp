@@ -20,15 +20,9 @@ extern "C" void cross_entropy(
     const bfloat16 *logits_row = logits + row * n_col;
 
     float max_value = -INFINITY;
-    int max_value_is_nan = 0;  // comparisons pass NaN over
-#pragma omp simd reduction(max : max_value) reduction(| : max_value_is_nan)
+#pragma omp simd reduction(max : max_value)
     for (long col = 0; col < n_col; ++col) {
-      const float element = logits_row[col];
-      max_value = element > max_value ? element : max_value;
-      max_value_is_nan |= element != element;
-    }
-    if (max_value_is_nan) {
-      max_value = NAN;
+      max_value = logits_row[col] > max_value ? logits_row[col] : max_value;
     }
 
     float sum_value = 0.0f;

@@ -1,8 +1,8 @@
 """Where a maximum may drop NaN although PyTorch's does not.
 
-Triton's plain ``tl.max`` and ``tl.maximum`` ignore NaN; those that do not read worse. In a softmax the difference
-cannot be seen: if an element of the row is NaN, then so is its exponential, the row's sum of them, and everything that
-the sum goes into. This module proves that for a body.
+Triton's plain ``tl.max`` and ``tl.maximum`` ignore NaN, and so does ``x > m ? x : m`` in C++; what does not reads
+worse. In a softmax the difference cannot be seen: if an element of the row is NaN, then so is its exponential, the
+row's sum of them, and everything that the sum goes into. This module proves that for a body.
 
 For a Reduce MAX of x, suppose that some element of the row is NaN, so that eager's maximum is NaN. Of each value we ask
 where it is sure to be NaN, here and in eager PyTorch alike (nowhere, in the very lanes where x is, or in the whole
