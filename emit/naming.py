@@ -192,7 +192,7 @@ def _int_words(
 
 def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
     origin = getattr(kernel.body[position], "origin", "")
-    hint = without_counter(origin).strip("_") if origin else ""
+    hint = "_".join(word for word in origin.split("_") if word and not word.isdigit())
     return [
         "scale" if hint in ("mul", "div") else "",
         f"{hint}_by" if hint else "",

@@ -202,7 +202,10 @@ class _Writer:
                 text = Text(f"torch.where({self._value(store.mask).text}, {text.text}, {word})")
             texts.append(text.text)
         returned = texts[0] if len(texts) == 1 else f"({', '.join(texts)})" if texts else "()"
-        body = [*self.lines, f"return {returned[1:-1] if len(texts) > 1 else returned}"]
+        returned = returned[1:-1] if len(texts) > 1 else returned
+        if self.lines and self.lines[-1].startswith(f"{returned} = "):
+            returned = self.lines.pop().partition(" = ")[2]
+        body = [*self.lines, f"return {returned}"]
         printed = "\n".join(body)
         numbers = [word for word in self._number_words() if word in self.used_numbers]
         parameters = tuple(self.views) + tuple(numbers)

@@ -230,9 +230,9 @@ def _bounds(nest: NestBuilder, at: Handle, start: Size, end: Size, size: Size) -
     """The conditions for start <= at < end, without those that always hold."""
     found = []
     if start != 0:
-        found.append(at >= nest.body.scalar(start, torch.int64, "start"))
+        found.append(at >= nest.body.scalar(start, torch.int64, "filled_start"))
     if not same(end, size):
-        found.append(at < nest.body.scalar(end, torch.int64, "end"))
+        found.append(at < nest.body.scalar(end, torch.int64, "filled_end"))
     return found
 
 
