@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.first_runs import find_first_run, read_from_outside
 from longhand.emit.words import identifier
-from longhand.schedule.plan import PlanStep, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Loop:
         shared: Buffers from outside that all runs read alike, in order of first use.
         own_weights: By buffer of the first run: the path below the block: ``ln_1.weight``.
         collected: Positions of outputs of all runs that are read after the loop.
+        n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
+        rest_inputs: What the shared steps of the first run take, its own weights left out.
     """
 
     repeat: Repeat
@@ -39,9 +42,24 @@ class Loop:
     shared: tuple[str, ...]
     own_weights: dict[str, str]
     collected: tuple[int, ...]
+    n_head: int = 0
+    rest_inputs: tuple[str, ...] = ()
 
 
-ModelStep = PlanStep | Loop
+@dataclasses.dataclass(frozen=True)
+class FirstCall:
+    """The run before a loop, printed as a call of what it shares with the loop's runs: see emit/first_runs.py.
+
+    Attributes:
+        repeat: Its steps, as a repeat of one run; `inputs` are the call's arguments.
+        position: The block's position in the list that holds the blocks.
+    """
+
+    repeat: Repeat
+    position: int
+
+
+ModelStep = PlanStep | Loop | FirstCall
 
 
 def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
@@ -56,10 +74,54 @@ def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
         rest = _distinct_inputs(step, n_first)
         loop = _as_loop(plan, rest, plan.steps[place + 1 :], words) if len(rest.runs) > 1 else None
         if loop is not None:
+            call = _as_first_call(plan, arranged, loop, plan.steps[place + 1 :])
+            if call is not None:
+                n_before, first, loop = call
+                arranged = [*arranged[:n_before], first, *_releases_around(first, arranged[n_before:])]
             arranged.append(loop)
         else:
             arranged += [inner for run in rest.runs for inner in run]
     return tuple(arranged)
+
+
+def _as_first_call(
+    plan: UnitPlan, before: Sequence[ModelStep], loop: Loop, later: Sequence[UnitStep]
+) -> tuple[int, FirstCall, Loop] | None:
+    """(steps left as they are, the call, the loop told about it) if the run before the loop ends as the loop's do."""
+    position = loop.positions[0] - 1
+    n_fixed = 1 + max((n for n, step in enumerate(before) if isinstance(step, Loop | FirstCall)), default=-1)
+    plain = [step for step in before[n_fixed:] if not isinstance(step, Loop | FirstCall)]
+    run = loop.repeat.runs[0]
+    inputs = plan.program.graph.inputs
+    twins = {entry.target: entry.node for entry in inputs}
+    stands_for = {entry.node: entry.node for entry in inputs} | {
+        name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_weights.items()
+    }
+    found = find_first_run(plain, run, stands_for) if position >= 0 else None
+    if found is None or not all(name in found.buffers for name in loop.repeat.outputs[0]):
+        return None
+    outputs = tuple(found.buffers[name] for name in loop.repeat.outputs[0])
+    made = {name for step in found.rest for name in buffers_made(step)}
+    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
+    read = results.union(*(buffers_read(step) for step in (loop.repeat, *later)))
+    if (made & read) - set(outputs) or not set(outputs) <= made:
+        return None
+    order = dict.fromkeys(
+        (*loop.repeat.inputs[0], *(b for step in run[: found.n_head] for b in buffers_made(step)))
+    )
+    taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
+    rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
+    arguments = tuple(found.buffers[name] for name in rest_inputs)
+    repeat = Repeat((found.rest,), (f"{loop.owner}.{position}",), (arguments,), (outputs,))
+    told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs)
+    return n_fixed + found.n_before, FirstCall(repeat, position), told
+
+
+def _releases_around(first: FirstCall, steps: Sequence[ModelStep]) -> list[Release]:
+    """What the steps that became a call drop of what was made before it."""
+    dropped = [name for step in steps if isinstance(step, Release) for name in step.buffers]
+    outside = tuple(name for name in dropped if name in first.repeat.inputs[0])
+    return [Release(outside)] if outside else []
 
 
 def _n_unlike(repeat: Repeat) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.library_calls import LibraryWriter
-from longhand.emit.loops import Loop, ModelStep
+from longhand.emit.loops import FirstCall, Loop, ModelStep
 from longhand.emit.named_views import named_views
 from longhand.emit.names import Quote, UnitNames
 from longhand.emit.sizes import SizeWriter
@@ -91,8 +91,12 @@ class BodyWriter:
         paragraphs: list[Paragraph] = []
         waiting: list[str] = []
         for place, step in enumerate(steps):
-            if isinstance(step, Loop):
-                self._append(paragraphs, (), waiting + loop_lines[place])
+            if isinstance(step, Loop | FirstCall):
+                lines = waiting + loop_lines[place]
+                if place and isinstance(step, Loop) and isinstance(steps[place - 1], FirstCall):
+                    paragraphs[-1].lines += lines
+                else:
+                    self._append(paragraphs, (), lines)
                 waiting = []
             elif isinstance(step, Allocate):
                 waiting.append(self._allocate(step, _next_launch(steps, place)))
@@ -287,7 +291,7 @@ def _rebound_or_alive(
     later_read: set[str] = set()
     first_bound: dict[str, int] = {}
     for number_, step in enumerate(steps[place + 1 :]):
-        plain = step.repeat if isinstance(step, Loop) else step
+        plain = step.repeat if isinstance(step, Loop | FirstCall) else step
         for buffer in buffers_read(plain):
             variable = writer.variables.get(buffer, "")
             if variable not in first_bound:

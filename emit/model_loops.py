@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from longhand.emit.loops import Loop
+from longhand.emit.buffer_flow import buffers_made
+from longhand.emit.loops import FirstCall, Loop
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_weights import construct_block
 from longhand.emit.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.variables import name_block
 from longhand.emit.words import plural
+from longhand.schedule.plan import PlanStep, Release
 
 _WIDEST = 98
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A function of a block's class.
+
+    Attributes:
+        name: ``forward``; of what the run before the loop shares, ``from_ln_1``.
+        remark: What its docstring says, or empty.
+        parameters: Its parameters.
+        sizes: Lines that bind sizes to words.
+        paragraphs: (quotes, lines).
+    """
+
+    name: str
+    remark: str
+    parameters: tuple[str, ...]
+    sizes: tuple[str, ...]
+    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +47,7 @@ class Block:
         base: Its base class.
         base_arguments: What the base's constructor is given.
         members: Lines of ``__init__``.
-        parameters: Of forward().
-        sizes: Lines that bind sizes to words.
-        paragraphs: (quotes, lines) of forward().
+        methods: forward() and, where the run before the loop shares its end, a second one.
         runtime_names: What it imports from runtime.py.
     """
 
@@ -36,9 +56,7 @@ class Block:
     base: str
     base_arguments: str
     members: tuple[str, ...]
-    parameters: tuple[str, ...]
-    sizes: tuple[str, ...]
-    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    methods: tuple[Method, ...]
     runtime_names: frozenset[str]
 
 
@@ -55,13 +73,19 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     variables = name_block(loop, outer.words)
     for buffer, path in loop.own_weights.items():
         variables[buffer] = member(expression(branch, path))
-    parameters = [variables[buffer] for buffer in (*loop.repeat.inputs[0], *loop.shared)]
-    sizes = _sizes_inside(loop, outer, variables)
-    device = f"{parameters[0]}.device" if parameters else outer.device
-    body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device)
-    paragraphs = body.write(loop.repeat.runs[0], {})
-    _return(paragraphs, [variables[buffer] for buffer in loop.repeat.outputs[0]])
-    outer.needs.merge(body.needs)
+    run, inputs = loop.repeat.runs[0], (*loop.repeat.inputs[0], *loop.shared)
+    results = [variables[buffer] for buffer in loop.repeat.outputs[0]]
+    if loop.n_head:
+        newest = variables[_newest(loop)]
+        second = f"from_{newest}"
+        remark = f"The block from {newest} on: what makes {newest} differs in the block before the loop."
+        given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
+        methods = (
+            _method("forward", "", inputs, run[: loop.n_head], [f"self.{second}({given})"], outer, variables),
+            _method(second, remark, loop.rest_inputs, _own(run[loop.n_head :]), results, outer, variables),
+        )
+    else:
+        methods = (_method("forward", "", inputs, run, results, outer, variables),)
     made = construct_block(branch)
     name = loop.class_name
     while name in taken:
@@ -72,17 +96,62 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         made.base,
         made.base_arguments,
         tuple(made.members),
-        tuple(parameters),
-        tuple(sizes.binding_lines()),
-        tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
+        methods,
         frozenset(made.runtime_names),
     )
 
 
-def _sizes_inside(loop: Loop, outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
-    """Sizes from the shapes of the block's own arguments."""
+def _method(
+    name: str,
+    remark: str,
+    inputs: Sequence[str],
+    steps: Sequence[PlanStep],
+    results: list[str],
+    outer: BodyWriter,
+    variables: dict[str, str],
+) -> Method:
+    """A function of a block from the steps of its first run."""
+    parameters = [variables[buffer] for buffer in inputs]
+    sizes = _sizes_inside(inputs, outer, variables)
+    device = f"{parameters[0]}.device" if parameters else outer.device
+    body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device)
+    paragraphs = body.write(steps, {})
+    _return(paragraphs, results)
+    outer.needs.merge(body.needs)
+    printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
+    return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed)
+
+
+def _newest(loop: Loop) -> str:
+    """What the steps before the shared ones make last and hand over."""
+    made = [buffer for step in loop.repeat.runs[0][: loop.n_head] for buffer in buffers_made(step)]
+    return next((buffer for buffer in reversed(made) if buffer in loop.rest_inputs), loop.rest_inputs[-1])
+
+
+def _own(steps: Sequence[PlanStep]) -> list[PlanStep]:
+    """Steps without releases of what came from outside: the caller holds it."""
+    made: set[str] = set()
+    found: list[PlanStep] = []
+    for step in steps:
+        if isinstance(step, Release):
+            step = Release(tuple(buffer for buffer in step.buffers if buffer in made))
+        made.update(buffers_made(step))
+        found.append(step)
+    return found
+
+
+def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWriter) -> list[str]:
+    """``x, mlp = self.blocks[0].from_ln_1(x, ln_1)``"""
+    targets = ", ".join(outer.variables[buffer] for buffer in call.repeat.outputs[0])
+    given = ", ".join(outer.variables[buffer] for buffer in call.repeat.inputs[0])
+    owner = member(loop.owner) if loop.owner else "self"
+    return [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
+
+
+def _sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
+    """Sizes from the shapes of a function's own arguments."""
     tensors = []
-    for buffer in (*loop.repeat.inputs[0], *loop.shared):
+    for buffer in inputs:
         found = outer.plan.buffers[buffer]
         tensors.append((variables[buffer], outer.sizes.words_of(found), found.shape))
     return outer.sizes.for_tensors(tensors, set(variables.values()))

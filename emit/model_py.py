@@ -11,9 +11,9 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import CallChecks, as_size
 from longhand.emit.dim_words import DimWords
-from longhand.emit.loops import Loop, ModelStep, arrange
+from longhand.emit.loops import FirstCall, Loop, ModelStep, arrange
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
-from longhand.emit.model_loops import Block, write_block, write_loop
+from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop
 from longhand.emit.model_weights import construct
 from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
@@ -173,6 +173,11 @@ class ModelWriter:
                 block = write_block(step, body, self.tree, [self.graph.name, *(made.name for made in blocks)])
                 blocks.append(block)
                 loop_lines[place] = write_loop(step, block, self.tree.root.at(step.owner), body)
+                if step.n_head:
+                    call = max(n for n in range(place) if isinstance(self.steps[n], FirstCall))
+                    first = self.steps[call]
+                    assert isinstance(first, FirstCall)
+                    loop_lines[call] = write_first_call(first, step, block, body)
                 self.runtime |= block.runtime_names
         paragraphs = body.write(self.steps, loop_lines)
         self._finish(paragraphs, sizes)

@@ -297,10 +297,8 @@ class ValueWords:
             return False
         power = self.plan.body[value.args[1]]
         is_two = isinstance(power, Constant) and power.value == 2
-        return (
-            (value.op is PointwiseOp.MUL
-            and value.args[0] == value.args[1])
-            or (value.op is PointwiseOp.POW and is_two)
+        return (value.op is PointwiseOp.MUL and value.args[0] == value.args[1]) or (
+            value.op is PointwiseOp.POW and is_two
         )
 
     def _sum_words(self, value: Pointwise) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from longhand.capture.graph import InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.loops import Loop, ModelStep
+from longhand.emit.loops import FirstCall, Loop, ModelStep
 from longhand.emit.named_views import named_views
 from longhand.emit.words import RESERVED_IN_MODULE, Scope, identifier, plural
 from longhand.lower.ir import Extern, View
@@ -74,7 +74,7 @@ class _Namer:
                 continue
             dying = [buffer for buffer, last in last_use.items() if last == number and buffer in self.names]
             # The result of a library call may take the word of what the call reads last: neither is needed twice.
-            early = isinstance(step, Extern | Loop)
+            early = isinstance(step, Extern | Loop | FirstCall)
             seen_as = self._name_views(step, dying) if isinstance(step, Extern) else []
             if early:
                 self._release(dying, given)
@@ -83,7 +83,7 @@ class _Namer:
             if isinstance(step, Loop):
                 self._name_loop(step, last_use, number)
             else:
-                for buffer in buffers_made(step):
+                for buffer in buffers_made(step.repeat if isinstance(step, FirstCall) else step):
                     if buffer and buffer not in self.names:
                         self.names[buffer] = self.scope.pick(self.words.candidates(buffer))
             if not early:
@@ -150,7 +150,7 @@ class _Namer:
 def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
-        plain = step.repeat if isinstance(step, Loop) else step
+        plain = step.repeat if isinstance(step, Loop | FirstCall) else step
         for buffer in (*buffers_read(plain), *buffers_made(plain)):
             last[buffer] = number
     return {buffer: number for buffer, number in last.items() if buffer not in kept}
