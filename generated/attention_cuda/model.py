@@ -26,7 +26,7 @@ class Attention(nn.Module):
     def forward(self, x):
         check_tensor("x", x, dtype=torch.float32, shape=(4, 1024, 4096), device="cuda")
         check_weights(self, x.device)
-        batch, seq, dim = x.shape
+        batch, seq, _ = x.shape
 
         # Attention.forward    q = self.W_q(x); k = self.W_k(x); v = self.W_v(x)
         q = F.linear(x, self.W_q.weight)

@@ -153,12 +153,12 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def pad_windows(weight, head, n_rows, n_cols, linear_48_table_by):
+def pad_windows(weight, head, n_rows, n_cols, filled_end):
     read = {
         "weight": memory(weight),
         "n_rows": n_rows,
         "n_cols": n_cols,
-        "linear_48_table_by": linear_48_table_by,
+        "filled_end": filled_end,
     }
     written = [window(head, (n_rows, n_cols), (n_cols, 1))]
     return read, written

@@ -39,23 +39,26 @@ class Block(nn.Module):
         kernels.add_layer_norm(
             x, mlp, self.ln_1.weight, self.ln_1.bias, x_plus_mlp, ln_1, batch * seq, 768, 1e-5
         )
+        return self.from_ln_1(x_plus_mlp, ln_1)
+
+    def from_ln_1(self, x_plus_mlp, ln_1):
+        """The block from ln_1 on: what makes ln_1 differs in the block before the loop."""
+        batch, seq, _ = x_plus_mlp.shape
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        mixed = F.scaled_dot_product_attention(
-            qkv[:, :, :768].reshape(batch, seq, 12, -1).transpose(1, 2),
-            qkv[:, :, 768:1536].reshape(batch, seq, 12, -1).transpose(1, 2),
-            qkv[:, :, 1536:2304].reshape(batch, seq, 12, -1).transpose(1, 2),
-            is_causal=True,
-        )
-        del qkv
+        q, k, v = qkv.split(768, dim=-1)
+        q = q.reshape(batch, seq, 12, -1).transpose(1, 2)
+        k = k.reshape(batch, seq, 12, -1).transpose(1, 2)
+        v = v.reshape(batch, seq, 12, -1).transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        del qkv, q, k, v
 
         # CausalSelfAttention.forward    return self.proj(mixed)
-        attn = F.linear(
-            mixed.transpose(1, 2).reshape(batch, seq, 768), self.attn.proj.weight, self.attn.proj.bias
-        )
+        mixed = mixed.transpose(1, 2).reshape(batch, seq, 768)
+        attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
         del mixed
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
@@ -111,60 +114,16 @@ class GPT(nn.Module):
             1e-5,
         )
 
-        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(ln_1, self.blocks[0].attn.qkv.weight, self.blocks[0].attn.qkv.bias)
+        x, mlp = self.blocks[0].from_ln_1(x, ln_1)
         del ln_1
 
-        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        mixed = F.scaled_dot_product_attention(
-            qkv[:, :, :768].reshape(batch, seq, 12, -1).transpose(1, 2),
-            qkv[:, :, 768:1536].reshape(batch, seq, 12, -1).transpose(1, 2),
-            qkv[:, :, 1536:2304].reshape(batch, seq, 12, -1).transpose(1, 2),
-            is_causal=True,
-        )
-        del qkv
-
-        # CausalSelfAttention.forward    return self.proj(mixed)
-        attn = F.linear(
-            mixed.transpose(1, 2).reshape(batch, seq, 768),
-            self.blocks[0].attn.proj.weight,
-            self.blocks[0].attn.proj.bias,
-        )
-
-        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x_plus_attn = torch.empty_like(x)
-        ln_2 = x  # in place: nothing reads x afterwards
-        kernels.add_layer_norm(
-            x,
-            attn,
-            self.blocks[0].ln_2.weight,
-            self.blocks[0].ln_2.bias,
-            x_plus_attn,
-            ln_2,
-            batch * seq,
-            768,
-            1e-5,
-        )
-
-        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(ln_2, self.blocks[0].mlp.widen.weight, self.blocks[0].mlp.widen.bias)
-        del x, ln_2
-        hidden = widen  # in place: nothing reads widen afterwards
-        kernels.gelu(widen, hidden, hidden.numel())
-
-        # Mlp.forward    return self.narrow(hidden)
-        mlp = F.linear(hidden, self.blocks[0].mlp.narrow.weight, self.blocks[0].mlp.narrow.bias)
-        del widen, hidden
-
         for layer in range(1, 12):
-            x_plus_attn, mlp = self.blocks[layer](x_plus_attn, mlp)
+            x, mlp = self.blocks[layer](x, mlp)
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        ln_f = x_plus_attn  # in place: nothing reads x_plus_attn afterwards
-        kernels.add_layer_norm_only(
-            x_plus_attn, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, 768, 1e-5
-        )
+        ln_f = x  # in place: nothing reads x afterwards
+        kernels.add_layer_norm_only(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, 768, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))
         head = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)

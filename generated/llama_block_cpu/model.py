@@ -75,9 +75,8 @@ class LlamaBlock(nn.Module):
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
         #         enable_gqa=True)
-        mixed = F.scaled_dot_product_attention(
-            rotary_q, rotary_k, v.reshape(batch, seq, 2, 32).transpose(1, 2), is_causal=True, enable_gqa=True
-        )
+        v = v.reshape(batch, seq, 2, 32).transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
 
         # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq,
         #         dim))

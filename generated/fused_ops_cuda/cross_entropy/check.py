@@ -55,22 +55,13 @@ def window(tensor, shape, stride, offset=0):
     return tensor.as_strided(shape, stride, tensor.storage_offset() + offset)
 
 
-def memory(tensor):
-    """A tensor's memory from its first element on, for kernels that pick their elements."""
-    size = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((size,), (1,))
-
-
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def cross_entropy_windows(labels, logits, losses, n_rows, n_cols, table_size):
+def cross_entropy_windows(labels, logits, losses, n_rows, n_cols, n_classes):
     read = {
         "labels": window(labels, (n_rows, 1), (1, 0)),
-        "logits": memory(logits),
-        "n_rows": n_rows,
-        "n_cols": n_cols,
-        "table_size": table_size,
+        "logits": window(logits, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [window(losses, (n_rows, 1), (1, 0))]
     return read, written

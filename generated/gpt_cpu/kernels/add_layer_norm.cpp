@@ -36,13 +36,13 @@ extern "C" void add_layer_norm(
     }
     const float mean = row_sum / n_cols;
 
-    float ln_2_sum = 0.0f;
-#pragma omp simd reduction(+ : ln_2_sum)
+    float sum_of_squares = 0.0f;
+#pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = x_plus_attn_row[col] - mean;
-      ln_2_sum += centered * centered;
+      sum_of_squares += centered * centered;
     }
-    const float variance = ln_2_sum / n_cols;
+    const float variance = sum_of_squares / n_cols;
     const float rstd = 1.0f / std::sqrt(variance + eps);
 
 #pragma omp simd

@@ -12,5 +12,5 @@ add_layer_norm = load_kernel("add_layer_norm.cpp")
 
 def reference(x, attn, weight, bias, eps):
     """What add_layer_norm() must fill x_plus_attn and ln_2 with."""
-    blocks_x = x + attn
-    return blocks_x, F.layer_norm(blocks_x, weight.shape, weight, bias, eps)
+    x_plus_attn = x + attn
+    return x_plus_attn, F.layer_norm(x_plus_attn, weight.shape, weight, bias, eps)

@@ -34,26 +34,26 @@ extern "C" void embedding_add_layer_norm(
       float *ln_1_row = ln_1 + (group * n_rows + row) * n_cols;
 
       const int64_t token = tokens[group * n_rows + row];
-      const bool is_less = token < table_size;
+      const bool in_table = token >= 0 && token < table_size;
       const float *weight_row = weight + token * n_cols;
 
       float row_sum = 0.0f;
 #pragma omp simd reduction(+ : row_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float weight_value = token >= 0 && is_less ? weight_row[col] : NAN;
-        const float total = weight_value + position_embedding_weight_row[col];
-        x_row[col] = total;
-        row_sum += total;
+        const float weight_value = in_table ? weight_row[col] : NAN;
+        const float embedded = weight_value + position_embedding_weight_row[col];
+        x_row[col] = embedded;
+        row_sum += embedded;
       }
       const float mean = row_sum / n_cols;
 
-      float ln_1_sum = 0.0f;
-#pragma omp simd reduction(+ : ln_1_sum)
+      float sum_of_squares = 0.0f;
+#pragma omp simd reduction(+ : sum_of_squares)
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
-        ln_1_sum += centered * centered;
+        sum_of_squares += centered * centered;
       }
-      const float variance = ln_1_sum / n_cols;
+      const float variance = sum_of_squares / n_cols;
       const float rstd = 1.0f / std::sqrt(variance + eps);
 
 #pragma omp simd

@@ -12,5 +12,5 @@ embedding_add_layer_norm = load_kernel("embedding_add_layer_norm.cpp")
 
 def reference(tokens, weight, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
     """What embedding_add_layer_norm() must fill x and ln_1 with."""
-    total = weight.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
-    return total, F.layer_norm(total, ln_1_weight.shape, ln_1_weight, bias, eps)
+    x = weight.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
+    return x, F.layer_norm(x, ln_1_weight.shape, ln_1_weight, bias, eps)

@@ -47,8 +47,8 @@ def add_layer_norm_kernel(
     row_sum = tl.sum(blocks_x, axis=1, keep_dims=True)
     mean = row_sum / n_cols
     centered = tl.where(in_cols, blocks_x - mean, 0.0)
-    ln_2_sum = tl.sum(centered * centered, axis=1, keep_dims=True)
-    variance = ln_2_sum / n_cols
+    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
     normalized = centered * rstd
 
@@ -81,5 +81,5 @@ def add_layer_norm(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_cols, eps
 
 def reference(x, attn, weight, bias, eps):
     """What add_layer_norm() must fill x_plus_attn and ln_2 with."""
-    blocks_x = x + attn
-    return blocks_x, F.layer_norm(blocks_x, weight.shape, weight, bias, eps)
+    x_plus_attn = x + attn
+    return x_plus_attn, F.layer_norm(x_plus_attn, weight.shape, weight, bias, eps)

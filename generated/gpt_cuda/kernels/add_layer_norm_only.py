@@ -46,8 +46,8 @@ def add_layer_norm_only_kernel(
     row_sum = tl.sum(blocks_x, axis=1, keep_dims=True)
     mean = row_sum / n_cols
     centered = tl.where(in_cols, blocks_x - mean, 0.0)
-    ln_f_sum = tl.sum(centered * centered, axis=1, keep_dims=True)
-    variance = ln_f_sum / n_cols
+    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
     normalized = centered * rstd
 

@@ -29,8 +29,8 @@ def gelu_kernel(
     in_range = i < n_elements
 
     widen = tl.load(widen_ptr + i, mask=in_range).to(tl.float32)
-    total = widen + widen * widen * widen * 0.044715
-    tl.store(hidden_ptr + i, widen * tl.sigmoid(total * 1.5957691216057308), mask=in_range)
+    cubic = widen + widen * widen * widen * 0.044715
+    tl.store(hidden_ptr + i, widen * tl.sigmoid(cubic * 1.5957691216057308), mask=in_range)
 
 
 def gelu(widen, hidden, n_elements):

@@ -27,19 +27,19 @@ extern "C" void add_rms_norm(
     float *h_row = h + row * n_cols;
     float *mlp_norm_row = mlp_norm + row * n_cols;
 
-    float row_sum = 0.0f;
-#pragma omp simd reduction(+ : row_sum)
+    float sum_of_squares = 0.0f;
+#pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
-      const float total = x_row[col] + attention_row[col];
-      h_row[col] = total;
-      row_sum += total * total;
+      const float residual = x_row[col] + attention_row[col];
+      h_row[col] = residual;
+      sum_of_squares += residual * residual;
     }
-    const float mean_square = row_sum / n_cols;
-    const float inverse_root = 1.0f / std::sqrt(mean_square + 1e-05f);
+    const float mean_square = sum_of_squares / n_cols;
+    const float rstd = 1.0f / std::sqrt(mean_square + 1e-05f);
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float normed = h_row[col] * inverse_root;
+      const float normed = h_row[col] * rstd;
       mlp_norm_row[col] = normed * weight[col];
     }
   }

@@ -12,5 +12,5 @@ add_rms_norm = load_kernel("add_rms_norm.cpp")
 
 def reference(x, attention, weight):
     """What add_rms_norm() must fill h and mlp_norm with."""
-    total = x + attention
-    return total, total * torch.rsqrt(torch.mean(total * total, -1, keepdim=True) + 1e-5) * weight
+    h = x + attention
+    return h, h * torch.rsqrt(torch.mean(h * h, -1, keepdim=True) + 1e-5) * weight

@@ -18,10 +18,8 @@ def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_
     col = torch.arange(n_cols, device=q.device)
     at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
     in_first_half = col < half
-    q_rotated = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
+    right = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
     rotated = torch.where(
-        in_first_half,
-        -torch.where(in_first_half, q[torch.where(in_first_half, at + q_offset, 0)], 0),
-        q_rotated,
+        in_first_half, -torch.where(in_first_half, q[torch.where(in_first_half, at + q_offset, 0)], 0), right
     )
     return q[at] * rotary_cos + rotated * rotary_sin

@@ -24,12 +24,6 @@ def reference(
     eps,
 ):
     """What batch_norm_add_relu() must fill activated with."""
-    shortcut_weight_product = (
-        (features - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    )
-    total = (
-        (conv2 - running_mean) * torch.rsqrt(running_var + eps) * weight
-        + bias
-        + (shortcut_weight_product + shortcut_bias)
-    )
-    return torch.relu(total)
+    product = (features - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    out = (conv2 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias + (product + shortcut_bias)
+    return torch.relu(out)

@@ -24,9 +24,9 @@ extern "C" void bias_gelu_add(
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float x_total = x_row[col] + bias[col];
-      const float x_total_total = x_total + x_total * x_total * x_total * 0.044715f;
-      const float product = x_total * (1.0f / (1.0f + expf(-(x_total_total * 1.5957692f))));
+      const float biased = x_row[col] + bias[col];
+      const float cubic = biased + biased * biased * biased * 0.044715f;
+      const float product = biased * (1.0f / (1.0f + expf(-(cubic * 1.5957692f))));
 
       total_row[col] = product + residual_row[col];
     }

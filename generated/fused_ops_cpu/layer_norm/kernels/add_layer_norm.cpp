@@ -34,20 +34,19 @@ extern "C" void add_layer_norm(
     }
     const float mean = row_sum / n_cols;
 
-    float layer_norm_sum = 0.0f;
-#pragma omp simd reduction(+ : layer_norm_sum)
+    float sum_of_squares = 0.0f;
+#pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = normalized_row[col] - mean;
-      layer_norm_sum += centered * centered;
+      sum_of_squares += centered * centered;
     }
-    const float variance = layer_norm_sum / n_cols;
+    const float variance = sum_of_squares / n_cols;
     const float rstd = 1.0f / std::sqrt(variance + eps);
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
       const float centered = normalized_row[col] - mean;
-      const float product = centered * rstd;
-      normalized_row[col] = product * weight[col] + bias[col];
+      normalized_row[col] = centered * rstd * weight[col] + bias[col];
     }
   }
 }

@@ -34,13 +34,13 @@ extern "C" void add_layer_norm_only(
     }
     const float mean = row_sum / n_cols;
 
-    float ln_f_sum = 0.0f;
-#pragma omp simd reduction(+ : ln_f_sum)
+    float sum_of_squares = 0.0f;
+#pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = ln_f_row[col] - mean;
-      ln_f_sum += centered * centered;
+      sum_of_squares += centered * centered;
     }
-    const float variance = ln_f_sum / n_cols;
+    const float variance = sum_of_squares / n_cols;
     const float rstd = 1.0f / std::sqrt(variance + eps);
 
 #pragma omp simd

@@ -16,9 +16,7 @@ extern "C" void gelu(
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
     const float widen_value = widen[i];
-    const float scaled = widen_value * widen_value * widen_value * 0.044715f;
-    const float sigmoid = 1.0f / (1.0f + expf(-((widen_value + scaled) * 1.5957692f)));
-
-    hidden[i] = widen_value * sigmoid;
+    const float cubic = widen_value + widen_value * widen_value * widen_value * 0.044715f;
+    hidden[i] = widen_value * (1.0f / (1.0f + expf(-(cubic * 1.5957692f))));
   }
 }

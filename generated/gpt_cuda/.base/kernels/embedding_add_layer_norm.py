@@ -53,8 +53,8 @@ def embedding_add_layer_norm_kernel(
     ).to(tl.float32)
     tokens = tl.load(tokens_ptr + flat_row, mask=in_rows)
 
-    is_less = tokens < table_size
-    has_weight = in_range & (tokens >= 0) & is_less
+    in_table = (tokens >= 0) & (tokens < table_size)
+    has_weight = in_range & in_table
 
     weight = tl.load(weight_ptr + tokens * n_cols + col, mask=has_weight, other=float("nan")).to(tl.float32)
 
@@ -62,8 +62,8 @@ def embedding_add_layer_norm_kernel(
     row_sum = tl.sum(tl.where(in_cols, x, 0.0), axis=1, keep_dims=True)
     mean = row_sum / n_cols
     centered = tl.where(in_cols, x - mean, 0.0)
-    ln_1_sum = tl.sum(centered * centered, axis=1, keep_dims=True)
-    variance = ln_1_sum / n_cols
+    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
     normalized = centered * rstd
 
@@ -113,5 +113,5 @@ def embedding_add_layer_norm(
 
 def reference(tokens, weight, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
     """What embedding_add_layer_norm() must fill x and ln_1 with."""
-    add = weight.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
-    return add, F.layer_norm(add, ln_1_weight.shape, ln_1_weight, bias, eps)
+    x = weight.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
+    return x, F.layer_norm(x, ln_1_weight.shape, ln_1_weight, bias, eps)

@@ -24,7 +24,7 @@ def pad_kernel(
     head_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols,
-    linear_48_table_by,
+    filled_end,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
@@ -34,13 +34,13 @@ def pad_kernel(
     in_range = (row < n_rows) & (col < n_cols)
     at = row * n_cols + col
 
-    has_weight = in_range & (row < linear_48_table_by)
+    has_weight = in_range & (row < filled_end)
 
     weight = tl.load(weight_ptr + at, mask=has_weight, other=0.0).to(tl.float32)
     tl.store(head_ptr + at, weight, mask=in_range)
 
 
-def pad(weight, head, n_rows, n_cols, linear_48_table_by):
+def pad(weight, head, n_rows, n_cols, filled_end):
     """Fill head."""
     cols = min(COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
@@ -50,17 +50,16 @@ def pad(weight, head, n_rows, n_cols, linear_48_table_by):
         head,
         n_rows,
         n_cols,
-        linear_48_table_by,
+        filled_end,
         ROWS=rows,
         COLS=cols,
         num_warps=NUM_WARPS,
     )
 
 
-def reference(weight, n_rows, n_cols, linear_48_table_by):
+def reference(weight, n_rows, n_cols, filled_end):
     """What pad() must fill head with."""
     row = torch.arange(n_rows, device=weight.device).view(-1, 1)
     col = torch.arange(n_cols, device=weight.device)
     at = row * n_cols + col
-    value = torch.where(row < linear_48_table_by, weight[torch.where(row < linear_48_table_by, at, 0)], 0.0)
-    return value
+    return torch.where(row < filled_end, weight[torch.where(row < filled_end, at, 0)], 0.0)

@@ -22,18 +22,18 @@ extern "C" void rms_norm(
     const float *x_row = x + row * n_cols;
     float *attention_norm_row = attention_norm + row * n_cols;
 
-    float row_sum = 0.0f;
-#pragma omp simd reduction(+ : row_sum)
+    float sum_of_squares = 0.0f;
+#pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float x_value = x_row[col];
-      row_sum += x_value * x_value;
+      sum_of_squares += x_value * x_value;
     }
-    const float mean_square = row_sum / n_cols;
-    const float inverse_root = 1.0f / std::sqrt(mean_square + 1e-05f);
+    const float mean_square = sum_of_squares / n_cols;
+    const float rstd = 1.0f / std::sqrt(mean_square + 1e-05f);
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float normed = x_row[col] * inverse_root;
+      const float normed = x_row[col] * rstd;
       attention_norm_row[col] = normed * weight[col];
     }
   }

@@ -32,13 +32,12 @@ extern "C" void rotary(
 
 #pragma omp simd
         for (long col = 0; col < n_cols; ++col) {
-          const float product = q_row[col] * rotary_cos_row[col];
           const bool in_first_half = col < half;
-          const float q_value = in_first_half ? q_row[col + q_offset] : 0.0f;
-          const float q_rotated = !in_first_half ? q_row[col - q_offset] : 0.0f;
-          const float rotated = in_first_half ? -q_value : q_rotated;
+          const float left = in_first_half ? q_row[col + q_offset] : 0.0f;
+          const float right = !in_first_half ? q_row[col - q_offset] : 0.0f;
+          const float rotated = in_first_half ? -left : right;
 
-          rotary_q_row[col] = product + rotated * rotary_sin_row[col];
+          rotary_q_row[col] = q_row[col] * rotary_cos_row[col] + rotated * rotary_sin_row[col];
         }
       }
     }

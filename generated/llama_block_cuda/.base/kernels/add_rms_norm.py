@@ -44,8 +44,8 @@ def add_rms_norm_kernel(
     attention = tl.load(attention_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
     h = x + attention
-    row_sum = tl.sum(h * h, axis=1, keep_dims=True)
-    mean_square = row_sum / n_cols
+    sum_of_squares = tl.sum(h * h, axis=1, keep_dims=True)
+    mean_square = sum_of_squares / n_cols
     normed = h * tl.rsqrt(mean_square + 1e-05)
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
@@ -74,5 +74,5 @@ def add_rms_norm(x, attention, weight, h, mlp_norm, n_rows, n_cols):
 
 def reference(x, attention, weight):
     """What add_rms_norm() must fill h and mlp_norm with."""
-    add = x + attention
-    return add, add * torch.rsqrt(torch.mean(add * add, -1, keepdim=True) + 1e-5) * weight
+    h = x + attention
+    return h, h * torch.rsqrt(torch.mean(h * h, -1, keepdim=True) + 1e-5) * weight

@@ -50,13 +50,13 @@ def rotary_kernel(
     rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
 
     in_first_half = col < half
-    has_q_value = in_range & in_first_half
+    has_left = in_range & in_first_half
 
-    q_value = tl.load(q_ptr + row_start + col + q_offset, mask=has_q_value, other=0.0).to(tl.float32)
-    has_q_rotated = in_range & ~in_first_half
+    left = tl.load(q_ptr + row_start + col + q_offset, mask=has_left, other=0.0).to(tl.float32)
+    has_right = in_range & ~in_first_half
 
-    q_rotated = tl.load(q_ptr + row_start + col - q_offset, mask=has_q_rotated, other=0.0).to(tl.float32)
-    rotated = tl.where(in_first_half, -q_value, q_rotated)
+    right = tl.load(q_ptr + row_start + col - q_offset, mask=has_right, other=0.0).to(tl.float32)
+    rotated = tl.where(in_first_half, -left, right)
     tl.store(rotary_q_ptr + flat_row * n_cols + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
 
 
@@ -91,10 +91,8 @@ def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_
     col = torch.arange(n_cols, device=q.device)
     at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
     in_first_half = col < half
-    q_rotated = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
+    right = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
     rotated = torch.where(
-        in_first_half,
-        -torch.where(in_first_half, q[torch.where(in_first_half, at + q_offset, 0)], 0),
-        q_rotated,
+        in_first_half, -torch.where(in_first_half, q[torch.where(in_first_half, at + q_offset, 0)], 0), right
     )
     return q[at] * rotary_cos + rotated * rotary_sin

@@ -71,12 +71,11 @@ def batch_norm_add_relu_kernel(
     shortcut_rstd = tl.rsqrt(shortcut_running_var + eps)
 
     shortcut_running_mean = tl.load(shortcut_running_mean_ptr + row, mask=in_rows).to(tl.float32)
-    product = (features - shortcut_running_mean) * shortcut_rstd
-
     shortcut_weight = tl.load(shortcut_weight_ptr + row, mask=in_rows).to(tl.float32)
-    shortcut_bias = tl.load(shortcut_bias_ptr + row, mask=in_rows).to(tl.float32)
-    total = out + (product * shortcut_weight + shortcut_bias)
+    product = (features - shortcut_running_mean) * shortcut_rstd * shortcut_weight
 
+    shortcut_bias = tl.load(shortcut_bias_ptr + row, mask=in_rows).to(tl.float32)
+    total = out + (product + shortcut_bias)
     tl.store(activated_ptr + at, nan_maximum(total, 0.0), mask=in_range)
 
 
@@ -138,6 +137,8 @@ def reference(
     eps,
 ):
     """What batch_norm_add_relu() must fill activated with."""
-    mul = (features - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    total = (conv2 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias + (mul + shortcut_bias)
+    product = (features - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    total = (
+        (conv2 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias + (product + shortcut_bias)
+    )
     return torch.relu(total)

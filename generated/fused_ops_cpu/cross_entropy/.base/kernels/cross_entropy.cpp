@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
-constexpr int64_t SPECIAL_VALUE = -100;
+constexpr int64_t IGNORE_INDEX = -100;
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops.
@@ -19,25 +19,20 @@ extern "C" void cross_entropy(
     float *losses,          // (n_rows,)
     long n_rows,
     long n_cols,
-    int64_t table_size) {
+    int64_t n_classes) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *logits_row = logits + row * n_cols;
 
     const int64_t label = labels[row];
-    const bool is_less = label < table_size;
-    const float logits_value = label >= 0 && is_less ? logits_row[label] : NAN;
+    const bool counts = label != IGNORE_INDEX;
+    const bool is_class = label >= 0 && label < n_classes;
+    const float target_logit = is_class ? logits_row[label] : NAN;
 
     float row_max = -INFINITY;
-    int row_max_is_nan = 0;  // comparisons pass NaN over
-#pragma omp simd reduction(max : row_max) reduction(| : row_max_is_nan)
+#pragma omp simd reduction(max : row_max)
     for (long col = 0; col < n_cols; ++col) {
-      const float logit = logits_row[col];
-      row_max = logit > row_max ? logit : row_max;
-      row_max_is_nan |= logit != logit;
-    }
-    if (row_max_is_nan) {
-      row_max = NAN;
+      row_max = logits_row[col] > row_max ? logits_row[col] : row_max;
     }
 
     float denominator = 0.0f;
@@ -46,7 +41,7 @@ extern "C" void cross_entropy(
       denominator += expf(logits_row[col] - row_max);
     }
     const float log_denominator = row_max + logf(denominator);
-    const float difference = log_denominator - logits_value;
-    losses[row] = label != SPECIAL_VALUE ? difference : 0.0f;
+    const float loss = log_denominator - target_logit;
+    losses[row] = counts ? loss : 0.0f;
   }
 }

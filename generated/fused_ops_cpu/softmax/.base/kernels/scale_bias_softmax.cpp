@@ -24,16 +24,11 @@ extern "C" void scale_bias_softmax(
     float *weights_row = weights + row * n_cols;
 
     float row_max = -INFINITY;
-    int row_max_is_nan = 0;  // comparisons pass NaN over
-#pragma omp simd reduction(max : row_max) reduction(| : row_max_is_nan)
+#pragma omp simd reduction(max : row_max)
     for (long col = 0; col < n_cols; ++col) {
       const float scores = x_row[col] * 0.125f + w[col];
       weights_row[col] = scores;
       row_max = scores > row_max ? scores : row_max;
-      row_max_is_nan |= scores != scores;
-    }
-    if (row_max_is_nan) {
-      row_max = NAN;
     }
 
     float denominator = 0.0f;

@@ -37,9 +37,9 @@ def bias_gelu_kernel(
 
     x = tl.load(x_ptr + at, mask=in_range).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
-    total = x + bias
+    biased = x + bias
 
-    tl.store(activated_ptr + at, total * 0.5 * (tl.erf(total * 0.7071067811865476) + 1.0), mask=in_range)
+    tl.store(activated_ptr + at, biased * 0.5 * (tl.erf(biased * 0.7071067811865476) + 1.0), mask=in_range)
 
 
 def bias_gelu(x, bias, activated, n_rows, n_cols):

@@ -40,11 +40,9 @@ def bias_gelu_add_kernel(
     residual = tl.load(residual_ptr + at, mask=in_range).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    total = x + bias
-    total_total = total + total * total * total * 0.044715
-    product = total * tl.sigmoid(total_total * 1.5957691216057308)
-
-    tl.store(total_ptr + at, product + residual, mask=in_range)
+    biased = x + bias
+    cubic = biased + biased * biased * biased * 0.044715
+    tl.store(total_ptr + at, biased * tl.sigmoid(cubic * 1.5957691216057308) + residual, mask=in_range)
 
 
 def bias_gelu_add(x, bias, residual, total, n_rows, n_cols):

@@ -46,8 +46,8 @@ def add_layer_norm_kernel(
     row_sum = tl.sum(h, axis=1, keep_dims=True)
     mean = row_sum / n_cols
     centered = tl.where(in_cols, h - mean, 0.0)
-    layer_norm_sum = tl.sum(centered * centered, axis=1, keep_dims=True)
-    variance = layer_norm_sum / n_cols
+    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
     normalized = centered * rstd
 

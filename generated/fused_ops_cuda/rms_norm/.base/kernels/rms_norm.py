@@ -38,8 +38,8 @@ def rms_norm_kernel(
 
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-    row_sum = tl.sum(x * x, axis=1, keep_dims=True)
-    mean_square = row_sum / n_cols
+    sum_of_squares = tl.sum(x * x, axis=1, keep_dims=True)
+    mean_square = sum_of_squares / n_cols
     rstd = tl.rsqrt(mean_square + eps)
     normalized = x * rstd
 
