@@ -215,7 +215,7 @@ class Rewriter:
         if not is_kept(target):
             traced = self._decomposed(target, args, kwargs)
             if traced is not None:
-                return self._inline(traced, args, kwargs)
+                return _on_storage_of(eager, self._inline(traced, args, kwargs), (args, kwargs))
         return self.keep(target, args, kwargs, eager)
 
     def keep(
@@ -361,6 +361,17 @@ class Rewriter:
         args = fx.node.map_aggregate(node.args, lookup)
         kwargs = fx.node.map_aggregate(node.kwargs, lookup)
         return self.call(node.target, args, dict(kwargs), node.meta.get("val") if traced_values else None)
+
+
+def _on_storage_of(eager: Any, results: Any, given: Any) -> Any:
+    """A decomposed call's results, from now on known by eager's own values: later views are matched by storage."""
+    sources = [id(leaf) for leaf in pytree.tree_leaves(given)]
+    handles, values = pytree.tree_leaves(results), pytree.tree_leaves(eager)
+    if len(handles) == len(values):
+        for handle, value in zip(handles, values, strict=True):
+            if isinstance(handle, Handle) and isinstance(value, torch.Tensor) and id(handle) not in sources:
+                handle.fake = value
+    return results
 
 
 def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:

@@ -153,7 +153,8 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     graph = plan.program.graph
     owners = {path.rpartition(".")[0] for path in repeat.paths}
     lasts = [path.rpartition(".")[2] for path in repeat.paths]
-    if len(owners) != 1 or not all(last.isdigit() for last in lasts) or not graph.is_module:
+    is_rooted = owners == {""}  # a model that is itself a list: its layers are not an attribute
+    if len(owners) != 1 or is_rooted or not all(last.isdigit() for last in lasts) or not graph.is_module:
         return None
     carried = _carried(repeat)
     if carried is None:

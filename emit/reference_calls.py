@@ -247,7 +247,8 @@ def _embedding(plan: KernelPlan, values: _Values) -> Group | None:
     if not isinstance(load, Load) or not is_row or address.values[0][1] != (SizeOf(last),):
         return None
     index = address.values[0][0]
-    if values.result != values.gathers[0] or last in domains(plan.body)[index]:
+    varying = domains(plan.body)[index]
+    if values.result != values.gathers[0] or last in varying or not varying:
         return None
     table, size = values.names.pointers[load.buffer], values.names.axes[last].size
     return Group(

@@ -21,6 +21,7 @@ from torch import fx, nn
 from longhand.cache import cached_unit
 from longhand.capture.dynamo_door import capture_dynamo
 from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.storages import overlapping
 from longhand.clock import Clock
 from longhand.emit.merge import Outcome
 from longhand.errors import LonghandError, OptionError, UnitError
@@ -121,7 +122,10 @@ def _compile(
                 f"{folder} is of an earlier version of this graph: edits in {', '.join(conflicts)} conflict.",
                 hint="Settle them: see FILE.new beside each.",
             )
-    return _bind(load(folder), graph), folder, summaries[0] if summaries else None
+    function = _bind(load(folder), graph)
+    if graph.mutations:
+        function = _unless_overlapping(function, graph_module.forward)
+    return function, folder, summaries[0] if summaries else None
 
 
 _units_of: dict[Path, list[str]] = (
@@ -195,6 +199,21 @@ def _unless_gradients(compiled: GraphFunction, eager: GraphFunction) -> GraphFun
 
     def run(*inputs: Any) -> Any:
         if _needs_gradients(inputs):
+            return eager(*inputs)
+        return compiled(*inputs)
+
+    return run
+
+
+def _unless_overlapping(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
+    """Kernels that write to inputs are right only for inputs that lie apart, which no guard of Dynamo's looks at."""
+
+    def run(*inputs: Any) -> Any:
+        tensors = {str(place): value for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
+        if overlapping(tensors):
+            logger(Subject.EAGER).info(
+                "a call runs in eager: its inputs overlap in memory, and it writes to one"
+            )
             return eager(*inputs)
         return compiled(*inputs)
 

@@ -171,6 +171,10 @@ def _lower_view(ctx: Context, args: list[Any]) -> Any:
         return replay_view(ctx, ctx.node, args[0], args[1:])
     except Decline as decline:
         return call_extern(ctx, str(decline))
+    except LoweringError:
+        if all(isinstance(size, int) for size in (*args[0].shape, *ctx.result_shape())):
+            raise
+        return call_extern(ctx, "Its symbolic sizes do not factor.")
 
 
 def replay_view(ctx: Context, node: fx.Node, x: TensorView, rest: list[Any] | None = None) -> TensorView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import sympy
 import torch
@@ -53,6 +53,23 @@ def divide(size: Size, divisor: Size) -> Size | None:
     if isinstance(size, int) and isinstance(divisor, int):
         return size // divisor if divisor and size % divisor == 0 else None
     return _divide_terms(sympy.sympify(size), sympy.sympify(divisor))
+
+
+def exact_quotient(size: Size, divisor: Size, quotients: Sequence[Size] = ()) -> Size | None:
+    """size / divisor where it is known from elsewhere to be whole, and one of them is a rounded-down quotient.
+
+    ``c / (c // 4)`` is 4; ``c / 4`` is ``c // 4`` if that is among `quotients`.
+    """
+    if _rounds_down(divisor) and same(divisor.args[0], size):  # type: ignore[union-attr]
+        return as_size(divisor.args[1])  # type: ignore[union-attr]
+    for quotient in quotients:
+        if _rounds_down(quotient) and same(quotient.args[0], size) and same(quotient.args[1], divisor):  # type: ignore[union-attr]
+            return quotient
+    return None
+
+
+def _rounds_down(size: Size) -> bool:
+    return not isinstance(size, int) and type(size).__name__ in ("FloorDiv", "CleanDiv")
 
 
 def contiguous_strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:

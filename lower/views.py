@@ -16,7 +16,7 @@ import torch
 
 from longhand.errors import LoweringError
 from longhand.lower.ir import Buffer, Size, View, ViewCall
-from longhand.lower.sizes import add, contiguous_strides, divide, multiply, product, same
+from longhand.lower.sizes import add, contiguous_strides, divide, exact_quotient, multiply, product, same
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +178,7 @@ class TensorView:
         queue = merge_atoms([atom for dim in self.dims for atom in dim])
         dims: list[Dim] = []
         for size in reversed(shape):
-            taken = _take_inner(queue, size)
+            taken = _take_inner(queue, size, shape)
             if taken is None:
                 return None
             dims.append(taken)
@@ -285,20 +285,27 @@ def _plain_dims(shape: tuple[Size, ...]) -> tuple[Dim, ...]:
     return tuple(_atoms(size, step) for size, step in zip(shape, contiguous_strides(shape), strict=True))
 
 
-def _take_inner(queue: list[Atom], size: Size) -> Dim | None:
-    """Removes the innermost `size` positions from a queue of atoms, splitting the last one taken if need be."""
+def _take_inner(queue: list[Atom], size: Size, wanted: Sequence[Size] = ()) -> Dim | None:
+    """Removes the innermost `size` positions from a queue of atoms, splitting the last one taken if need be.
+
+    Args:
+        queue: The atoms that are left, outermost first.
+        size: How many positions.
+        wanted: The sizes of the whole shape. A reshape keeps the number of elements, so ``c`` as (4, c // 4) says
+            that 4 divides c.
+    """
     taken: list[Atom] = []
     rest = size
     while not same(rest, 1):
         if not queue:
             return None
         atom = queue.pop()
-        remaining = divide(rest, atom.size)
+        remaining = divide(rest, atom.size) or (exact_quotient(rest, atom.size) if wanted else None)
         if remaining is not None:
             taken.append(atom)
             rest = remaining
             continue
-        outer = divide(atom.size, rest)
+        outer = divide(atom.size, rest) or (exact_quotient(atom.size, rest, wanted) if wanted else None)
         if outer is None:
             return None
         taken.append(Atom(rest, atom.step))

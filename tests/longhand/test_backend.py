@@ -175,3 +175,35 @@ def test_the_second_process_would_find_the_unit_in_the_cache():
     assert first_reports[0].summary is not None
     assert second_reports[0].summary is None
     assert second_reports[0].folder == first_reports[0].folder
+
+
+def test_inputs_that_overlap_run_in_eager_where_one_is_written():
+    def f(x, y):
+        x.add_(1)
+        return x + y
+
+    run, _ = compiled(f)
+    with torch.no_grad():
+        torch.testing.assert_close(run(torch.ones(6), torch.ones(6)), torch.full((6,), 3.0))
+        ours = torch.randn(10)
+        theirs = ours.clone()
+        torch.testing.assert_close(run(ours[:6], ours[4:]), f(theirs[:6], theirs[4:]))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_heads_of_a_symbolic_width():
+    def f(x, w):
+        batch, seq, dim = x.shape
+        q, k, v = (x @ w).chunk(3, -1)
+        q = q.view(batch, seq, 4, dim // 4).transpose(1, 2)
+        k, v = (t.view(batch, seq, 4, -1).transpose(1, 2) for t in (k, v))
+        return (q @ k.transpose(-1, -2)).softmax(-1) @ v, x.view(batch, seq, 2, -1).sum(-1)
+
+    reports = []
+    backend = functools.partial(longhand_backend, report=reports.append)
+    run = torch.compile(f, backend=backend, dynamic=True)
+    with torch.no_grad():
+        for batch, seq, dim in ((2, 5, 32), (3, 7, 64), (5, 9, 16)):
+            args = torch.randn(batch, seq, dim), torch.randn(dim, 3 * dim)
+            torch.testing.assert_close(run(*args), f(*args), rtol=1e-4, atol=1e-4)
+    assert [report.reason for report in reports] == [None]

@@ -75,3 +75,18 @@ def test_positions_and_sizes_as_results(tmp_path):
     shapes = {"x": {0: B, 1: Dim("n", min=4)}, "index": {0: B, 1: Dim("k")}}
     calls = [(torch.randn(4, 5), torch.randint(4, (4, 3))), (torch.randn(9, 12), torch.randint(9, (9, 7)))]
     compare(f, calls, tmp_path / "u", shapes)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x):
+        place = torch.arange(x.shape[1]) / x.shape[1]
+        return x + self.down(F.gelu(self.up(self.norm(x)))) * place[:, None]
+
+
+def test_a_list_of_blocks_that_is_the_model(tmp_path):
+    model = nn.Sequential(*[Block() for _ in range(5)])
+    compare(model, [(torch.randn(3, 5, 16),), (torch.randn(2, 17, 16),)], tmp_path / "u", ({0: B, 1: N},))

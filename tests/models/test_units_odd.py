@@ -101,3 +101,23 @@ def test_threads_share_a_unit(tmp_path):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_parts_of_a_new_tensor_are_assigned(tmp_path):
+    """What `new_zeros` makes is decomposed at capture; views of it are still views of it."""
+
+    def f(tokens, table):
+        shifted = tokens.new_zeros(tokens.shape)
+        shifted[:, 1:] = tokens[:, :-1].clone()
+        shifted[:, 0] = 2
+        shifted.masked_fill_(shifted == 7, 1)
+        return torch.nn.functional.embedding(shifted, table) + 1, shifted
+
+    compare(f, [(torch.randint(9, (2, 7)), torch.randn(9, 5)) for _ in range(2)], tmp_path / "u")
+
+
+def test_a_row_that_is_always_the_same(tmp_path):
+    def f(x, table):
+        return x + torch.nn.functional.embedding(torch.zeros(x.shape[0], dtype=torch.int64), table)
+
+    compare(f, [(torch.randn(3, 5), torch.randn(9, 5)) for _ in range(2)], tmp_path / "u")
