@@ -23,13 +23,13 @@ _NAME = "longhand_checked_unit"
 
 def main(folder: Path, result: Path, names: list[str]) -> None:
     """Checks the named kernels, or all of them and the model."""
-    package = _import(_NAME, folder / "__init__.py", [str(folder)])
-    check: Any = _import(f"{_NAME}._check", _trusted(folder, "check.py"))
+    package = import_file(_NAME, folder / "__init__.py", [str(folder)])
+    check: Any = import_file(f"{_NAME}._check", _trusted(folder, "check.py"))
     kernels = []
     for name in check.KERNELS:
         if name in names or not names:
             kernels.append(name)
-        face = _import(f"{_NAME}.kernels._base_{name}", _trusted(folder, f"kernels/{name}.py"))
+        face = import_file(f"{_NAME}.kernels._base_{name}", _trusted(folder, f"kernels/{name}.py"))
         check.KERNELS[name] = (check.KERNELS[name][0], face.reference)
     if os.environ.get("TRITON_INTERPRET") == "1" and check.DEVICE == "cuda":
         _move_to_cpu(package, check)
@@ -43,7 +43,8 @@ def _trusted(folder: Path, path: str) -> Path:
     return base if base.is_file() else folder / path
 
 
-def _import(name: str, path: Path, locations: list[str] | None = None) -> ModuleType:
+def import_file(name: str, path: Path, locations: list[str] | None = None) -> Any:
+    """Imports one file under a name; with `locations`, as a package."""
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

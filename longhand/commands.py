@@ -14,6 +14,7 @@ from longhand.edit_commands import check_command, diff_command, eject_command
 from longhand.errors import VerificationError
 from longhand.explanation import explain
 from longhand.factory import dynamic_shapes, resolve
+from longhand.kernel_times import time_kernels
 from longhand.logs import set_logs_from_environment
 from longhand.options import Mode
 from longhand.original import read_lock
@@ -144,11 +145,24 @@ def verify_command(folder: Path, factory: str | None, kernels: tuple[str, ...]) 
 @_FOLDER
 @_FACTORY
 @click.option("--turns", default=7, show_default=True, help="Interleaved turns of each.")
-def bench_command(folder: Path, factory: str | None, turns: int) -> None:
-    """Time a unit against eager and torch.compile, in turns."""
+@click.option("--kernels", "only_kernels", is_flag=True, help="Not the whole model.")
+@click.option("--json", "is_json", is_flag=True, help="As JSON, for `longhand diff --markdown --bench`.")
+def bench_command(folder: Path, factory: str | None, turns: int, only_kernels: bool, is_json: bool) -> None:
+    """Time a unit against eager and torch.compile, and each of its kernels.
+
+    A kernel's time stands beside that of the kernel as longhand wrote it,
+    where somebody edited it, and its bandwidth beside that of a plain copy.
+    """
     with screen.working(f"timing {folder}"):
-        times = bench(folder, factory, n_turns=turns)
-    screen.show_times(times)
+        kernels = time_kernels(folder, n_turns=turns)
+        times = {} if only_kernels else bench(folder, factory, n_turns=turns)
+    if is_json:
+        click.echo(screen.times_as_json(times, kernels))
+        return
+    if times:
+        screen.show_times(times)
+        click.echo()
+    screen.show_kernel_times(kernels)
 
 
 @commands.command("explain", epilog=_example("longhand explain examples.gpt:small"))

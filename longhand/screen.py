@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from rich.tree import Tree
 
 from longhand.bench import Times
 from longhand.errors import UnitError
+from longhand.kernel_times import KernelTime
 from longhand.merge_screen import show_merge
 from longhand.summary import Summary
 from longhand.verify import Verification
@@ -90,6 +92,39 @@ def show_times(times: Mapping[str, Times]) -> None:
         speedup = f"{baseline / measured.median:.2f}x"
         table.add_row(name, f"{measured.median:.3f}", f"{measured.minimum:.3f}", speedup)
     _console().print(table)
+
+
+def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
+    """What `bench` measured of each kernel."""
+    table = Table("kernel", "ms", "as written", "GB/s", "of a copy", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, found in times.items():
+        base = f"{found.base.median:.4f}" if found.base else ""
+        table.add_row(
+            name, f"{found.times.median:.4f}", base, f"{found.gb_per_s:.1f}", f"{100 * found.share:.0f}%"
+        )
+    _console().print(table)
+
+
+def times_as_json(times: Mapping[str, Times], kernels: Mapping[str, KernelTime]) -> str:
+    """The same, for programs: milliseconds, GB/s, and the share of the copy bandwidth."""
+    return json.dumps(
+        {
+            "model": {name: {"ms": one.median, "min_ms": one.minimum} for name, one in times.items()},
+            "kernels": {
+                name: {
+                    "ms": one.times.median,
+                    "min_ms": one.times.minimum,
+                    "base_ms": one.base.median if one.base else None,
+                    "gb_per_s": one.gb_per_s,
+                    "share_of_copy": one.share,
+                }
+                for name, one in kernels.items()
+            },
+        },
+        indent=1,
+    )
 
 
 def show_unit(folder: Path, kernel: str | None) -> None:
