@@ -28,7 +28,7 @@ from longhand.options import Target
 
 
 def capture_dynamo(
-    graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, target: Target
+    graph_module: fx.GraphModule, example_inputs: Sequence[Any], *, target: Target, train: bool = False
 ) -> CapturedGraph:
     """Captures a graph that Dynamo hands to a backend.
 
@@ -36,6 +36,7 @@ def capture_dynamo(
         graph_module: Dynamo's graph.
         example_inputs: One for each of its placeholders: tensors, real or fake, or sizes.
         target: What the captured graph is for.
+        train: It is to be differentiated: what stops gradients stays in the graph.
 
     Returns:
         A graph whose `inputs` are Dynamo's placeholders in Dynamo's order (parameters included: Dynamo passes them
@@ -90,6 +91,7 @@ def capture_dynamo(
             shared_storage=overlapping(tensors) if not _are_fake(tensors) else (),
             grad_inputs=tuple(node for node, value in tensors.items() if value.requires_grad),
             size_names={(by_name[n], d): word for (n, d), word in words.items() if n in by_name},
+            train=train,
         ),
         target,
     )

@@ -40,6 +40,8 @@ class Provenance:
         module: The path of the innermost user-visible nn.Module: ``blocks.0.attn``; empty for the root.
         module_class: That module's class name: ``Attention``, ``LayerNorm``; empty for a plain function.
         differentiates: In a backward pass: the node of the forward whose derivative the node is part of.
+        differentiated: The op of that node: ``gelu``; empty for ops that only move data and where gradients are
+            added up.
     """
 
     statement: str = ""
@@ -50,6 +52,7 @@ class Provenance:
     module: str = ""
     module_class: str = ""
     differentiates: str = ""
+    differentiated: str = ""
 
 
 class InputKind(enum.Enum):

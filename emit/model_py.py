@@ -218,6 +218,10 @@ class ModelWriter:
         )
         lines = checks.lines()
         self.runtime |= checks.runtime
+        if self.training is not None and self.training.frozen:
+            self.runtime.add("check_frozen")
+            given = ", ".join(f"{node}={self.variables[node]}" for node in self.training.frozen)
+            lines.append(f"check_frozen({given})")
         return lines
 
     def _plain(self) -> SizeWriter:
@@ -272,9 +276,11 @@ class ModelWriter:
         ]
         if all(is_tensor) and self.graph.out_spec.is_leaf():
             return (f"return {call}[0]",)
-        if all(is_tensor) and self.graph.out_spec.type is tuple and len(words) > 1:
-            if all(child.is_leaf() for child in children(self.graph.out_spec)):
-                return (f"return {call}",)
+        is_flat = self.graph.out_spec.type is tuple and all(
+            child.is_leaf() for child in children(self.graph.out_spec)
+        )
+        if all(is_tensor) and is_flat and len(words) > 1:
+            return (f"return {call}",)
         texts = iter(words)
         leaves = [
             next(texts) if isinstance(result, View) else self._result(result, self._plain())

@@ -35,6 +35,7 @@ _SPELLED = {
     "where": "where",
     "nll_loss_forward": "nll_loss",
     "cross_entropy_loss": "cross_entropy",
+    "_native_batch_norm_legit_functional": "batch_norm",
     "_scaled_dot_product_flash_attention_for_cpu": "attention",
     "scaled_dot_product_attention": "attention",
     "pow": "power",
@@ -94,6 +95,9 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("exp", "sum", "div"), "exp_normalize"),
     (("log_softmax", "nll_loss"), "cross_entropy"),
 )
+
+# A derivative tells as much as what it differentiates.
+_TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
 
 _LONGEST = 40
 _MOST_OPS = 4
@@ -166,7 +170,7 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
 
     Runs with a name of their own are put together; of a long list the most telling operations stay.
     """
-    words = [op_word(node) for node in nodes]
+    words = _derivatives_as_one(nodes)
     if _rotates(nodes):
         words = _rotation_as_one(words)
     loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
@@ -180,6 +184,21 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
         del loud[least]
         loud = _collapse(loud)
     return "_".join(loud)
+
+
+def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
+    """The words of the nodes; a run that differentiates one op is one word: ``d_gelu``."""
+    found: list[OpWord] = []
+    before = ""
+    for node in nodes:
+        origin = node.meta.get("provenance")
+        inner = origin.differentiated if origin is not None else ""
+        if not inner:
+            found.append(op_word(node))
+        elif origin.differentiates != before:
+            found.append(OpWord(f"d_{_SPELLED.get(inner, inner).strip('_')}"))
+        before = origin.differentiates if origin is not None else ""
+    return found
 
 
 def _rotates(nodes: list[fx.Node]) -> bool:

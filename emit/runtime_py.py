@@ -15,7 +15,18 @@ from collections.abc import Iterable, Mapping
 
 import jinja2
 
-_PARTS = ("checks", "weights", "ties", "constants", "pool", "cpp", "launch", "cuda_graph", "interpreter")
+_PARTS = (
+    "checks",
+    "weights",
+    "ties",
+    "frozen",
+    "constants",
+    "pool",
+    "cpp",
+    "launch",
+    "cuda_graph",
+    "interpreter",
+)
 
 
 @dataclasses.dataclass(frozen=True)

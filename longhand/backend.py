@@ -1,7 +1,7 @@
 """``torch.compile(model, backend="longhand")``: one graph of torch's Dynamo becomes a unit in the cache folder.
 
-Whatever goes wrong in longhand leaves the graph in eager, with the reason told: never a wrong result. While there is
-no autograd stage, a graph that gradients must flow through runs in eager too.
+Whatever goes wrong in longhand leaves the graph in eager, with the reason told: never a wrong result. A graph that
+gradients must flow through becomes a unit with a backward pass.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def longhand_backend(
     options: Mapping[str, Any] | None = None,
     report: Callable[[GraphReport], None] | None = None,
 ) -> GraphFunction:
-    """Compiles one graph for inference.
+    """Compiles one graph, with its backward pass where gradients must flow through it.
 
     Args:
         graph_module: As Dynamo made it: parameters are among its inputs.
@@ -97,17 +97,18 @@ def longhand_backend(
         say(GraphReport(n_ops, reason=reason))
         return graph_module.forward
     say(GraphReport(n_ops, folder, summary))
-    return _unless_gradients(function, graph_module.forward)
+    return function
 
 
 def _compile(
     graph_module: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, out: str | None
 ) -> tuple[GraphFunction, Path, Summary | None]:
-    options = options_for(None, None, mode, example_inputs)
+    train = _needs_gradients([*example_inputs, *graph_module.parameters(), *graph_module.buffers()])
+    options = dataclasses.replace(options_for(None, None, mode, example_inputs), train=train)
     clock = Clock()
     summaries: list[Summary] = []
     with clock.stage("capture"):
-        graph = capture_dynamo(graph_module, list(example_inputs), target=options.target)
+        graph = capture_dynamo(graph_module, list(example_inputs), target=options.target, train=train)
 
     def make(folder: Path) -> None:
         summaries.append(compile_unit(lambda: graph, options, folder, clock))
@@ -123,6 +124,8 @@ def _compile(
                 hint="Settle them: see FILE.new beside each.",
             )
     function = _bind(load(folder), graph)
+    if not train:
+        function = _unless_gradients(function, graph_module.forward)
     if graph.mutations:
         function = _unless_overlapping(function, graph_module.forward)
     return function, folder, summaries[0] if summaries else None
@@ -179,13 +182,29 @@ class _ModuleOfThread(threading.local):
 def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:
     inside = [*graph_module.parameters(), *graph_module.buffers()]
     tensors = [value for value in (*example_inputs, *inside) if isinstance(value, torch.Tensor)]
-    turns_on = any("set_grad_enabled" in str(node.target) for node in graph_module.graph.nodes)
-    if _needs_gradients(tensors) or (turns_on and any(tensor.requires_grad for tensor in tensors)):
-        return "gradients must flow through it and longhand has no backward pass yet: use torch.no_grad()."
+    if any(tensor.requires_grad for tensor in tensors):
+        if reason := _reason_against_training(graph_module):
+            return reason
+        if any(isinstance(value, torch.SymInt) for value in example_inputs) and _needs_gradients(tensors):
+            return "gradients must flow through it and its sizes are symbolic: pass dynamic=False."
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         return "it is called under autocast."
     kinds = {tensor.device.type for tensor in tensors} - {"cpu", "cuda"}
     return f"it has tensors on {sorted(kinds)[0]}." if kinds else None
+
+
+def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
+    """What of a graph has gradients of its own kind."""
+    for node in graph_module.graph.nodes:
+        if "set_grad_enabled" in str(node.target):
+            return "it turns gradients on or off inside."
+        if "autocast" in str(node.target) and torch.is_grad_enabled():
+            return "gradients must flow through it and it has an autocast block inside."
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and torch.is_grad_enabled():
+            return f"gradients must flow through {node.target.name()}."
+        if node.op == "call_method" and node.target in ("register_hook", "requires_grad_", "backward"):
+            return f"it calls {node.target} inside."
+    return None
 
 
 def _needs_gradients(inputs: Sequence[Any]) -> bool:

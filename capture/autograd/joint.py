@@ -20,6 +20,7 @@ from longhand.capture import torch_private
 from longhand.capture.autograd.derivative import Derivative, Derivatives, NotDifferentiable
 from longhand.capture.autograd.rules import Pullback, rewritten
 from longhand.capture.canonical import RULES
+from longhand.capture.decompositions import packet_name
 from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter, Rule
 from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
 from longhand.capture.writes import rule_for_write
@@ -67,6 +68,11 @@ def differentiate(captured: CapturedGraph, target: Target) -> Joint:
 def _refuse(captured: CapturedGraph) -> None:
     """Raises where a backward pass made ahead of time would be wrong."""
     wanted = set(captured.grad_inputs)
+    if captured.symbols:
+        raise CaptureError(
+            "The call has symbolic sizes, which the backward pass does not know yet.",
+            hint="Train with fixed sizes: dynamic=False.",
+        )
     if captured.shared_storage:
         names = ", ".join(captured.shared_storage[0])
         raise CaptureError(f"{names} share memory: their gradients would have to flow into each other.")
@@ -169,7 +175,7 @@ class _Walk:
             self.pullbacks[node] = made.pullback
             return list(made.results) if isinstance(value, list | tuple) else made.results[0]
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
-        sources = [source for source in _tensor_arguments(node)]
+        sources = _tensor_arguments(node)
         wanted = tuple(place for place, source in enumerate(sources) if source in self.relevant)
         given = self._given(node, value)
         fakes = pytree.tree_map(
@@ -277,7 +283,7 @@ class _Walk:
         for source, gradient in pairs:
             if gradient is not None:
                 self._accumulate(source, gradient)
-                self._mark_backward(node)
+                self._mark_backward(node, is_sum=True)
 
     def _zeros(self, result: Handle) -> Handle:
         """For a result that nothing differentiable reads; it vanishes where the derivative does not use it."""
@@ -294,10 +300,17 @@ class _Walk:
             gradient = self.rewriter.call(aten.add.Tensor, (before, gradient), {})
         self.gradients[source.node] = gradient
 
-    def _mark_backward(self, node: fx.Node) -> None:
+    def _mark_backward(self, node: fx.Node, is_sum: bool = False) -> None:
         origin: Provenance = node.meta.get("provenance", Provenance())
+        is_math = isinstance(node.target, torch._ops.OpOverload) and not is_sum
+        name = packet_name(node.target) if is_math else ""  # type: ignore[arg-type]
         for new in self._new_nodes():
-            new.meta["provenance"] = dataclasses.replace(origin, local=None, differentiates=node.name)
+            new.meta["provenance"] = dataclasses.replace(
+                origin,
+                local=None,
+                differentiates=node.name,
+                differentiated=name if name in _NAMED else "",
+            )
 
     def _name_gradient(self, value: fx.Node, gradient: fx.Node) -> None:
         """The gradient of a named value is called after it."""
@@ -428,6 +441,48 @@ _UNSPLIT: dict[str, Rule] = dict.fromkeys(
         "upsample_nearest2d_backward",
     ],
     _whole,
+)
+
+
+# Ops whose derivative has a name: several operations that together are one thing.
+_NAMED = frozenset(
+    [
+        "layer_norm",
+        "native_layer_norm",
+        "rms_norm",
+        "group_norm",
+        "batch_norm",
+        "_native_batch_norm_legit_functional",
+        "softmax",
+        "log_softmax",
+        "gelu",
+        "silu",
+        "relu",
+        "elu",
+        "selu",
+        "celu",
+        "mish",
+        "leaky_relu",
+        "softplus",
+        "hardswish",
+        "sigmoid",
+        "tanh",
+        "glu",
+        "cross_entropy_loss",
+        "nll_loss",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "logsumexp",
+        "var",
+        "std",
+        "var_mean",
+        "linalg_vector_norm",
+        "dropout",
+    ]
 )
 
 

@@ -52,7 +52,7 @@ def test_weights_are_the_users_own_and_not_copies():
         torch.testing.assert_close(run(x), model(x))
 
 
-def test_gradients_run_in_eager_and_are_right():
+def test_gradients_flow_through_a_unit_and_are_right():
     model, x = small_model(), torch.randn(7, 24)
     run, reports = compiled(model)
     run(x).square().sum().backward()
@@ -61,7 +61,7 @@ def test_gradients_run_in_eager_and_are_right():
     model(x).square().sum().backward()
     for ours, eager in zip(found, (parameter.grad for parameter in model.parameters()), strict=True):
         torch.testing.assert_close(ours, eager)
-    assert "gradients" in reports[0].reason
+    assert reports[0].reason is None
 
 
 def test_gradients_on_after_a_call_without_them():
