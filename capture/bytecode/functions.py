@@ -519,8 +519,9 @@ def _is_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) 
 @_rule(torch_private.set_grad_enabled)
 def _set_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     mode = as_python(trace, args[0])
-    trace.call("call_function", torch_private.set_grad_enabled, (mode,), {})
-    torch_private.set_grad_enabled(mode)
+    if mode != torch.is_grad_enabled():
+        trace.call("call_function", torch_private.set_grad_enabled, (mode,), {})
+        torch_private.set_grad_enabled(mode)
     return Const(None)
 
 
