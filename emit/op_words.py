@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import fx
 
+from longhand.capture.graph import Provenance
 from longhand.emit.words import without_counter
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
@@ -191,13 +192,13 @@ def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
     found: list[OpWord] = []
     before = ""
     for node in nodes:
-        origin = node.meta.get("provenance")
-        inner = origin.differentiated if origin is not None else ""
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        inner = origin.differentiated
         if not inner:
             found.append(op_word(node))
         elif origin.differentiates != before:
             found.append(OpWord(f"d_{_SPELLED.get(inner, inner).strip('_')}"))
-        before = origin.differentiates if origin is not None else ""
+        before = origin.differentiates
     return found
 
 

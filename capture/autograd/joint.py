@@ -178,14 +178,14 @@ class _Walk:
         sources = _tensor_arguments(node)
         wanted = tuple(place for place, source in enumerate(sources) if source in self.relevant)
         given = self._given(node, value)
-        fakes = pytree.tree_map(
+        fake_args, fake_kwargs = pytree.tree_map(
             lambda leaf: (
                 leaf.fake if isinstance(leaf, Handle) else leaf.value if isinstance(leaf, Number) else leaf
             ),
             (tuple(args), dict(kwargs)),
         )
         try:
-            derivative = self.derivatives.of(target, *fakes, wanted, given)
+            derivative = self.derivatives.of(target, fake_args, fake_kwargs, wanted, given)
         except (NotDifferentiable, RuntimeError, NotImplementedError) as error:
             raise CaptureError(
                 f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
