@@ -96,6 +96,9 @@ class BufferWords:
         node = self._nodes.get(buffer)
         if node is None:
             # A buffer that lowering or scheduling added: its name is a node's with a word appended.
+            source, suffix = source_of_copy(buffer)
+            if source in self._nodes:
+                yield f"{next(self.candidates(source))}{suffix}"
             yield without_counter(identifier(buffer))
             return
         yield from self._of_node(node)
@@ -223,6 +226,14 @@ class BufferWords:
             local = origin.local or self._users.get(node.name)
             word = local or next(self._returned(node, origin), None) or next(_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def source_of_copy(buffer: str) -> tuple[str, str]:
+    """The node whose value a buffer holds in another layout, and the word appended; the buffer and "" for others."""
+    for suffix in ("_channels_last", "_contiguous"):
+        if buffer.endswith(suffix):
+            return buffer.removesuffix(suffix), suffix
+    return buffer, ""
 
 
 def _local_of_views(graph: CapturedGraph) -> dict[str, str]:

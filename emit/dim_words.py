@@ -54,7 +54,7 @@ class DimWords:
 
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
-        found = self._words.get(buffer, ())
+        found = self._words.get(buffer.removesuffix("_channels_last"), ())
         return found if len(found) == n_dims else (None,) * n_dims
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import torch
+from torch import fx
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import name_of_ops, op_word
@@ -67,6 +68,7 @@ def _candidates(
     base = name_of_ops(nodes)
     if plan.style is Style.TRANSPOSED and "transpose" not in base:
         base = _joined("transpose", base)
+    base = _of_layout(plan, launch, nodes) or base
     yield base
     differences = list(_differences(plan, named[base])) if base in named else []
     found = [*differences, *_qualifiers(plan, launch, words)]
@@ -79,6 +81,17 @@ def _candidates(
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _of_layout(plan: KernelPlan, launch: Launch, nodes: list[fx.Node]) -> str | None:
+    """The name of a kernel that only lays a tensor out otherwise, for or after a library call."""
+    if not all(isinstance(value, Load | Store) for value in plan.body):
+        return None
+    written = launch.buffers[-1]
+    if written.endswith("_channels_last"):
+        return "to_channels_last"
+    is_library_call = any(not op_word(node).silent for node in nodes)
+    return "to_contiguous" if is_library_call and written.endswith("_contiguous") else None
 
 
 def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:

@@ -37,10 +37,12 @@ class LibraryCall:
     Attributes:
         text: The right-hand side.
         needs_functional: Whether it names ``F``.
+        needs_channels_last: Whether it names the runtime's ``channels_last``.
     """
 
     text: str
     needs_functional: bool = False
+    needs_channels_last: bool = False
 
 
 class LibraryWriter:
@@ -62,6 +64,12 @@ class LibraryWriter:
 
     def write(self, step: Extern) -> LibraryCall:
         """The call of `step`."""
+        call = self._plain_call(step)
+        if step.memory_format is not torch.channels_last:
+            return call
+        return LibraryCall(f"channels_last({call.text})", call.needs_functional, True)
+
+    def _plain_call(self, step: Extern) -> LibraryCall:
         name = str(step.target.overloadpacket.__name__)
         is_aten = step.target.namespace == "aten"
         special = _SPECIAL.get(name) if is_aten else None
@@ -208,9 +216,11 @@ def _attention(writer: LibraryWriter, step: Extern) -> str:
 
 def _contiguous(writer: LibraryWriter, step: Extern) -> str | None:
     source = step.args[0]
-    if not isinstance(source, View) or any(value is not torch.contiguous_format for _, value in step.kwargs):
+    formats = {value for _, value in step.kwargs} - {torch.contiguous_format}
+    if not isinstance(source, View) or formats - {torch.channels_last}:
         return None
-    return f"{writer.value(source)}.contiguous()"
+    layout = "memory_format=torch.channels_last" if formats else ""
+    return f"{writer.value(source)}.contiguous({layout})"
 
 
 _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {

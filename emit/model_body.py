@@ -14,12 +14,13 @@ from longhand.emit.named_views import named_views
 from longhand.emit.names import Quote, UnitNames
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, number, write_view
-from longhand.lower.ir import Buffer, Extern, Size
+from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse, UnitPlan
 
 _WIDEST = 98
 _MOST_QUOTES = 3
+_CHANNELS_LAST = [0, 2, 3, 1]
 
 
 @dataclasses.dataclass
@@ -42,12 +43,14 @@ class Needs:
     functional: bool = False
     kernels: bool = False
     empty: bool = False
+    channels_last: bool = False
 
     def merge(self, other: Needs) -> None:
         """Adds what another function names."""
         self.functional |= other.functional
         self.kernels |= other.kernels
         self.empty |= other.empty
+        self.channels_last |= other.channels_last
 
 
 class BodyWriter:
@@ -136,14 +139,22 @@ class BodyWriter:
         buffer = self._buffer(step.buffer)
         variable = self._bind(step.buffer)
         twin = self._twin(buffer, launch)
-        dims = ", ".join(self.sizes.dims(buffer)) if twin is None else ""
-        shape = f"{twin}.shape" if twin is not None else f"({dims}{',' * (len(buffer.shape) == 1)})"
-        if self.plan.options.target.device is Device.CPU:
-            self.needs.empty = True
-            return f"{variable} = empty({shape}, {buffer.dtype})"
-        if twin is not None:
+        on_cpu = self.plan.options.target.device is Device.CPU
+        self.needs.empty |= on_cpu
+        order = memory_order(buffer)
+        is_plain = order == sorted(order)
+        if twin is not None and not on_cpu:
             return f"{variable} = torch.empty_like({twin})"
-        return f"{variable} = torch.empty({shape}, dtype={buffer.dtype}, device={self.device})"
+        if twin is not None and is_plain:
+            return f"{variable} = empty({twin}.shape, {buffer.dtype})"
+        dims = self.sizes.dims(buffer)
+        rest = f"dtype={buffer.dtype}, device={self.device}"
+        if order == _CHANNELS_LAST and not on_cpu:
+            return f"{variable} = torch.empty(({', '.join(dims)}), {rest}, memory_format=torch.channels_last)"
+        shape = f"({', '.join(dims[dim] for dim in order)}{',' * (len(dims) == 1)})"
+        made = f"empty({shape}, {buffer.dtype})" if on_cpu else f"torch.empty({shape}, {rest})"
+        back = ", ".join(str(order.index(dim)) for dim in range(len(order)))
+        return f"{variable} = {made}" + ("" if is_plain else f".permute({back})")
 
     def _twin(self, buffer: Buffer, launch: Launch | None) -> str | None:
         """A tensor at hand with the same shape, dtype and layout: something that the launch reads."""
@@ -174,7 +185,8 @@ class BodyWriter:
     def _reuse(self, step: Reuse) -> list[str]:
         new, old = self._bind(step.buffer), self.variables[step.of]
         buffer, other = self._buffer(step.buffer), self._buffer(step.of)
-        view = "" if _same(buffer.shape, other.shape) else f".view({', '.join(self.sizes.dims(buffer))})"
+        is_alike = _same(buffer.shape, other.shape) and _same(buffer.stride, other.stride)
+        view = "" if is_alike else f".view({', '.join(self.sizes.dims(buffer))})"
         if new == old and not view:
             return []
         why = (
@@ -241,6 +253,7 @@ class BodyWriter:
         lines = self._view_lines(step)
         call = self.library.write(step)
         self.needs.functional |= call.needs_functional
+        self.needs.channels_last |= call.needs_channels_last
         lines += [f"# {step.reason}"] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
         target = f"{', '.join(outputs)} = " if outputs else ""

@@ -24,7 +24,7 @@ from longhand.emit.trained_call import TrainedCall
 from longhand.emit.trees import Parameter, build, children, parameters
 from longhand.emit.view_calls import argument, write_view
 from longhand.emit.words import identifier
-from longhand.lower.ir import View
+from longhand.lower.ir import BufferKind, View
 from longhand.options import Device
 from longhand.schedule.plan import UnitPlan
 
@@ -119,7 +119,7 @@ class ModelWriter:
         self.names = names
         self.words = words
         self.dims = DimWords(self.graph)
-        self.tree: ModuleTree = grow(self.graph)
+        self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan))
         self.parameters: tuple[Parameter, ...] = parameters(self.graph)
         self.steps: tuple[ModelStep, ...] = arrange(plan, words)
         self.variables = self._variables()
@@ -190,6 +190,8 @@ class ModelWriter:
             self.runtime.add("empty")
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
+        if body.needs.channels_last:
+            self.runtime.add("channels_last")
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
@@ -429,3 +431,12 @@ class ModelWriter:
         same = [str(size) for size in view.shape] == [str(size) for size in buffer.shape]
         entries = plain.dims(buffer) if same else [plain.text(size) for size in view.shape]
         return f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"
+
+
+def _channels_last_weights(plan: UnitPlan) -> frozenset[str]:
+    """The parameters that no kernel reads and whose layout is therefore open."""
+    return frozenset(
+        buffer.name
+        for buffer in plan.buffers.values()
+        if buffer.kind is BufferKind.WEIGHT and not buffer.layout_is_known
+    )

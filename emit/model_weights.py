@@ -89,7 +89,7 @@ class _Writer:
         own = {
             held.dtype
             for held in branch.held.values()
-            if held.kind is InputKind.PARAMETER and not held.tied_to
+            if held.kind is InputKind.PARAMETER and not held.tied_to and not held.channels_last
         }
         dtype = next(iter(own)) if len(own) == 1 else torch.float32
         if dtype is not torch.float32:
@@ -117,6 +117,10 @@ class _Writer:
         if held.source:
             self.names.add("constant")
             return f"constant({held.source})"
+        if held.channels_last:
+            self.names.add("filters")
+            dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
+            return f"filters({', '.join(map(str, held.shape))}{dtype_text})"
         if held.kind is InputKind.PARAMETER:
             return (
                 shape

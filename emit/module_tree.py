@@ -23,6 +23,7 @@ class Held:
         persistent: Whether it is in the state_dict.
         source: For what is in no state_dict: the expression that makes its value.
         tied_to: The path of the tensor that this one is, if that has another path.
+        channels_last: Whether it is made channels last: a convolution's weight.
     """
 
     kind: InputKind
@@ -31,6 +32,7 @@ class Held:
     persistent: bool = True
     source: str = ""
     tied_to: str = ""
+    channels_last: bool = False
 
 
 @dataclasses.dataclass
@@ -82,8 +84,13 @@ class ModuleTree:
     stored: Mapping[str, torch.Tensor]
 
 
-def grow(graph: CapturedGraph) -> ModuleTree:
-    """The tree for all parameters, buffers and constants of a captured graph."""
+def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> ModuleTree:
+    """The tree for all parameters, buffers and constants of a captured graph.
+
+    Args:
+        graph: What was captured.
+        channels_last: Placeholders of the parameters that are made channels last.
+    """
     root = Branch()
     stored: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
@@ -104,7 +111,14 @@ def grow(graph: CapturedGraph) -> ModuleTree:
                 stored[entry.target] = constant
         owner, _, name = path.rpartition(".")
         shape = tuple(int(size) for size in value.shape)
-        root.at(owner).held[name] = Held(entry.kind, shape, value.dtype, in_state_dict, source)
+        root.at(owner).held[name] = Held(
+            entry.kind,
+            shape,
+            value.dtype,
+            in_state_dict,
+            source,
+            channels_last=entry.node in channels_last,
+        )
         places[entry.node] = path
     for first, *others in graph.tied:
         owner, _, name = first.rpartition(".")

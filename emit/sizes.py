@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.emit.dim_words import DimWords, Words
 from longhand.emit.size_text import size_text
-from longhand.lower.ir import Buffer, Size
+from longhand.lower.ir import Buffer, Size, memory_order
 
 
 class SizeWriter:
@@ -91,7 +91,9 @@ class SizeWriter:
         found: dict[str, str] = {}
         literal: dict[str, str] = {}
         for variable, buffer, axes in tensors:
-            groups = _grouped(buffer.shape, self.words_of(buffer), [sizes[axis] for axis in axes])
+            order, words = memory_order(buffer), self.words_of(buffer)
+            shape, words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
+            groups = _grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 continue
             for axis, group in zip(axes, groups, strict=True):

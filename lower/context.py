@@ -10,9 +10,10 @@ import sympy
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, Provenance
+from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
 from longhand.lower.builder import Handle, Number
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Size, Step, Store, View
+from longhand.lower.layouts import channels_last_strides, eager_strides, has_strides, is_channels_last
 from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.sizes import as_size, contiguous_strides
 from longhand.lower.views import TensorView, whole
@@ -64,12 +65,20 @@ class Context:
         recipes: For intermediates made by one elementwise nest, how.
         fills: Intermediates that hold one number everywhere, and it.
         progressions: Intermediates of one dimension that hold start, start + step, ...: (start, step), both whole.
+        fresh_results: Nodes that are results of the call with memory of their own.
+        keeps_channels_last: Whether convolutions work channels last, so that what they read is brought to it.
         returned: Buffers that results of the call are views of.
         values: What each node became: a TensorView, a size or number, or a tuple of these.
     """
 
-    def __init__(self, graph: CapturedGraph) -> None:
+    def __init__(self, graph: CapturedGraph, keeps_channels_last: bool = False) -> None:
         self.graph = graph
+        self.keeps_channels_last = keeps_channels_last
+        self.fresh_results = frozenset(
+            output.value
+            for output in graph.outputs
+            if isinstance(output.value, str) and output.alias is AliasKind.FRESH
+        )
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []
         self.recipes: dict[str, Recipe] = {}
@@ -79,8 +88,10 @@ class Context:
         self.values: dict[str, Any] = {}
         self.node: fx.Node = next(iter(graph.graph.nodes))
         self._words: Mapping[sympy.Expr, str] = {entry.symbol: entry.name for entry in graph.symbols}
+        self._maker = {node.name: node for node in graph.graph.nodes if node.op == "call_function"}
         self._taken = {node.name for node in graph.graph.nodes}
         self._plain: dict[TensorView, TensorView] = {}
+        self._channels_last: dict[TensorView, TensorView] = {}
 
     # --- the node ---
 
@@ -140,16 +151,31 @@ class Context:
         self.buffers[name] = buffer
         return whole(buffer)
 
-    def make_result(self, position: int | None = None) -> TensorView:
-        """The contiguous buffer for the node's result."""
-        value = self.result(position)
-        return self.make_buffer(self.result_name(position), value.dtype, self.result_shape(position))
+    def make_result(
+        self, position: int | None = None, like: Sequence[TensorView] | None = None
+    ) -> TensorView:
+        """The buffer for the node's result.
+
+        Args:
+            position: Which of the node's results.
+            like: What it is computed from element by element: it lies channels last if one of these does, and as in
+                eager if the call returns it. None: it is contiguous.
+        """
+        value, name, shape = self.result(position), self.result_name(position), self.result_shape(position)
+        stride: Sequence[Size] | None = None
+        if like is not None and name in self.fresh_results:
+            stride = eager_strides(value)
+        elif len(shape) == 4 and any(map(is_channels_last, like or ())):
+            stride = channels_last_strides(shape)
+        return self.make_buffer(name, value.dtype, shape, stride)
 
     def forget(self, name: str) -> None:
         """Takes back a buffer that a lowering made before it declined."""
         del self.buffers[name]
         self.recipes.pop(name, None)
-        self._plain = {view: copy for view, copy in self._plain.items() if copy.buffer != name}
+        for copies in (self._plain, self._channels_last):
+            for view in [view for view, copy in copies.items() if copy.buffer == name]:
+                del copies[view]
 
     # --- steps ---
 
@@ -158,10 +184,40 @@ class Context:
         if self.buffers[view.buffer].layout_is_known:
             return view
         if view not in self._plain:
-            copy = self.make_buffer(self.fresh(f"{view.buffer}_contiguous"), view.dtype, view.shape)
-            self.call(torch.ops.aten.contiguous.default, (self.argument(view),), outputs=(copy.buffer,))
+            stays = view.calls == () and is_channels_last(view)
+            copy = self.make_buffer(
+                self.fresh(f"{view.buffer}_{'channels_last' if stays else 'contiguous'}"),
+                view.dtype,
+                view.shape,
+                channels_last_strides(view.shape) if stays else None,
+            )
+            layout = {"memory_format": torch.channels_last} if stays else {}
+            self.call(
+                torch.ops.aten.contiguous.default, (self.argument(view),), layout, outputs=(copy.buffer,)
+            )
             self._plain[view] = copy
         return self._plain[view]
+
+    def channels_last(self, view: TensorView) -> TensorView:
+        """The view of images, or a copy of it that is channels last, made once; what only a library lays out stays."""
+        is_ours = self.buffers[view.buffer].layout_is_known and view.dtype in LOOP_DTYPES
+        if not is_ours or is_channels_last(view) or view.rank != 4 or not _differs(view):
+            return view
+        if view not in self._channels_last:
+            name = self.fresh(f"{view.buffer}_channels_last")
+            before, self.node = self.node, self._maker.get(view.buffer, self.node)
+            self._channels_last[view] = self.copy(view, name, channels_last_strides(view.shape))
+            self.node = before
+        return self._channels_last[view]
+
+    def as_in_eager(self, view: TensorView, value: torch.Tensor) -> TensorView:
+        """The view, or a copy with the strides that eager gives it, which the fake tensor `value` has."""
+        strides = eager_strides(value)
+        if strides is None or view.dtype not in LOOP_DTYPES or has_strides(view, strides):
+            return view
+        if not self.buffers[view.buffer].layout_is_known and not is_channels_last(view):
+            return view  # a library's: it lies as in eager already
+        return self.copy(self.readable(view), stride=strides)
 
     def argument(self, view: TensorView) -> View:
         """The view as an argument of a library call: a copy where no strides or words describe it."""
@@ -202,10 +258,11 @@ class Context:
         outputs: tuple[str, ...],
         mutates: tuple[str, ...] = (),
         reason: str | None = None,
+        memory_format: torch.memory_format | None = None,
     ) -> None:
         """Appends a library call."""
         items = tuple(sorted((kwargs or {}).items()))
-        self.steps.append(Extern(target, args, items, outputs, mutates, reason, self.name))
+        self.steps.append(Extern(target, args, items, outputs, mutates, reason, self.name, memory_format))
 
     def nest(
         self, shape: Sequence[Size], views: Sequence[TensorView] = ()
@@ -242,9 +299,12 @@ class Context:
     def _has_several(self) -> bool:
         return isinstance(self.node.meta["val"], list | tuple)
 
-    def copy(self, view: TensorView, name: str | None = None) -> TensorView:
-        """A contiguous copy of a view."""
-        copy = self.make_buffer(name or self.fresh(f"{view.buffer}_contiguous"), view.dtype, view.shape)
+    def copy(
+        self, view: TensorView, name: str | None = None, stride: Sequence[Size] | None = None
+    ) -> TensorView:
+        """A copy of a view, contiguous unless `stride` says otherwise."""
+        name = name or self.fresh(f"{view.buffer}_contiguous")
+        copy = self.make_buffer(name, view.dtype, view.shape, stride)
         self.write(view, copy)
         return copy
 
@@ -277,6 +337,7 @@ class Context:
         combine: Combine,
         *,
         operand_dtype: torch.dtype | Sequence[torch.dtype] | None = None,
+        keeps_layout: bool = True,
     ) -> TensorView:
         """A nest that computes the node's result element by element.
 
@@ -284,6 +345,7 @@ class Context:
             operands: Tensors (broadcast to the result), numbers and symbolic sizes.
             combine: The value from one handle per operand.
             operand_dtype: What every operand (or each of them) is converted to first; None: the result's dtype.
+            keeps_layout: Whether the result is channels last where an operand is.
         """
         result = self.result()
         operands = [self._known_number(operand) for operand in operands]
@@ -291,8 +353,10 @@ class Context:
         if isinstance(dtypes, torch.dtype):
             dtypes = [dtypes] * len(operands)
         require_loop_dtypes(*dtypes, result.dtype, *(x.dtype for x in operands if isinstance(x, TensorView)))
-        target = self.make_result()
         tensors = [operand for operand in operands if isinstance(operand, TensorView)]
+        target = self.make_result(like=tensors if keeps_layout else ())
+        if is_channels_last(target):
+            tensors = [self._channels_last.get(tensor, tensor) for tensor in tensors]
         nest, views = self.nest(target.shape, tensors)
 
         def compute(space: NestBuilder, loaded: list[Handle]) -> Handle:
@@ -308,6 +372,13 @@ class Context:
         self.finish(nest)
         self.recipes[target.buffer] = Recipe(tuple(views), compute)
         return target
+
+
+def _differs(view: TensorView) -> bool:
+    """Whether channels last is a layout of its own for images of this shape: not with one channel, or one pixel."""
+    shape = view.shape
+    buffer = Buffer("", BufferKind.INTERMEDIATE, view.dtype, shape, channels_last_strides(shape))
+    return is_channels_last(whole(buffer))
 
 
 def number(nest: NestBuilder, value: Number | sympy.Expr, dtype: torch.dtype) -> Handle:

@@ -45,7 +45,7 @@ def _folded(ctx: Context, x: TensorView, pad: Sequence[Size], fold: Fold) -> Ten
     if x.is_empty:
         raise Decline("Padding nothing is left to ATen.")
     x = ctx.strided(x)
-    target = ctx.make_result()
+    target = ctx.make_result(like=[x])
     nest, _ = ctx.nest(target.shape)
     coordinates: list[Coordinate] = []
     for dim in range(x.rank):
@@ -68,7 +68,7 @@ def rolled(ctx: Context, x: TensorView, shifts: Mapping[int, Size]) -> TensorVie
     """The node's result: x rolled along some dimensions, each by its shift."""
     require_loop_dtypes(x.dtype)
     x = ctx.strided(x)
-    target = ctx.make_result()
+    target = ctx.make_result(like=[x])
     nest, _ = ctx.nest(target.shape)
     coordinates = [
         _unroll(nest, x, dim, shifts[dim]) if dim in shifts else nest.coordinate(dim) for dim in range(x.rank)

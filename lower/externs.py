@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import fx
 
 from longhand.lower.context import Context
 from longhand.lower.ir import Size, View
+from longhand.lower.layouts import CONVOLUTIONS, channels_last_strides, is_channels_last, is_convolution
 from longhand.lower.sizes import as_size, multiply, same
 from longhand.lower.views import TensorView
 
@@ -35,10 +37,25 @@ _CONTIGUOUS_OF_CONTIGUOUS = frozenset(
         aten.conv1d.default,
         aten.conv2d.default,
         aten.conv3d.default,
+        aten.max_pool2d.default,
         aten.max_pool2d_with_indices.default,
         aten.avg_pool2d.default,
         aten._adaptive_avg_pool2d.default,
         aten.adaptive_avg_pool2d.default,
+    }
+)
+# Their results are channels last if the images are.
+_KEEPS_CHANNELS_LAST = frozenset(
+    {
+        aten.max_pool2d.default,
+        aten.max_pool2d_with_indices.default,
+        aten.avg_pool2d.default,
+        aten._adaptive_avg_pool2d.default,
+        aten.adaptive_avg_pool2d.default,
+        aten.upsample_nearest2d.default,
+        aten.upsample_nearest2d.vec,
+        aten.upsample_bilinear2d.default,
+        aten.upsample_bilinear2d.vec,
     }
 )
 # A library does these best. By the op's name without its overload.
@@ -89,26 +106,51 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
     args = tuple(_argument(ctx, argument) for argument in node.args)
+    image = _image(ctx)
+    if image is not None:
+        args = (ctx.argument(image), *args[1:])
     kwargs = {name: _argument(ctx, argument) for name, argument in node.kwargs.items()}
     value = node.meta["val"]
     several = isinstance(value, list | tuple)
-    known = _layout_is_known(ctx, target, args)
+    known = _layout_is_known(ctx, target, args) if image is None else not several
+    memory_format = torch.channels_last if image is not None and not several else None
     made: list[TensorView | None] = []
     for position, item in enumerate(value if several else [value]):
         place = position if several else None
         is_tensor = isinstance(item, torch.Tensor)
-        made.append(_make_output(ctx, place, known) if is_tensor else None)
+        made.append(_make_output(ctx, place, known, image is not None) if is_tensor else None)
     outputs = tuple("" if view is None else view.buffer for view in made)
     twin = _COPYING_TWIN.get(target, target)
     mutates = _mutated(target, args, kwargs)
-    ctx.call(twin, args, kwargs, outputs=outputs, mutates=mutates, reason=_reason(target, declined))
+    reason = _reason(target, declined)
+    ctx.call(twin, args, kwargs, outputs=outputs, mutates=mutates, reason=reason, memory_format=memory_format)
     if _shares_memory(twin):
         made = [None if view is None else _detached(ctx, view) for view in made]
     return tuple(made) if several else made[0]
 
 
+def _image(ctx: Context) -> TensorView | None:
+    """The first argument of a call whose result is to be channels last, as it is to be given; None for other calls.
+
+    That is so where the argument is channels last. What a convolution reads is brought to that first.
+    """
+    node = ctx.node
+    source = node.args[0] if node.args else None
+    if not isinstance(source, fx.Node) or node.target not in CONVOLUTIONS | _KEEPS_CHANNELS_LAST:
+        return None
+    image: TensorView = ctx.values[source.name]
+    if ctx.keeps_channels_last and is_convolution(node):
+        return ctx.channels_last(image)
+    return image if is_channels_last(image) else None
+
+
 def _argument(ctx: Context, value: Any) -> Any:
     if isinstance(value, fx.Node) and isinstance(ctx.values[value.name], TensorView):
+        if _depends_on_layout(ctx.node.target):
+            view = ctx.values[value.name]
+            laid_out = ctx.as_in_eager(view, value.meta["val"])
+            if laid_out is not view:
+                return ctx.argument(laid_out)
         return ctx.node_argument(value)
     if isinstance(value, fx.Node):
         value = ctx.values[value.name]
@@ -119,12 +161,17 @@ def _argument(ctx: Context, value: Any) -> Any:
     return as_size(value) if isinstance(value, torch.SymInt) else value
 
 
-def _make_output(ctx: Context, position: int | None, known: bool) -> TensorView:
-    value = ctx.result(position)
-    stride: list[Size] = [as_size(step) for step in value.stride()]
-    return ctx.make_buffer(
-        ctx.result_name(position), value.dtype, ctx.result_shape(position), stride, layout_is_known=known
-    )
+def _depends_on_layout(target: Any) -> bool:
+    """Whether a call may compute something else, or raise, where an argument is laid out otherwise than in eager."""
+    return target in _COPYING_TWIN or (target.namespace != "aten" and not target._schema.is_mutable)
+
+
+def _make_output(ctx: Context, position: int | None, known: bool, is_image: bool) -> TensorView:
+    value, shape = ctx.result(position), ctx.result_shape(position)
+    stride: Sequence[Size] = [as_size(step) for step in value.stride()]
+    if is_image and len(shape) == 4:
+        stride = channels_last_strides(shape)
+    return ctx.make_buffer(ctx.result_name(position), value.dtype, shape, stride, layout_is_known=known)
 
 
 def _layout_is_known(ctx: Context, target: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:

@@ -54,7 +54,8 @@ class Buffer:
         kind: Who owns it.
         dtype: The element type in memory.
         shape: Sizes.
-        stride: Strides in elements. A nest only ever makes contiguous buffers.
+        stride: Strides in elements. A nest only ever makes dense buffers: contiguous ones, or ones that are once
+            their dimensions are put in another order (channels last).
         layout_is_known: False for results of a library whose strides depend on the backend it picks
             (scaled_dot_product_attention, say): no nest reads these, a `contiguous` extern comes between.
     """
@@ -351,6 +352,7 @@ class Extern:
         mutates: Buffers that it writes into (custom ops only).
         reason: Why this is no kernel of ours: None where a library does it best (mm, convolution), else a sentence.
         origin: The node of the captured graph.
+        memory_format: What the result is brought to, should the library make it otherwise; None: as it comes.
     """
 
     target: torch._ops.OpOverload
@@ -360,6 +362,7 @@ class Extern:
     mutates: tuple[str, ...] = ()
     reason: str | None = None
     origin: str = ""
+    memory_format: torch.memory_format | None = None
 
 
 Step = Nest | Extern
@@ -381,6 +384,27 @@ class Program:
     buffers: Mapping[str, Buffer]
     steps: tuple[Step, ...]
     results: tuple[View | Literal, ...]
+
+
+def memory_order(buffer: Buffer) -> list[int]:
+    """The dimensions of a dense buffer from the outermost in memory to the innermost; of any other as they are.
+
+    A dimension of size 1 keeps its place.
+    """
+    dims = list(range(len(buffer.shape)))
+    waiting = [dim for dim in dims if buffer.shape[dim] != 1]
+    inwards: list[int] = []
+    expected: Size = 1
+    while waiting:
+        inner = next(
+            (dim for dim in reversed(waiting) if sympy.expand(buffer.stride[dim] - expected) == 0), None
+        )
+        if inner is None:
+            return dims
+        waiting.remove(inner)
+        inwards.append(inner)
+        expected = expected * buffer.shape[inner]
+    return [dim if buffer.shape[dim] == 1 else inwards.pop() for dim in dims]
 
 
 def arguments(value: Value) -> tuple[int, ...]:

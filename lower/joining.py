@@ -68,7 +68,7 @@ def shifted_views(ctx: Context, piece: Piece, dim: int, size: Size) -> list[Tens
 
 def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     """The node's result out of pieces that fill one dimension in order."""
-    target = ctx.make_result()
+    target = ctx.make_result(like=[view for piece in pieces for view in piece.views])
     shape = target.shape
     shifted = [[ctx.readable(view) for view in piece.views] for piece in pieces]
     pieces = [
@@ -133,7 +133,7 @@ def _stored_one_by_one(
     ctx: Context, parts: Sequence[TensorView], pieces: Sequence[Piece], dim: int
 ) -> TensorView:
     """A nest per piece, each storing into its part of the result."""
-    target = ctx.make_result()
+    target = ctx.make_result(like=parts)
     for x, piece in zip(parts, pieces, strict=True):
         part = target.narrow(dim, piece.start, x.size(dim))
         assert part is not None
@@ -209,7 +209,7 @@ def _constant_pad(ctx: Context, x: TensorView, pad: Sequence[Size], value: Numbe
 def _padded(
     ctx: Context, x: TensorView, ranges: Sequence[tuple[int, Size, Size]], value: Number
 ) -> TensorView:
-    target = ctx.make_result()
+    target = ctx.make_result(like=[x])
     view: TensorView | None = x
     for dim, start, _ in ranges:
         assert view is not None
@@ -265,7 +265,7 @@ def _overwritten(
     ctx: Context, x: TensorView, source: TensorView, dim: int, start: Size, end: Size
 ) -> TensorView:
     """x with positions `start` to `end` of one dimension taken from `source`."""
-    target = ctx.make_result()
+    target = ctx.make_result(like=[x])
     part = ctx.strided(source).shifted(dim, start, target.size(dim))
     assert part is not None
     nest, (x_view, part_view) = ctx.nest(target.shape, [x, part])

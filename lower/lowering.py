@@ -25,9 +25,10 @@ from longhand.lower import (
     viewing,
 )
 from longhand.lower.alignment import align_products
-from longhand.lower.context import Context, Decline, require_loop_dtypes
+from longhand.lower.context import LOOP_DTYPES, Context, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
 from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
+from longhand.lower.layouts import channels_last_strides, convolution_weights, wants_channels_last
 from longhand.lower.pruning import prune
 from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.results import result_of, store_mutations
@@ -70,7 +71,8 @@ def lower(
 
     Args:
         graph: What was captured.
-        options: What is to be generated. On CUDA, products are aligned; nothing else depends on the target.
+        options: What is to be generated. The target decides how images lie and whether products are aligned; nothing
+            else here does.
         memory: For a backward pass: placeholders that are results of the forward's program, as what they lie in
             memory.
 
@@ -78,12 +80,15 @@ def lower(
         LoweringError: The graph breaks a rule of `CapturedGraph`.
     """
     graph = align_products(graph, options)
-    ctx = Context(graph)
+    # A backward pass is a program of its own that reads the same weights: there they stay as they are.
+    ctx = Context(graph, wants_channels_last(graph, options) and not options.train)
+    weights = convolution_weights(graph) if ctx.keeps_channels_last else frozenset()
     inputs = {entry.node: entry for entry in graph.inputs}
     for node in graph.graph.nodes:
         ctx.node = node
         if node.op == "placeholder":
-            ctx.values[node.name] = _placeholder(ctx, inputs[node.name], (memory or {}).get(node.name))
+            saved = (memory or {}).get(node.name)
+            ctx.values[node.name] = _placeholder(ctx, inputs[node.name], saved, node.name in weights)
         elif node.op == "call_function":
             ctx.values[node.name] = _lower_node(ctx)
         elif node.op != "output":
@@ -111,22 +116,24 @@ def memory_of_saved(forward: Program, training: TrainingGraphs) -> dict[str, tup
     return found
 
 
-def _placeholder(ctx: Context, entry: GraphInput, saved: tuple[View, Buffer] | None) -> Any:
-    value = ctx.node.meta["val"]
+def _placeholder(
+    ctx: Context, entry: GraphInput, saved: tuple[View, Buffer] | None, is_convolution_weight: bool
+) -> Any:
+    value, shape, kind = ctx.node.meta["val"], ctx.result_shape(), _KINDS[entry.kind]
     if not isinstance(value, torch.Tensor):
         return _plain(value)
     if saved is not None:
         view, buffer = saved
         return ctx.make_buffer(
-            ctx.name,
-            value.dtype,
-            view.shape,
-            view.stride,
-            kind=_KINDS[entry.kind],
-            layout_is_known=buffer.layout_is_known,
+            ctx.name, value.dtype, view.shape, view.stride, kind=kind, layout_is_known=buffer.layout_is_known
+        )
+    if is_convolution_weight:
+        # Held channels last; a convolution takes any other layout that it is given, too.
+        return ctx.make_buffer(
+            ctx.name, value.dtype, shape, channels_last_strides(shape), kind=kind, layout_is_known=False
         )
     stride = [as_size(step) for step in value.stride()]
-    return ctx.make_buffer(ctx.name, value.dtype, ctx.result_shape(), stride, kind=_KINDS[entry.kind])
+    return ctx.make_buffer(ctx.name, value.dtype, shape, stride, kind=kind)
 
 
 def _lower_node(ctx: Context) -> Any:
@@ -193,6 +200,10 @@ def replay_view(ctx: Context, node: fx.Node, x: TensorView, rest: list[Any] | No
             raise LoweringError(f"{node.name}: {node.target} of a contiguous tensor is no index map.")
         if view is source or wordless:
             return view
+        if view.strides() is None and ctx.buffers[view.buffer].layout_is_known and view.dtype in LOOP_DTYPES:
+            return (
+                view  # eager's own tensor may be laid out so that it can be seen this way: ours has no words
+            )
         call = dataclasses.replace(_view_call(ctx, node.target, args, view), origin=node.name)
         return view.said(source, call)
     finally:

@@ -291,7 +291,7 @@ def _normalize_by_running(
     variance = nest.load(var_view, name="running_var").to(value.dtype)
     rstd = apply(Op.RSQRT, variance + nest.body.scalar(eps, value.dtype, "eps"), name="rstd")
     result = affine(nest, (value - mean) * rstd, weight, bias, others)
-    target = ctx.make_result(position)
+    target = ctx.make_result(position, like=[x])
     nest.store(target, result.named(ctx.local))
     ctx.finish(nest)
     return target

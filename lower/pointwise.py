@@ -377,7 +377,8 @@ def _copy(ctx: Context, x: TensorView, *_: Any) -> TensorView:
     assert isinstance(source, torch.fx.Node)
     if source.meta["val"].device != ctx.result().device:
         raise Decline("It moves between devices.")
-    return ctx.pointwise([x], lambda x: x)
+    turns_contiguous = ctx.result().is_contiguous() and not source.meta["val"].is_contiguous()
+    return ctx.pointwise([x], lambda x: x, keeps_layout=not turns_contiguous)
 
 
 @lowers(aten.fill.Tensor)

@@ -92,6 +92,8 @@ def _extern(step: Extern) -> list[str]:
     args = [_argument(arg) for arg in step.args] + [f"{name}={_argument(arg)}" for name, arg in step.kwargs]
     made = ", ".join(name or "_" for name in step.outputs)
     lines = [f"# {step.reason}"] if step.reason else []
+    if step.memory_format is not None:
+        lines.append(f"# brought to {step.memory_format}")
     return [
         *lines,
         f"{made} = {step.target}({', '.join(args)})" if made else f"{step.target}({', '.join(args)})",

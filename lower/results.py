@@ -11,6 +11,7 @@ from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.errors import LoweringError
 from longhand.lower.context import LOOP_DTYPES, Context
 from longhand.lower.ir import BufferKind, View
+from longhand.lower.layouts import eager_strides
 from longhand.lower.registry import VIEWS
 from longhand.lower.views import TensorView
 
@@ -37,8 +38,11 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Liter
     ctx.node = nodes[output.value]
     if output.alias is AliasKind.INPUT:
         value = _on_input(ctx, output, nodes, replay)
-    elif output.alias is AliasKind.FRESH and _is_taken(ctx, value):
-        value = ctx.copy(value)
+    elif output.alias is AliasKind.OUTPUT:
+        value = _on_result(ctx, output, nodes, replay, value)
+    else:
+        value = _fresh(ctx, value)
+        ctx.values[output.value] = value
     ctx.returned.add(value.buffer)
     found = value.as_ir()
     if found is None and output.alias is AliasKind.FRESH:
@@ -48,6 +52,26 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Liter
             f"The result {output.value} must alias {output.base} but is no strided view of it."
         )
     return found
+
+
+def _fresh(ctx: Context, value: TensorView) -> TensorView:
+    """The value with memory of its own, laid out as in eager."""
+    laid_out = ctx.as_in_eager(value, ctx.result())
+    if laid_out is value and _is_taken(ctx, value):
+        return ctx.copy(value, stride=eager_strides(ctx.result()))
+    return laid_out
+
+
+def _on_result(
+    ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], replay: Replay, value: TensorView
+) -> TensorView:
+    """The result as a view of an earlier result, which may have been laid out anew."""
+    assert isinstance(output.base, int) and isinstance(output.value, str)
+    base = ctx.graph.outputs[output.base].value
+    assert isinstance(base, str)
+    if value.buffer == ctx.values[base].buffer:
+        return value
+    return _replayed(ctx, output.value, base, frozenset({base}), nodes, replay)
 
 
 def _is_taken(ctx: Context, value: TensorView) -> bool:
@@ -63,16 +87,26 @@ def _on_input(ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], repl
     if value.buffer == base.buffer:
         return value
     written = {entry.value_node for entry in ctx.graph.mutations if entry.input_node == output.base}
+    return _replayed(ctx, output.value, output.base, frozenset({output.base, *written}), nodes, replay)
+
+
+def _replayed(
+    ctx: Context,
+    value: str,
+    base: str,
+    ends: frozenset[str],
+    nodes: dict[str, fx.Node],
+    replay: Replay,
+) -> TensorView:
+    """The views that lead from one of the nodes `ends` to the node `value`, taken of what `base` is."""
     chain: list[fx.Node] = []
-    node = nodes[output.value]
-    while node.name not in written and node.name != output.base:
+    node = nodes[value]
+    while node.name not in ends:
         if node.target not in VIEWS:
-            raise LoweringError(
-                f"The result {output.value} is said to alias {output.base}, but {node.name} is no view."
-            )
+            raise LoweringError(f"The result {value} is said to alias {base}, but {node.name} is no view.")
         chain.append(node)
         node = node.all_input_nodes[0]
-    view = base
+    view: TensorView = ctx.values[base]
     for node in reversed(chain):
         view = replay(ctx, node, view)
     return view

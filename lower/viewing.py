@@ -170,6 +170,8 @@ def _as_strided(
     fake = base.meta["val"]
     strides = tuple(as_size(step) for step in fake.stride())
     start = as_size(fake.storage_offset())
+    if start == 0:
+        x = ctx.as_in_eager(x, fake)
     if x.strides() != strides or x.offset != start:
         raise Decline("as_strided of a tensor whose memory is laid out differently here.")
     return as_strided(x, size, stride, start if offset is None else offset)

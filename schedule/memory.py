@@ -34,7 +34,7 @@ _FRESH_RESULTS = """
     mm bmm addmm baddbmm addbmm addmv mv linear matmul convolution conv1d conv2d conv3d embedding clone cumsum
     scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention sort topk argsort
-    max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d
+    max_pool2d max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d
 """
 _FRESH = frozenset(_FRESH_RESULTS.split())
 
@@ -279,8 +279,7 @@ def _reusable(
             and launch.buffers.count(source) == 1
             and candidate.dtype is target.dtype
             and candidate.layout_is_known
-            and same(product(candidate.shape), product(target.shape))
-            and _is_contiguous(candidate)
+            and _holds_like(candidate, target)
             and may_share(plan, other.name, pointer)
         ):
             return other.name, source
@@ -309,6 +308,15 @@ def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:
 def _may_return_view(step: Extern) -> bool:
     """Whether a call's result may share memory with an argument: all but those known not to."""
     return step.target._schema.name.removeprefix("aten::") not in _FRESH
+
+
+def _holds_like(one: Buffer, other: Buffer) -> bool:
+    """Whether the memory of one buffer is seen as the other by nothing but another shape."""
+    if len(one.shape) == len(other.shape) and all(
+        same(a, b) for a, b in zip((*one.shape, *one.stride), (*other.shape, *other.stride), strict=True)
+    ):
+        return True
+    return same(product(one.shape), product(other.shape)) and _is_contiguous(one) and _is_contiguous(other)
 
 
 def _is_contiguous(buffer: Buffer) -> bool:

@@ -115,7 +115,7 @@ def _step_key(
     made = tuple((buffers[n].dtype, buffers[n].shape, buffers[n].stride) for n in outputs)
     if isinstance(plain, Nest):
         return (plain.axes, tuple(value_key(value) for value in plain.body), made)
-    return (plain.target, repr(plain.args), repr(plain.kwargs), plain.outputs, made)
+    return (plain.target, repr(plain.args), repr(plain.kwargs), plain.outputs, made, plain.memory_format)
 
 
 def _rename_views(argument: Any, name_of: Callable[[str], str]) -> Any:

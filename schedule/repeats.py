@@ -255,7 +255,8 @@ def _token(step: PlanStep, buffers: Mapping[str, Buffer]) -> object:
             return (step.kernel, step.sizes, step.ints, step.scalars, memory)
         case Extern():
             arguments = tuple(_plain((step.args, step.kwargs)))
-            return (str(step.target), arguments, tuple(map(bool, step.outputs)), len(step.mutates), memory)
+            outputs = tuple(map(bool, step.outputs))
+            return (str(step.target), arguments, outputs, len(step.mutates), memory, step.memory_format)
         case Allocate():
             return ("allocate", step.is_result, memory)
         case Reuse():

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .runtime import Weights, buffer, check_tensor, check_weights
+from .runtime import Weights, buffer, channels_last, check_tensor, check_weights, filters
 
 
 class ResNetBlock(nn.Module):
@@ -19,7 +19,7 @@ class ResNetBlock(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv1 = Weights(dtype=torch.bfloat16, weight=(256, 128, 3, 3))
+        self.conv1 = Weights(weight=filters(256, 128, 3, 3, dtype=torch.bfloat16))
         self.bn1 = Weights(
             dtype=torch.bfloat16,
             weight=(256,),
@@ -28,7 +28,7 @@ class ResNetBlock(nn.Module):
             running_var=buffer((256,), torch.bfloat16),
             num_batches_tracked=buffer((), torch.int64),
         )
-        self.conv2 = Weights(dtype=torch.bfloat16, weight=(256, 256, 3, 3))
+        self.conv2 = Weights(weight=filters(256, 256, 3, 3, dtype=torch.bfloat16))
         self.bn2 = Weights(
             dtype=torch.bfloat16,
             weight=(256,),
@@ -39,7 +39,7 @@ class ResNetBlock(nn.Module):
         )
         self.shortcut = nn.ModuleList(
             [
-                Weights(dtype=torch.bfloat16, weight=(256, 128, 1, 1)),
+                Weights(weight=filters(256, 128, 1, 1, dtype=torch.bfloat16)),
                 Weights(
                     dtype=torch.bfloat16,
                     weight=(256,),
@@ -54,10 +54,17 @@ class ResNetBlock(nn.Module):
     def forward(self, x):
         check_tensor("x", x, dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         check_weights(self, x.device)
-        batch = x.shape[0]
+        batch, channels, height, width = x.shape
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
-        conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
+        x_channels_last = torch.empty(
+            (batch, channels, height, width),
+            dtype=torch.bfloat16,
+            device=x.device,
+            memory_format=torch.channels_last,
+        )
+        kernels.to_channels_last(x, x_channels_last, batch, height * width, channels)
+        conv1 = channels_last(F.conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1))
         out = conv1  # in place: nothing reads conv1 afterwards
         kernels.batch_norm_relu(
             conv1,
@@ -66,21 +73,19 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            batch,
+            batch * 28 * 28,
             256,
-            28 * 28,
             1e-5,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
-        conv2 = F.conv2d(out, self.conv2.weight, padding=1)
-        del conv1, out
-        features = F.conv2d(x, self.shortcut[0].weight, stride=2)
+        conv2 = channels_last(F.conv2d(out, self.conv2.weight, padding=1))
+        features = channels_last(F.conv2d(x_channels_last, self.shortcut[0].weight, stride=2))
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
-        activated = conv2  # in place: nothing reads conv2 afterwards
-        kernels.batch_norm_add_relu(
+        activated = torch.empty((batch, 256, 28, 28), dtype=torch.bfloat16, device=x.device)
+        kernels.transpose_batch_norm_add_relu(
             conv2,
             self.bn2.running_mean,
             self.bn2.running_var,
@@ -93,8 +98,8 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].bias,
             activated,
             batch,
-            256,
             28 * 28,
+            256,
             1e-5,
         )
         return activated

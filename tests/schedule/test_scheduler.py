@@ -71,6 +71,8 @@ class Unit:
 
     def call(self, step: Extern) -> None:
         result = step.target(*self.real(step.args), **{key: self.real(value) for key, value in step.kwargs})
+        if step.memory_format is not None:
+            result = result.contiguous(memory_format=step.memory_format)
         results = result if isinstance(result, tuple | list) else [result]
         for name, tensor in zip(step.outputs, results, strict=True):
             if name:
@@ -297,3 +299,15 @@ def test_a_layer_that_differs_is_in_no_repeat() -> None:
 def test_two_short_layers_are_spelled_out() -> None:
     with torch.no_grad():
         assert folded(Stack(8, 2), rand(4, 8)) == []
+
+
+def test_kernels_between_convolutions_that_are_channels_last():
+    def block(x, w1, w2, scale):
+        out = F.conv2d(x, w1, padding=1)
+        out = F.conv2d(torch.relu(out * scale), w2, padding=1) + out
+        return torch.tanh(out * scale), out.view(2, -1)
+
+    w1, w2 = torch.randn(72, 8, 3, 3) / 8, torch.randn(72, 72, 3, 3) / 25
+    plan = planned(block, torch.randn(2, 8, 6, 5), w1, w2, torch.randn(72, 1, 1), target="cuda")
+    assert sum(isinstance(step, Extern) for step in plan.steps) == 2
+    assert sum(isinstance(step, Launch) for step in plan.steps) == 3

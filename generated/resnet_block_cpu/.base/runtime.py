@@ -96,16 +96,16 @@ class Weights(nn.Module):
                     name, nn.Parameter(torch.empty(member, dtype=dtype), requires_grad=False)
                 )
         for name, tensor in self._own_tensors():
-            self._expected[name] = (tensor.dtype, tensor.shape)
+            self._expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
 
     def _own_tensors(self):
         yield from self.named_parameters(recurse=False, remove_duplicate=False)
         yield from self.named_buffers(recurse=False, remove_duplicate=False)
 
     def check(self, path, device):
-        """Raise unless its tensors are as they were made, contiguous, and on `device`."""
+        """Raise unless its tensors are as they were made (if contiguous, still so), and on `device`."""
         for name, tensor in self._own_tensors():
-            dtype, shape = self._expected[name]
+            dtype, shape, is_contiguous = self._expected[name]
             where = f"{path}.{name}" if path else name
             if tensor.dtype != dtype:
                 raise TypeError(
@@ -117,7 +117,7 @@ class Weights(nn.Module):
                 raise ValueError(
                     f"{where}: expected device {device}, where the input is, got {tensor.device}"
                 )
-            if not tensor.is_contiguous():
+            if is_contiguous and not tensor.is_contiguous():
                 raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
 
 

@@ -11,8 +11,9 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.batch_norm_add_relu import reference as batch_norm_add_relu_reference
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
+from .kernels.to_channels_last import reference as to_channels_last_reference
+from .kernels.transpose_batch_norm_add_relu import reference as transpose_batch_norm_add_relu_reference
 from .model import ResNetBlock
 
 DEVICE = "cuda"
@@ -79,7 +80,28 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def batch_norm_add_relu_windows(
+def batch_norm_relu_windows(conv1, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):
+    read = {
+        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "running_mean": window(running_mean, (n_cols,), (1,)),
+        "running_var": window(running_var, (n_cols,), (1,)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "eps": eps,
+    }
+    written = [window(out, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def to_channels_last_windows(x, x_channels_last, n_groups, n_rows, n_cols):
+    read = {
+        "x": window(x, (n_groups, n_rows, n_cols), (n_cols * n_rows, 1, n_rows)),
+    }
+    written = [window(x_channels_last, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1))]
+    return read, written
+
+
+def transpose_batch_norm_add_relu_windows(
     conv2,
     running_mean,
     running_var,
@@ -98,39 +120,28 @@ def batch_norm_add_relu_windows(
 ):
     read = {
         "conv2": window(conv2, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "running_mean": window(running_mean, (n_rows, 1), (1, 0)),
-        "running_var": window(running_var, (n_rows, 1), (1, 0)),
-        "weight": window(weight, (n_rows, 1), (1, 0)),
-        "bias": window(bias, (n_rows, 1), (1, 0)),
+        "running_mean": window(running_mean, (n_cols,), (1,)),
+        "running_var": window(running_var, (n_cols,), (1,)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
         "features": window(features, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "shortcut_running_mean": window(shortcut_running_mean, (n_rows, 1), (1, 0)),
-        "shortcut_running_var": window(shortcut_running_var, (n_rows, 1), (1, 0)),
-        "shortcut_weight": window(shortcut_weight, (n_rows, 1), (1, 0)),
-        "shortcut_bias": window(shortcut_bias, (n_rows, 1), (1, 0)),
+        "shortcut_running_mean": window(shortcut_running_mean, (n_cols,), (1,)),
+        "shortcut_running_var": window(shortcut_running_var, (n_cols,), (1,)),
+        "shortcut_weight": window(shortcut_weight, (n_cols,), (1,)),
+        "shortcut_bias": window(shortcut_bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(activated, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1))]
-    return read, written
-
-
-def batch_norm_relu_windows(
-    conv1, running_mean, running_var, weight, bias, out, n_groups, n_rows, n_cols, eps
-):
-    read = {
-        "conv1": window(conv1, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "running_mean": window(running_mean, (n_rows, 1), (1, 0)),
-        "running_var": window(running_var, (n_rows, 1), (1, 0)),
-        "weight": window(weight, (n_rows, 1), (1, 0)),
-        "bias": window(bias, (n_rows, 1), (1, 0)),
-        "eps": eps,
-    }
-    written = [window(out, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1))]
+    written = [window(activated, (n_groups, n_rows, n_cols), (n_cols * n_rows, 1, n_rows))]
     return read, written
 
 
 KERNELS = {
-    "batch_norm_add_relu": (batch_norm_add_relu_windows, batch_norm_add_relu_reference),
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
+    "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
+    "transpose_batch_norm_add_relu": (
+        transpose_batch_norm_add_relu_windows,
+        transpose_batch_norm_add_relu_reference,
+    ),
 }
 
 

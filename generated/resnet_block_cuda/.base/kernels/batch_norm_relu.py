@@ -2,7 +2,7 @@
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads conv1, running_mean, running_var and 2 more once, writes out once.
+Reads conv1 once, writes out once; running_mean, running_var, weight and bias stay in cache.
 """
 
 import torch
@@ -26,13 +26,12 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def batch_norm_relu_kernel(
-    conv1_ptr,  # bf16 (n_groups, n_rows, n_cols)
-    running_mean_ptr,  # bf16 (n_rows,)
-    running_var_ptr,  # bf16 (n_rows,)
-    weight_ptr,  # bf16 (n_rows,)
-    bias_ptr,  # bf16 (n_rows,)
-    out_ptr,  # bf16 (n_groups, n_rows, n_cols); may be conv1_ptr
-    n_groups,
+    conv1_ptr,  # bf16 (n_rows, n_cols)
+    running_mean_ptr,  # bf16 (n_cols,)
+    running_var_ptr,  # bf16 (n_cols,)
+    weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    out_ptr,  # bf16 (n_rows, n_cols); may be conv1_ptr
     n_rows,
     n_cols,
     eps: tl.constexpr,
@@ -40,32 +39,29 @@ def batch_norm_relu_kernel(
     COLS: tl.constexpr,
 ):
     """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
-    n_flat_rows = n_groups * n_rows
-    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
-    in_rows = flat_row < n_flat_rows
-    in_range = in_rows & (col < n_cols)
-    row = flat_row % n_rows
-    at = flat_row * n_cols + col
+    in_cols = col < n_cols
+    in_range = (row < n_rows) & in_cols
+    at = row * n_cols + col
 
     conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
-    running_var = tl.load(running_var_ptr + row, mask=in_rows).to(tl.float32)
+    running_var = tl.load(running_var_ptr + col, mask=in_cols).to(tl.float32)
     rstd = tl.rsqrt(running_var + eps)
 
-    running_mean = tl.load(running_mean_ptr + row, mask=in_rows).to(tl.float32)
-    weight = tl.load(weight_ptr + row, mask=in_rows).to(tl.float32)
-    bias = tl.load(bias_ptr + row, mask=in_rows).to(tl.float32)
+    running_mean = tl.load(running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
     total = (conv1 - running_mean) * rstd * weight + bias
     tl.store(out_ptr + at, nan_maximum(total, 0.0), mask=in_range)
 
 
-def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_groups, n_rows, n_cols, eps):
+def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):
     """Fill out."""
-    n_flat_rows = n_groups * n_rows
     cols = min(COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
-    grid = (ceil_div(n_flat_rows, rows), ceil_div(n_cols, cols))
+    grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     batch_norm_relu_kernel[grid](
         conv1,
         running_mean,
@@ -73,7 +69,6 @@ def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_group
         weight,
         bias,
         out,
-        n_groups,
         n_rows,
         n_cols,
         eps,

@@ -1,0 +1,55 @@
+"""to_channels_last: x_channels_last = x.t(), in square tiles.
+
+    ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
+
+Reads x once, writes x_channels_last once.
+"""
+
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch
+
+# Tunables.
+TILE = 128  # rows and columns of a tile
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def to_channels_last_kernel(
+    x_ptr,  # bf16 (n_groups, n_cols, n_rows)
+    x_channels_last_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    n_rows,
+    n_cols,
+    TILE: tl.constexpr,
+):
+    """Each program fills one TILE x TILE tile; arithmetic in float32."""
+    tile = tl.program_id(0)
+    col_tiles = tl.cdiv(n_cols, TILE)
+    row_tiles = tl.cdiv(n_rows, TILE)
+    group = tile // (row_tiles * col_tiles)
+    row = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
+    col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    in_range = (row < n_rows) & (col < n_cols)
+
+    x = tl.load(x_ptr + row + group * n_cols * n_rows + col * n_rows, mask=in_range).to(tl.float32)
+    tl.store(x_channels_last_ptr + row * n_cols + group * n_rows * n_cols + col, x, mask=in_range)
+
+
+def to_channels_last(x, x_channels_last, n_groups, n_rows, n_cols):
+    """Fill x_channels_last."""
+    tiles = ceil_div(n_rows, TILE) * ceil_div(n_cols, TILE)
+    to_channels_last_kernel[(n_groups * tiles,)](
+        x,
+        x_channels_last,
+        n_rows,
+        n_cols,
+        TILE=TILE,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(x):
+    """What to_channels_last() must fill x_channels_last with."""
+    return x

@@ -1,0 +1,140 @@
+"""transpose_batch_norm_add_relu: activated by batch norm, add and relu in one pass, in square tiles.
+
+    ResNetBlock.forward    out = self.bn2(self.conv2(out))
+    ResNetBlock.forward    out = out + self.shortcut(x)
+    ResNetBlock.forward    return F.relu(out)
+
+Reads conv2 and features once, writes activated once; 8 vectors stays in cache.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch
+
+# Tunables.
+TILE = 128  # rows and columns of a tile
+NUM_WARPS = 8
+
+
+@triton.jit
+def nan_maximum(a, b):
+    """The larger; NaN if either is, as in PyTorch."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@fast_launch
+@triton.jit
+def transpose_batch_norm_add_relu_kernel(
+    conv2_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    running_mean_ptr,  # bf16 (n_cols,)
+    running_var_ptr,  # bf16 (n_cols,)
+    weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    features_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    shortcut_running_mean_ptr,  # bf16 (n_cols,)
+    shortcut_running_var_ptr,  # bf16 (n_cols,)
+    shortcut_weight_ptr,  # bf16 (n_cols,)
+    shortcut_bias_ptr,  # bf16 (n_cols,)
+    activated_ptr,  # bf16 (n_groups, n_cols, n_rows)
+    n_rows,
+    n_cols,
+    eps: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Each program fills one TILE x TILE tile; arithmetic in float32."""
+    tile = tl.program_id(0)
+    col_tiles = tl.cdiv(n_cols, TILE)
+    row_tiles = tl.cdiv(n_rows, TILE)
+    group = tile // (row_tiles * col_tiles)
+    row = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
+    col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    in_cols = col < n_cols
+    in_range = (row < n_rows) & in_cols
+    at = row * n_cols + group * n_rows * n_cols + col
+
+    conv2 = tl.load(conv2_ptr + at, mask=in_range).to(tl.float32)
+    features = tl.load(features_ptr + at, mask=in_range).to(tl.float32)
+    running_var = tl.load(running_var_ptr + col, mask=in_cols).to(tl.float32)
+
+    rstd = tl.rsqrt(running_var + eps)
+
+    running_mean = tl.load(running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+
+    out = (conv2 - running_mean) * rstd * weight + bias
+
+    shortcut_running_var = tl.load(shortcut_running_var_ptr + col, mask=in_cols).to(tl.float32)
+    shortcut_rstd = tl.rsqrt(shortcut_running_var + eps)
+
+    shortcut_running_mean = tl.load(shortcut_running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    shortcut_weight = tl.load(shortcut_weight_ptr + col, mask=in_cols).to(tl.float32)
+    product = (features - shortcut_running_mean) * shortcut_rstd * shortcut_weight
+
+    shortcut_bias = tl.load(shortcut_bias_ptr + col, mask=in_cols).to(tl.float32)
+    total = out + (product + shortcut_bias)
+    tl.store(
+        activated_ptr + row + group * n_cols * n_rows + col * n_rows, nan_maximum(total, 0.0), mask=in_range
+    )
+
+
+def transpose_batch_norm_add_relu(
+    conv2,
+    running_mean,
+    running_var,
+    weight,
+    bias,
+    features,
+    shortcut_running_mean,
+    shortcut_running_var,
+    shortcut_weight,
+    shortcut_bias,
+    activated,
+    n_groups,
+    n_rows,
+    n_cols,
+    eps,
+):
+    """Fill activated."""
+    tiles = ceil_div(n_rows, TILE) * ceil_div(n_cols, TILE)
+    transpose_batch_norm_add_relu_kernel[(n_groups * tiles,)](
+        conv2,
+        running_mean,
+        running_var,
+        weight,
+        bias,
+        features,
+        shortcut_running_mean,
+        shortcut_running_var,
+        shortcut_weight,
+        shortcut_bias,
+        activated,
+        n_rows,
+        n_cols,
+        eps,
+        TILE=TILE,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(
+    conv2,
+    running_mean,
+    running_var,
+    weight,
+    bias,
+    features,
+    shortcut_running_mean,
+    shortcut_running_var,
+    shortcut_weight,
+    shortcut_bias,
+    eps,
+):
+    """What transpose_batch_norm_add_relu() must fill activated with."""
+    product = (features - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    total = (
+        (conv2 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias + (product + shortcut_bias)
+    )
+    return torch.relu(total)

@@ -1,0 +1,129 @@
+"""Channels last: images of (batch, channels, height, width) whose channels lie innermost in memory.
+
+cuDNN's fast convolutions work on that layout and convert to it and back around each call. So where a graph has such
+convolutions, their arguments are brought to it once, and everything between them keeps it. What the caller gets has
+eager's strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.lower.ir import Size
+from longhand.lower.sizes import as_size, contiguous_strides, multiply, product, same
+from longhand.lower.views import TensorView
+from longhand.options import Device, Options
+
+aten = torch.ops.aten
+
+CONVOLUTIONS = frozenset(
+    {aten.convolution.default, aten.conv2d.default, aten.conv2d.padding, aten.conv_transpose2d.input}
+)
+# What a tensor core multiplies: float32 as TF32.
+_FAST_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+# Smaller convolutions gain nothing (Inductor's measurements say so, too).
+_FEW_CHANNELS = 64
+
+
+def channels_last_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """The strides of a dense tensor of (batch, channels, height, width) whose channels lie innermost."""
+    batch, channels, height, width = shape
+    in_batch, in_height, in_width, in_channels = contiguous_strides((batch, height, width, channels))
+    return in_batch, in_channels, in_height, in_width
+
+
+def is_channels_last(view: TensorView) -> bool:
+    """Whether the channels of a view lie innermost. False where that says nothing (one channel, or one pixel)."""
+    strides = view.strides() if view.rank == 4 and not view.is_empty else None
+    if strides is None or not same(strides[1], 1):
+        return False
+    shape = view.shape
+    if same(shape[1], 1) or (same(shape[2], 1) and same(shape[3], 1)):
+        return False
+    least: Size = shape[1]
+    for dim in (3, 2, 0):
+        step = strides[dim]
+        if same(shape[dim], 1):
+            continue
+        if not same(step, least) and not (isinstance(step, int) and isinstance(least, int) and step >= least):
+            return False
+        least = multiply(step, shape[dim])
+    return True
+
+
+def has_strides(view: TensorView, strides: Sequence[Size]) -> bool:
+    """Whether a view has these strides in every dimension in which it has more than one position."""
+    own = view.strides()
+    return own is not None and all(
+        same(size, 1) or same(step, wanted)
+        for size, step, wanted in zip(view.shape, own, strides, strict=True)
+    )
+
+
+def eager_strides(value: torch.Tensor) -> tuple[Size, ...] | None:
+    """The strides that eager gives a tensor, if it is dense: contiguous once its dimensions are put in some order."""
+    shape = tuple(as_size(size) for size in value.shape)
+    strides = tuple(as_size(step) for step in value.stride())
+    if product(shape) == 0:
+        return None
+    wide = [(size, step) for size, step in zip(shape, strides, strict=True) if not same(size, 1)]
+    expected: Size = 1
+    while wide:
+        inner = next((entry for entry in wide if same(entry[1], expected)), None)
+        if inner is None:
+            return None
+        wide.remove(inner)
+        expected = multiply(expected, inner[0])
+    return strides
+
+
+def wants_channels_last(graph: CapturedGraph, options: Options) -> bool:
+    """Whether the images of a graph are to be channels last: its convolutions are cuDNN's, and large enough.
+
+    Grouped convolutions have kernels for the other layout only, in types that matter: one of them, and all stays.
+    """
+    if options.target.device is not Device.CUDA:
+        return False
+    weights = []
+    for node in graph.graph.nodes:
+        if is_convolution(node):
+            given = _named(node)
+            if given.get("groups", 1) != 1 or node.meta["val"].dtype not in _FAST_DTYPES:
+                return False
+            weights.append(given["weight"].meta["val"])
+    return any(max(weight.shape[0], weight.shape[1]) > _FEW_CHANNELS for weight in weights)
+
+
+def convolution_weights(graph: CapturedGraph) -> frozenset[str]:
+    """The placeholders of parameters that nothing but two-dimensional convolutions use, and only as their weight."""
+    nodes = {node.name: node for node in graph.graph.nodes}
+    tied = {path for group in graph.tied for path in group}
+    found = set()
+    for entry in graph.inputs:
+        node = nodes[entry.node]
+        if entry.kind is not InputKind.PARAMETER or entry.target in tied or not node.users:
+            continue
+        if all(is_convolution(user) and _is_only_weight(node, user) for user in node.users):
+            found.add(entry.node)
+    return frozenset(found)
+
+
+def is_convolution(node: fx.Node) -> bool:
+    """Whether a node is a convolution over images."""
+    return node.target in CONVOLUTIONS and node.meta["val"].dim() == 4
+
+
+def _is_only_weight(node: fx.Node, user: fx.Node) -> bool:
+    return user.all_input_nodes.count(node) == 1 and _named(user)["weight"] is node
+
+
+def _named(node: fx.Node) -> dict[str, Any]:
+    """The arguments that a node gives, by the schema's names."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    names = [argument.name for argument in node.target._schema.arguments]
+    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
