@@ -398,7 +398,7 @@ def _standstill(disk: UnitOnDisk, new: Mapping[str, bytes], files: tuple[FileRep
             contents[f"{BASE}/{file.path}{NEW}"] = new[file.path]
     told = {file.path for file in reports}
     for path in disk.files:
-        is_own = path.startswith(f"{BASE}/") or path.startswith(f"{ASIDE}/") or path == LOCK
+        is_own = path.startswith((f"{BASE}/", f"{ASIDE}/")) or path == LOCK
         if not is_own and path not in told and disk.knows(path) and disk.is_edited(path):
             reports.append(FileReport(path, Outcome.KEPT, "your edit, as it was"))
     carried = tuple(path for path in disk.files if path not in contents)

@@ -75,6 +75,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         variables[buffer] = member(expression(branch, path))
     run, inputs = loop.repeat.runs[0], (*loop.repeat.inputs[0], *loop.shared)
     results = [variables[buffer] for buffer in loop.repeat.outputs[0]]
+    methods: tuple[Method, ...]
     if loop.n_head:
         newest = variables[_newest(loop)]
         second = f"from_{newest}"

@@ -83,7 +83,7 @@ def _whole_splits(views: Sequence[View], words: BufferWords) -> dict[str, tuple[
         split = _split_of(origin, words)
         if split is None:
             continue
-        parts = {user.args[1]: user.name for user in split.users if user.target is operator.getitem}
+        parts = {int(str(user.args[1])): user.name for user in split.users if user.target is operator.getitem}
         is_whole = len(parts) == len(split.meta["val"]) and set(parts.values()) <= read
         if is_whole and all(words.provenance(part).local for part in parts.values()):
             found[origin] = tuple(parts[number] for number in sorted(parts))

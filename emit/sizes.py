@@ -129,7 +129,7 @@ class SizeWriter:
         return word
 
     def _symbolic(self, size: Size) -> str:
-        for symbol in sorted(map(str, size.free_symbols)):
+        for symbol in sorted(map(str, getattr(size, "free_symbols", ()))):
             if symbol in self._symbols:
                 self._use(self._symbols[symbol])
         return size_text(size, self._symbols)

@@ -505,9 +505,13 @@ def _relevant(captured: CapturedGraph) -> set[fx.Node]:
         if node.op == "placeholder":
             if node.name in captured.grad_inputs:
                 requires.add(node)
-        elif node.op == "call_function" and any(source in requires for source in node.all_input_nodes):
-            if _can_carry(node.meta["val"]) and not _stops(node):
-                requires.add(node)
+        elif (
+            node.op == "call_function"
+            and any(source in requires for source in node.all_input_nodes)
+            and _can_carry(node.meta["val"])
+            and not _stops(node)
+        ):
+            requires.add(node)
     results = {output.value for output in captured.outputs if isinstance(output.value, str)}
     found: set[fx.Node] = set()
     waiting = [node for node in captured.graph.nodes if node.name in results and node in requires]

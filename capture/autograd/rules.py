@@ -152,7 +152,7 @@ def _linear(
 def _attention(
     rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, device: Device
 ) -> Rewritten | None:
-    """On CUDA: the flash kernel for 16-bit types without a mask, else the memory-efficient one. On the CPU as traced."""
+    """On CUDA the flash kernel for 16-bit types without a mask, else the memory-efficient one; on the CPU as traced."""
     if device is not Device.CUDA:
         return None
     query, key, value = given["query"], given["key"], given["value"]

@@ -141,7 +141,7 @@ def channels_last(images):
 
 
 def filters(*shape, dtype=torch.float32):
-    """The weight of a convolution, channels last, so that no call has to convert it. What is loaded into it stays so."""
+    """The weight of a convolution, channels last, so that no call has to convert it; loading keeps it so."""
     weight = torch.empty(shape, dtype=dtype, memory_format=torch.channels_last)
     return nn.Parameter(weight, requires_grad=False)
 
