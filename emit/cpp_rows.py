@@ -151,6 +151,8 @@ class PassPrinter:
         wanted = value_reduction(self._reduce(position))
         is_shared = not self.printer.plan.partials  # chunks combine a place together with its own value
         for other, name in self.accumulator_names.items() if is_shared else ():
+            if nan_may_be_dropped(self.printer.plan.body, other):
+                continue  # a place must see the NaN that this one does not track
             found = self._reduce(other)
             if (found.op, found.arg) == (wanted.op, wanted.arg) and self.levels[other] == self.levels[
                 position

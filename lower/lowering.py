@@ -119,9 +119,10 @@ def memory_of_saved(forward: Program, training: TrainingGraphs) -> dict[str, tup
 def _placeholder(
     ctx: Context, entry: GraphInput, saved: tuple[View, Buffer] | None, is_convolution_weight: bool
 ) -> Any:
-    value, shape, kind = ctx.node.meta["val"], ctx.result_shape(), _KINDS[entry.kind]
+    value = ctx.node.meta["val"]
     if not isinstance(value, torch.Tensor):
         return _plain(value)
+    shape, kind = ctx.result_shape(), _KINDS[entry.kind]
     if saved is not None:
         view, buffer = saved
         return ctx.make_buffer(
