@@ -15,7 +15,17 @@ from pathlib import Path
 import torch
 
 from benchmarks import report
-from benchmarks.cases import GALLERY, BlockCall, contenders, eager, fused_row, model_row, torch_compile, unit
+from benchmarks.cases import (
+    GALLERY,
+    BlockCall,
+    contenders,
+    eager,
+    example,
+    fused_row,
+    model_row,
+    torch_compile,
+    unit,
+)
 from benchmarks.timing import Row, copy_bandwidth, measure
 
 # Milliseconds that readable hand-written kernels reach on an H200.
@@ -62,6 +72,21 @@ def rows(units: Path, workshop: Path) -> list[Row]:
     return found
 
 
+def replay_rows(units: Path, workshop: Path) -> list[Row]:
+    """The memory-bound rows in default mode and replayed as CUDA graphs, on inputs that stay where they are."""
+    found = []
+    for name in _FUSED:
+        call = functools.partial(example, f"examples.fused_ops:default.{name}", "cuda")
+        modes = {
+            "default": functools.partial(unit, folder=units / "fused_ops_cuda" / name, device="cuda"),
+            "replay": functools.partial(
+                unit, folder=workshop / f"{name}_graphs", device="cuda", mode="reduce-overhead"
+            ),
+        }
+        found.append(Row(name, call, modes, is_memory_bound=True))
+    return found
+
+
 def main() -> None:
     """Measures, prints the table last, writes JSON (and the section of RESULTS.md if asked)."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -70,6 +95,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="words; rows whose name has one of them")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=440.0, help="start no row after this long")
+    parser.add_argument(
+        "--replay", action="store_true", help="replay against default mode, memory-bound rows"
+    )
     parser.add_argument("--write-results", action="store_true", help="also into benchmarks/RESULTS.md")
     arguments = parser.parse_args()
     torch.set_float32_matmul_precision("high")  # TF32 products for everybody
@@ -78,7 +106,8 @@ def main() -> None:
     bandwidth = copy_bandwidth("cuda", _COPY_BYTES)
     results, left_out = [], []
     with tempfile.TemporaryDirectory() as workshop:
-        for row in rows(arguments.units, Path(workshop)):
+        make_rows = replay_rows if arguments.replay else rows
+        for row in make_rows(arguments.units, Path(workshop)):
             if words and not any(word in row.name for word in words):
                 continue
             if time.perf_counter() - begin > arguments.seconds:
@@ -90,10 +119,12 @@ def main() -> None:
                 print(f"{row.name}: {name}: {failure}", flush=True)
             torch.cuda.empty_cache()
     notes = [f"Medians (minima) in ms; copy bandwidth {bandwidth / 1e12:.2f} TB/s, read plus written."]
-    cells = report.table(results, ["eager", "torch.compile", "longhand"])
-    report.write_json(arguments.out / "gpu.json", "cuda", results, {"copy_bandwidth": bandwidth})
+    contenders = ["default", "replay"] if arguments.replay else ["eager", "torch.compile", "longhand"]
+    cells = report.table(results, contenders)
+    name, title = ("replay", "GPU: replayed") if arguments.replay else ("gpu", "GPU")
+    report.write_json(arguments.out / f"{name}.json", "cuda", results, {"copy_bandwidth": bandwidth})
     if arguments.write_results:
-        report.write_section("GPU", "cuda", cells, notes)
+        report.write_section(title, "cuda", cells, notes)
     print(report.machine("cuda"), *notes, sep="\n")
     if left_out:
         print("out of time, not run:", ", ".join(left_out))
