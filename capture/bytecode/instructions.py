@@ -191,7 +191,7 @@ def _load_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(value)
 
 
-_METHOD_BIT = "LOAD_METHOD" not in dis.opmap
+_METHOD_BIT = sys.version_info >= (3, 12)  # dis.opmap has LOAD_METHOD there too, as a pseudo-instruction
 
 
 @_op("LOAD_METHOD")
