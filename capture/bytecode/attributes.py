@@ -1,4 +1,4 @@
-"""Reading and writing attributes of tracked values, by Python's own rules."""
+"""Reading attributes of tracked values, by Python's own rules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.constants import describe, from_python
 from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
-from longhand.capture.bytecode.operators import describe, from_python
 from longhand.capture.bytecode.sources import Source, attribute, item
 from longhand.capture.bytecode.tensors import tensor_attribute
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -36,7 +36,7 @@ from longhand.capture.bytecode.values import (
     Value,
 )
 
-__all__ = ["get", "get_plain", "has", "is_python", "lookup", "put"]
+__all__ = ["get", "get_plain", "has", "is_data_descriptor", "is_python", "lookup", "missing"]
 
 _MISSING = object()
 # Modules whose attributes nobody replaces while a program runs.
@@ -82,7 +82,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
             if name in vars(real):
                 return trace.wrap(vars(real)[name], attribute(owner.source, name))
         if not hasattr(torch.Tensor, name):
-            raise _missing(owner, name)
+            raise missing(owner, name)
         return Bound(owner, name)
     if isinstance(owner, Obj):
         return _of_object(trace, owner, name)
@@ -110,7 +110,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
         }
         if name in parts:
             return parts[name]
-        raise _missing(owner, name)
+        raise missing(owner, name)
     return _of_container(trace, owner, name)
 
 
@@ -121,7 +121,8 @@ def get_plain(trace: Trace, owner: New | Obj, name: str) -> Value:
     return _of_new(trace, owner, name, plain=True)
 
 
-def _missing(owner: Value, name: str) -> Raised:
+def missing(owner: Value, name: str) -> Raised:
+    """The AttributeError of a value that has no such attribute."""
     text = f"'{describe(owner)}' object has no attribute '{name}'"
     return Raised(Error(AttributeError, [Const(text)]))
 
@@ -148,7 +149,7 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
     if isinstance(owner, Range) and name in ("start", "stop", "step"):
         return Const(getattr(owner.value, name))
     if not hasattr(kind, name):
-        raise _missing(owner, name)
+        raise missing(owner, name)
     return Bound(owner, name)
 
 
@@ -156,7 +157,7 @@ def _of_constant(trace: Trace, owner: Const, name: str) -> Value:
     value = owner.value
     if isinstance(value, types.ModuleType):
         if not hasattr(value, name):
-            raise _missing(owner, name)
+            raise missing(owner, name)
         found = getattr(value, name)
         fixed = value.__name__.split(".")[0] in _FIXED
         if fixed and (is_constant_object(found) or is_torch_leaf(found)):
@@ -168,7 +169,7 @@ def _of_constant(trace: Trace, owner: Const, name: str) -> Value:
         return Const(type(value))
     found = getattr(value, name, _MISSING)
     if found is _MISSING:
-        raise _missing(owner, name)
+        raise missing(owner, name)
     if isinstance(found, types.MethodType) and isinstance(found.__func__, types.FunctionType):
         return Method(trace.function(found.__func__, None), owner)
     if callable(found) and not isinstance(found, type):
@@ -199,7 +200,7 @@ def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
     if raw is _MISSING:
         meta = lookup(type(kind), name)
         if meta is _MISSING:
-            raise _missing(owner, name)
+            raise missing(owner, name)
         if isinstance(meta, types.FunctionType):
             return Method(trace.function(meta, None), owner)
         found = getattr(kind, name)
@@ -228,13 +229,13 @@ def _of_function(trace: Trace, owner: Func, name: str) -> Value:
     if owner.real is None:
         if name in ("__doc__", "__module__", "__dict__", "__wrapped__"):
             raise Unsupported(f"{name} of a function that was just made")
-        raise _missing(owner, name)
+        raise missing(owner, name)
     if not hasattr(owner.real, name):
         if owner.source is not None:
             trace.guards.add(
                 owner.source, f"not hasattr({{}}, {name!r})", f"{owner.source.name} has no {name}"
             )
-        raise _missing(owner, name)
+        raise missing(owner, name)
     if name in ("__module__", "__doc__"):
         return Const(getattr(owner.real, name))
     source = owner.source or Source(None, trace.guards.constant(owner.real), owner.name)
@@ -254,7 +255,7 @@ def _of_error(trace: Trace, owner: Error, name: str) -> Value:
     if isinstance(found, types.FunctionType):
         return Method(trace.function(found, None), owner)
     if found is _MISSING:
-        raise _missing(owner, name)
+        raise missing(owner, name)
     raise Unsupported(f"{name} of an exception")
 
 
@@ -278,7 +279,7 @@ def _bind(trace: Trace, found: Any, owner: Value, kind: type, name: str) -> Valu
             raise Unsupported("a cached property")
         getter: Any = found.func
         made = trace.call_value(trace.function(getter, None), [owner], {})
-        put(trace, owner, name, made, plain=True)
+        trace.keep_attribute(owner, name, made)
         return made
     if isinstance(
         found, types.MethodDescriptorType | types.WrapperDescriptorType | types.BuiltinFunctionType
@@ -301,7 +302,8 @@ def _class_source(trace: Trace, kind: type, name: str) -> Source:
     return item(attribute(Source(None, trace.guards.constant(base), base.__name__), "__dict__"), name)
 
 
-def _is_data_descriptor(found: Any) -> bool:
+def is_data_descriptor(found: Any) -> bool:
+    """Whether a class's attribute comes before an instance's own."""
     return found is not _MISSING and hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
 
 
@@ -318,7 +320,7 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
     written = trace.attributes.get(owner, {})
     if name in written:
         if written[name] is DELETED:
-            raise _missing(owner, name)
+            raise missing(owner, name)
         return written[name]
     if isinstance(owner.value, functools.partial):
         return _of_partial(trace, owner, name)
@@ -333,9 +335,9 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
     if isinstance(found, types.MemberDescriptorType):
         value = getattr(owner.value, name, _MISSING)
         if value is _MISSING:
-            raise _missing(owner, name)
+            raise missing(owner, name)
         return trace.wrap(value, attribute(source, name))
-    if _is_data_descriptor(found) and not isinstance(found, functools.cached_property):
+    if is_data_descriptor(found) and not isinstance(found, functools.cached_property):
         if isinstance(found, types.GetSetDescriptorType):
             raise Unsupported(f"the built-in attribute {name} of a {kind.__qualname__}")
         return _bind(trace, found, owner, kind, name)
@@ -364,7 +366,7 @@ def _fallback(trace: Trace, owner: Value, kind: type, name: str, source: Source 
         return trace.call_value(trace.function(getter, None), [owner, Const(name)], {})
     if source is not None:
         trace.guards.add(source, f"not hasattr({{}}, {name!r})", f"{source.name} has no {name}")
-    raise _missing(owner, name)
+    raise missing(owner, name)
 
 
 def _of_partial(trace: Trace, owner: Obj, name: str) -> Value:
@@ -381,7 +383,7 @@ def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Valu
     if name == "__class__":
         return Const(owner.kind)
     found = lookup(owner.kind, name)
-    if _is_data_descriptor(found) and not isinstance(
+    if is_data_descriptor(found) and not isinstance(
         found, functools.cached_property | types.MemberDescriptorType
     ):
         if name == "__dict__":
@@ -390,7 +392,7 @@ def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Valu
     if name in owner.attributes:
         return trace.force(owner.attributes[name])
     if isinstance(found, types.MemberDescriptorType):
-        raise _missing(owner, name)
+        raise missing(owner, name)
     if name == "__dict__":
         return Dict(dict, owner.attributes)
     if found is not _MISSING:
@@ -419,68 +421,4 @@ def _of_super(trace: Trace, owner: Super, name: str) -> Value:
         if isinstance(bound, Const) and not isinstance(found, classmethod):
             raise Unsupported(f"super().{name} of a class")
         return _bind(trace, found, bound, base, name)
-    raise _missing(owner, name)
-
-
-def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = False) -> None:
-    """``owner.name = value``; DELETED deletes.
-
-    Args:
-        plain: As object.__setattr__ does it, whatever the class says.
-    """
-    owner = trace.force(owner)
-    if isinstance(owner, Func) and owner.real is None:
-        owner.attributes[name] = value
-        return
-    if isinstance(owner, Error):
-        owner.attributes[name] = value
-        return
-    if not isinstance(owner, New | Obj):
-        raise Unsupported(f"an attribute, {name}, of a {describe(owner)} is set")
-    kind = type(owner.value) if isinstance(owner, Obj) else owner.kind
-    special = "__delattr__" if value is DELETED else "__setattr__"
-    setter = lookup(kind, special)
-    of_module = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
-    if isinstance(setter, types.FunctionType) and not of_module and not plain:
-        given: list[Value] = [Const(name)] if value is DELETED else [Const(name), value]
-        trace.call_value(Method(trace.function(setter, None), owner), given, {})
-        return
-    if of_module:
-        _check_module_write(owner, name, trace.force(value))
-    found = lookup(kind, name)
-    if isinstance(found, property):
-        if value is DELETED or not isinstance(found.fset, types.FunctionType):
-            raise Unsupported(f"the property {name} is set")
-        trace.call_value(trace.function(found.fset, None), [owner, value], {})
-        return
-    if _is_data_descriptor(found) and not isinstance(
-        found, types.MemberDescriptorType | functools.cached_property
-    ):
-        raise Unsupported(f"the descriptor {name} is set")
-    if isinstance(owner, New):
-        if value is DELETED:
-            if name not in owner.attributes:
-                raise _missing(owner, name)
-            del owner.attributes[name]
-        else:
-            owner.attributes[name] = value
-        return
-    if value is DELETED and not has(trace, owner, name):
-        raise _missing(owner, name)
-    trace.attributes.setdefault(owner, {})[name] = value
-
-
-def _check_module_write(owner: New | Obj, name: str, value: Value) -> None:
-    if isinstance(owner, New):
-        raise Unsupported("a module is made inside the captured code")
-    state = vars(owner.value)
-    is_special = isinstance(value, Obj) and isinstance(value.value, torch.nn.Module)
-    is_parameter = isinstance(value, Tensor) and value.kind is not torch.Tensor
-    if (
-        name in state["_parameters"]
-        or name in state["_modules"]
-        or is_special
-        or is_parameter
-        or value is DELETED
-    ):
-        raise Unsupported(f"a parameter or submodule, {name}, is replaced")
+    raise missing(owner, name)

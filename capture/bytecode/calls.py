@@ -13,12 +13,23 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode import attributes, construction, functions, methods
+from longhand.capture.bytecode import (
+    attributes,
+    construction,
+    copies,
+    functions,
+    iterators,
+    methods,
+    operator_rules,
+    torch_rules,
+)
 from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_key, from_python
 from longhand.capture.bytecode.contexts import ForwardContext
 from longhand.capture.bytecode.frames import Frame
 from longhand.capture.bytecode.leaves import is_torch_leaf
-from longhand.capture.bytecode.operators import as_python, describe, from_key, from_python, kind_of
+from longhand.capture.bytecode.operators import kind_of
+from longhand.capture.bytecode.rules import Rule
 from longhand.capture.bytecode.sources import attribute
 from longhand.capture.bytecode.tensors import torch_call
 from longhand.capture.bytecode.trace import Trace
@@ -44,6 +55,13 @@ from longhand.capture.bytecode.values import (
 __all__ = ["advance", "all_items", "call", "call_value", "iterate"]
 
 _MOST_FRAMES = 80
+_RULES: dict[Any, Rule] = {
+    **functions.RULES,
+    **iterators.RULES,
+    **operator_rules.RULES,
+    **copies.RULES,
+    **torch_rules.RULES,
+}
 _APPLY = vars(torch.autograd.Function)["apply"].__func__
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
 _CLOSED = ("torch._dynamo", "torch.compiler", "torch._C", "torch.autograd", "longhand.")
@@ -83,7 +101,7 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
 
 def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     try:
-        rule = functions.RULES.get(function)
+        rule = _RULES.get(function)
     except TypeError:
         rule = None
     if rule is not None:
@@ -93,7 +111,7 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
     if isinstance(function, type):
         return construction.construct(trace, function, args, kwargs)
     if functions.is_pure(function):
-        return _fold(trace, function, args, kwargs)
+        return fold_call(trace, function, args, kwargs)
     if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
         return methods.call_method(trace, Bound(args[0], function.__name__), args[1:], kwargs)
     owner = getattr(function, "__self__", None)
@@ -102,16 +120,6 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
     name = getattr(function, "__qualname__", None) or describe(Const(function))
     module = getattr(function, "__module__", None)
     raise Unsupported(f"{module + '.' if module else ''}{name} is called, which capture does not know")
-
-
-def _fold(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Runs a pure function now."""
-    given = [as_python(trace, value) for value in args]
-    named = {key: as_python(trace, value) for key, value in kwargs.items()}
-    try:
-        return from_python(function(*given, **named))
-    except Exception as error:
-        raise Raised(Error(type(error), [from_python(part) for part in error.args])) from None
 
 
 def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -157,7 +165,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
     real = function.real
     if real is not None:
         try:
-            rule = functions.RULES.get(real)
+            rule = _RULES.get(real)
         except TypeError:
             rule = None
         if rule is not None:
@@ -176,7 +184,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         if real.__name__ == "warn_once" or module == "warnings" or module.startswith("logging"):
             raise Unsupported(f"{module}.{real.__qualname__} writes a message")
         if functions.is_pure(real):
-            return _fold(trace, real, args, kwargs)
+            return fold_call(trace, real, args, kwargs)
     flags = function.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("a coroutine function is called")

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from longhand.capture.bytecode import attributes
-from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.constants import as_key, as_python, describe, fold_call, from_python
+from longhand.capture.bytecode.items import store
 from longhand.capture.bytecode.kinds import type_of
-from longhand.capture.bytecode.operators import as_key, as_python, describe, from_python, store, truth
+from longhand.capture.bytecode.operators import truth
 from longhand.capture.bytecode.tensors import operate
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -96,12 +98,7 @@ def _fold(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Value])
         )
     if kind is str and first is not None and not isinstance(first, Const | Seq | Dict):
         raise Unsupported(f"str() of a {describe(first)}")
-    given = [as_python(trace, value) for value in args]
-    named = {key: as_python(trace, value) for key, value in kwargs.items()}
-    try:
-        return from_python(kind(*given, **named))
-    except Exception as error:
-        raise Raised(Error(type(error), trace.constants(error.args))) from None
+    return fold_call(trace, kind, args, kwargs)
 
 
 _SYMBOLIC: dict[type, Any] = {int: torch.sym_int, float: torch.sym_float}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 
-from longhand.capture.bytecode import attributes, calls
+from longhand.capture.bytecode import attributes, building, calling, calls, instructions
+from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Raised, SkipFrame, Unsupported
 from longhand.capture.bytecode.frames import Frame
-from longhand.capture.bytecode.instructions import HANDLERS
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import Const, Value
 
 __all__ = ["BreakHere", "Interpreter"]
 
 _MOST_STEPS = 400_000
+_STEPS = {**instructions.STEPS, **building.STEPS, **calling.STEPS}
 
 
 class BreakHere(Exception):
@@ -35,6 +36,7 @@ class Interpreter:
         self.n_steps = 0
         trace.call_value = lambda function, args, kwargs: calls.call_value(trace, function, args, kwargs)
         trace.get_attribute = lambda owner, name: attributes.get(trace, owner, name)
+        trace.keep_attribute = lambda owner, name, value: put(trace, owner, name, value, plain=True)
         trace.all_items = lambda value: calls.all_items(trace, value)
         trace.iterate = lambda value: calls.iterate(trace, value)
         trace.advance = lambda value: calls.advance(trace, value)
@@ -44,14 +46,14 @@ class Interpreter:
         """Runs a frame to its return or, a generator's, to its next yield."""
         trace = self.trace
         trace.stack.append(frame)
-        instructions = frame.decoded.instructions
+        rows = frame.decoded.instructions
         is_root = len(trace.stack) == 1
         try:
             while True:
                 if frame.thrown is not None:
                     error, frame.thrown = frame.thrown, None
                     self._handle(frame, Raised(error))
-                step = instructions[frame.index]
+                step = rows[frame.index]
                 if not frame.keyword_names:
                     frame.start = frame.index
                     if is_root:
@@ -60,7 +62,7 @@ class Interpreter:
                 self.n_steps += 1
                 if self.n_steps > _MOST_STEPS:
                     raise Unsupported("the code runs for too long to be captured")
-                handler = HANDLERS.get(step.name)
+                handler = _STEPS.get(step.name)
                 if handler is None:
                     raise Unsupported(f"the instruction {step.name}")
                 try:

@@ -11,22 +11,12 @@ from typing import Any
 import torch
 
 from longhand.capture.bytecode import attributes
+from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.constants import as_key, as_python, describe, from_key, from_python
 from longhand.capture.bytecode.construction import empty_instance, fill_dict
-from longhand.capture.bytecode.operators import (
-    as_key,
-    as_python,
-    compare,
-    contains,
-    delete_item,
-    describe,
-    from_key,
-    from_python,
-    get_item,
-    is_none,
-    set_item,
-    truth,
-)
+from longhand.capture.bytecode.items import delete_item, get_item, set_item
+from longhand.capture.bytecode.operators import compare, contains, is_none, truth
 from longhand.capture.bytecode.tensors import tensor_method
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -142,7 +132,7 @@ def _of_instance(
     if name in ("__init__", "__init_subclass__"):
         return Const(None)
     if name == "__setattr__":
-        attributes.put(trace, owner, as_python(trace, args[0]), args[1], plain=True)
+        put(trace, owner, as_python(trace, args[0]), args[1], plain=True)
         return Const(None)
     if name == "__getattribute__":
         return attributes.get_plain(trace, owner, as_python(trace, args[0]))

@@ -1,9 +1,7 @@
-"""Operators, items, truth and identity of tracked values, and the way between them and plain Python constants."""
+"""Operators, truth, comparison and identity of tracked values."""
 
 from __future__ import annotations
 
-import collections
-import enum
 import operator
 import types
 from collections.abc import Callable
@@ -11,7 +9,8 @@ from typing import Any
 
 import torch
 
-from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.constants import as_key, as_python, describe, fold, from_python
 from longhand.capture.bytecode.tensors import has_tensor, operate
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -35,26 +34,7 @@ from longhand.capture.bytecode.values import (
     Value,
 )
 
-__all__ = [
-    "BINARY_NAMES",
-    "NotConstant",
-    "as_key",
-    "as_mapping",
-    "as_python",
-    "binary",
-    "compare",
-    "contains",
-    "delete_item",
-    "from_key",
-    "from_python",
-    "get_item",
-    "is_none",
-    "is_same",
-    "set_item",
-    "store",
-    "truth",
-    "unary",
-]
+__all__ = ["BINARY_NAMES", "binary", "compare", "contains", "is_none", "is_same", "kind_of", "truth", "unary"]
 
 _BINARY: dict[str, Callable[..., Any]] = {
     "+": operator.add,
@@ -104,119 +84,6 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "UNARY_INVERT": operator.invert,
     "UNARY_POSITIVE": operator.pos,
 }
-
-
-class ModuleSlice(list):
-    """Stands for the container that slicing a ModuleList makes, as long as it is only iterated over."""
-
-
-class NotConstant(Unsupported):
-    """A value is needed that capture does not have."""
-
-
-def from_python(value: Any) -> Value:
-    """Tracked values for a constant that capture itself computed."""
-    kind = type(value)
-    if (
-        kind is tuple
-        or kind is list
-        or kind is torch.Size
-        or (isinstance(value, tuple) and hasattr(kind, "_fields"))
-    ):
-        return Seq(kind, [from_python(part) for part in value])
-    if kind in (dict, collections.OrderedDict):
-        return Dict(kind, {key: from_python(part) for key, part in value.items()})
-    if kind in (set, frozenset):
-        return SetOf(kind, dict.fromkeys(value))
-    if kind is range:
-        return Range(value)
-    if kind is slice:
-        return Slice((from_python(value.start), from_python(value.stop), from_python(value.step)))
-    return Const(value)
-
-
-def as_python(trace: Trace, value: Value) -> Any:
-    """The plain Python value.
-
-    Raises:
-        NotConstant: It is not known, or it is an object with an identity.
-    """
-    value = trace.force(value)
-    if isinstance(value, Const | Range):
-        return value.value
-    if isinstance(value, Seq):
-        parts = [as_python(trace, part) for part in value.items]
-        if value.kind in (list, tuple, torch.Size):
-            return value.kind(parts)
-        if hasattr(value.kind, "_fields"):
-            return value.kind(*parts)
-    if isinstance(value, Slice):
-        return slice(*(as_python(trace, part) for part in value.parts))
-    if isinstance(value, Dict) and value.kind in (dict, collections.OrderedDict):
-        trace.guard_keys(value)
-        return value.kind((key, as_python(trace, part)) for key, part in value.items.items())
-    if isinstance(value, SetOf) and not any(isinstance(key, Value) for key in value.items):
-        return value.kind(value.items)
-    if isinstance(value, Sym):
-        raise NotConstant("a symbolic size is needed as a plain number")
-    if isinstance(value, Tensor):
-        raise NotConstant("a tensor's value is needed in Python")
-    raise NotConstant(f"a {describe(value)} is needed as a constant")
-
-
-def describe(value: Value) -> str:
-    """A word for people."""
-    if isinstance(value, Obj):
-        return type(value.value).__qualname__
-    if isinstance(value, New | Error):
-        return value.kind.__qualname__
-    return type(value).__name__.lower()
-
-
-def _hashes_by_identity(kind: type) -> bool:
-    found: Any = kind.__hash__
-    return found is object.__hash__
-
-
-def as_key(trace: Trace, value: Value) -> Any:
-    """A value as a dict key: constants by value, what has an identity by itself."""
-    value = trace.force(value)
-    if isinstance(value, Obj) and _hashes_by_identity(type(value.value)):
-        return value.value
-    if isinstance(value, Func) and value.real is not None:
-        return value.real
-    if isinstance(value, Tensor | Func) or (isinstance(value, New) and _hashes_by_identity(value.kind)):
-        return value  # its own key: by identity
-    key = as_python(trace, value)
-    try:
-        hash(key)
-    except TypeError:
-        raise Unsupported("an unhashable key") from None
-    return key
-
-
-def from_key(trace: Trace, key: Any) -> Value:
-    """The tracked value of a key that as_key() gave."""
-    if isinstance(key, Value):
-        return key
-    return trace.known(key) or from_python(key)
-
-
-def as_mapping(trace: Trace, value: Value) -> Dict:
-    """The dict behind a mapping that is spread with ``**``."""
-    value = trace.force(value)
-    if isinstance(value, New | Obj) and isinstance(value.storage, Dict):
-        return value.storage
-    if not isinstance(value, Dict):
-        raise Unsupported(f"a {describe(value)} is spread with **")
-    return value
-
-
-def store(trace: Trace, owner: Dict, key: Value, value: Value) -> None:
-    """``owner[key] = value`` for a dict that capture made or that is already marked as changed."""
-    python = as_key(trace, key)
-    owner.items[python] = value
-    owner.keys[python] = key
 
 
 def truth(trace: Trace, value: Value) -> bool:
@@ -387,14 +254,7 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         return SetOf(left.kind, dict.fromkeys(_BINARY[plain](set(left.items), set(right.items))))
     if isinstance(left, New | Obj) or isinstance(right, New | Obj):
         return _user_binary(trace, plain, left, right, in_place)
-    return _fold(_BINARY[plain], as_python(trace, left), as_python(trace, right))
-
-
-def _fold(function: Callable[..., Any], *args: Any) -> Value:
-    try:
-        return from_python(function(*args))
-    except Exception as error:
-        raise Raised(Error(type(error), [from_python(part) for part in error.args])) from None
+    return fold(_BINARY[plain], as_python(trace, left), as_python(trace, right))
 
 
 def _concatenate(trace: Trace, left: Seq, right: Seq, in_place: bool) -> Value:
@@ -450,7 +310,7 @@ def compare(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
             raise Unsupported(f"a {describe(owner)} is compared")
     if symbol in ("==", "!=") and (_has_identity(left) or _has_identity(right)):
         return Const(is_same(trace, left, right) == (symbol == "=="))
-    return _fold(_COMPARE[symbol], as_python(trace, left), as_python(trace, right))
+    return fold(_COMPARE[symbol], as_python(trace, left), as_python(trace, right))
 
 
 _WORDS = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
@@ -470,94 +330,3 @@ def _equal_items(trace: Trace, left: Seq, right: Seq) -> bool:
         if not truth(trace, compare(trace, "==", one, other)):
             return False
     return True
-
-
-def get_item(trace: Trace, owner: Value, key: Value) -> Value:
-    """``owner[key]``."""
-    owner, key = trace.force(owner), trace.force(key)
-    if isinstance(owner, Tensor):
-        return operate(trace, operator.getitem, [owner, key])
-    if isinstance(owner, Seq):
-        if isinstance(key, Tensor):
-            raise NotConstant("a list is indexed by a tensor")
-        where = as_python(trace, key)
-        if isinstance(where, slice):
-            kind = tuple if hasattr(owner.kind, "_fields") else owner.kind
-            return Seq(kind, owner.items[where])
-        try:
-            value = trace.force(owner.items[where])
-        except (IndexError, TypeError) as error:
-            raise Raised(Error(type(error), trace.constants(error.args))) from None
-        owner.items[where] = value
-        return value
-    if isinstance(owner, Dict):
-        python = as_key(trace, key)
-        trace.guard_key(owner, python)
-        if python not in owner.items:
-            if owner.factory is not None and not is_none(trace, owner.factory):
-                made = trace.call_value(owner.factory, [], {})
-                set_item(trace, owner, key, made)
-                return made
-            raise Raised(Error(KeyError, [key]))
-        owner.items[python] = trace.force(owner.items[python])
-        return owner.items[python]
-    if isinstance(owner, Range):
-        return _fold(operator.getitem, owner.value, as_python(trace, key))
-    if isinstance(owner, Const) and isinstance(owner.value, str | bytes | type | enum.EnumMeta):
-        return _fold(operator.getitem, owner.value, as_python(trace, key))
-    if isinstance(owner, Obj) and isinstance(owner.value, torch.nn.ModuleList | torch.nn.Sequential):
-        where = as_python(trace, key)
-        if isinstance(where, slice):
-            modules = trace.get_attribute(owner, "_modules")
-            assert isinstance(modules, Dict)
-            trace.guard_keys(modules)
-            return Seq(ModuleSlice, list(modules.items.values())[where])
-    if isinstance(owner, New | Obj | Bound):
-        found = trace.get_attribute(owner, "__getitem__")
-        return trace.call_value(found, [key], {})
-    if isinstance(owner, Const):
-        return _fold(operator.getitem, owner.value, as_python(trace, key))
-    raise Unsupported(f"an item of a {describe(owner)}")
-
-
-def set_item(trace: Trace, owner: Value, key: Value, value: Value) -> None:
-    """``owner[key] = value``."""
-    owner, key = trace.force(owner), trace.force(key)
-    if isinstance(owner, Tensor):
-        operate(trace, operator.setitem, [owner, key, value])
-    elif isinstance(owner, Seq) and not issubclass(owner.kind, tuple):
-        where = as_python(trace, key)
-        trace.changing(owner)
-        if isinstance(where, slice):
-            raise Unsupported("a slice of a list is assigned to")
-        try:
-            owner.items[where] = value
-        except (IndexError, TypeError) as error:
-            raise Raised(Error(type(error), trace.constants(error.args))) from None
-    elif isinstance(owner, Dict):
-        trace.changing(owner)
-        store(trace, owner, key, value)
-    elif isinstance(owner, New | Obj):
-        trace.call_value(trace.get_attribute(owner, "__setitem__"), [key, value], {})
-    else:
-        raise Unsupported(f"an item of a {describe(owner)} is set")
-
-
-def delete_item(trace: Trace, owner: Value, key: Value) -> None:
-    """``del owner[key]``."""
-    owner, key = trace.force(owner), trace.force(key)
-    if isinstance(owner, Seq) and not issubclass(owner.kind, tuple):
-        trace.changing(owner)
-        where = as_python(trace, key)
-        try:
-            del owner.items[where]
-        except (IndexError, TypeError) as error:
-            raise Raised(Error(type(error), trace.constants(error.args))) from None
-    elif isinstance(owner, Dict):
-        python = as_key(trace, key)
-        trace.changing(owner)
-        if python not in owner.items:
-            raise Raised(Error(KeyError, [key]))
-        del owner.items[python]
-    else:
-        raise Unsupported(f"an item of a {describe(owner)} is deleted")

@@ -93,6 +93,7 @@ class Trace:
         self.modules: list[tuple[str, str, type]] = []
         self.call_value: Callable[[Value, list[Value], dict[str, Value]], Value]
         self.get_attribute: Callable[[Value, str], Value]
+        self.keep_attribute: Callable[[Value, str, Value], None]
         self.all_items: Callable[[Value], list[Value]]
         self.iterate: Callable[[Value], Value]
         self.advance: Callable[[Value], Value | None]

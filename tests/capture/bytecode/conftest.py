@@ -30,14 +30,3 @@ def hook(tmp_path_factory):
     loader.exec_module(module)
     sys.modules[NAME] = module
     return module
-
-
-@pytest.fixture(scope="session")
-def running(hook):
-    """The module that compares with eager; it imports the hook."""
-    specification = importlib.util.spec_from_file_location(
-        "capture_running", Path(__file__).parent / "running.py"
-    )
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module

@@ -2,25 +2,16 @@
 
 import contextlib
 import copy
-import importlib.util
 import io
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 
+from tests.capture.bytecode import programs, running
+
 # 2007: an exception leaves a with block in code that starts in the middle of it.
 SEEDS = (*range(60), 2007)
-
-
-def load_programs():
-    specification = importlib.util.spec_from_file_location(
-        "random_programs", Path(__file__).parent / "programs.py"
-    )
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def argument_sets(namespace):
@@ -31,7 +22,7 @@ def argument_sets(namespace):
     yield torch.randn(4, 4), torch.randn(4, 4), 2, True, [1, 2, 3], {"k0": 1, "k2": 5}, box(torch.ones(4, 4))
 
 
-def compare(running, programs, seed):
+def compare(seed):
     """Runs one program; the number of its graphs and of its breaks."""
     namespace, text = programs.load(seed)
     captured = running.Captured(namespace["program"])
@@ -60,7 +51,7 @@ def compare(running, programs, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_program(hook, running, seed):
-    captured = compare(running, load_programs(), seed)
+def test_random_program(hook, seed):
+    captured = compare(seed)
     failed = [event.text for event in captured.events if "capture itself failed" in event.text]
     assert not failed, failed

@@ -1,0 +1,80 @@
+"""Writing attributes of tracked values, by Python's own rules."""
+
+from __future__ import annotations
+
+import functools
+import types
+
+import torch
+
+from longhand.capture.bytecode.attributes import has, is_data_descriptor, lookup, missing
+from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.constants import describe
+from longhand.capture.bytecode.trace import DELETED, Trace
+from longhand.capture.bytecode.values import Const, Error, Func, Method, New, Obj, Tensor, Value
+
+__all__ = ["put"]
+
+
+def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = False) -> None:
+    """``owner.name = value``; DELETED deletes.
+
+    Args:
+        plain: As object.__setattr__ does it, whatever the class says.
+    """
+    owner = trace.force(owner)
+    if isinstance(owner, Func) and owner.real is None:
+        owner.attributes[name] = value
+        return
+    if isinstance(owner, Error):
+        owner.attributes[name] = value
+        return
+    if not isinstance(owner, New | Obj):
+        raise Unsupported(f"an attribute, {name}, of a {describe(owner)} is set")
+    kind = type(owner.value) if isinstance(owner, Obj) else owner.kind
+    special = "__delattr__" if value is DELETED else "__setattr__"
+    setter = lookup(kind, special)
+    of_module = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
+    if isinstance(setter, types.FunctionType) and not of_module and not plain:
+        given: list[Value] = [Const(name)] if value is DELETED else [Const(name), value]
+        trace.call_value(Method(trace.function(setter, None), owner), given, {})
+        return
+    if of_module:
+        _check_module_write(owner, name, trace.force(value))
+    found = lookup(kind, name)
+    if isinstance(found, property):
+        if value is DELETED or not isinstance(found.fset, types.FunctionType):
+            raise Unsupported(f"the property {name} is set")
+        trace.call_value(trace.function(found.fset, None), [owner, value], {})
+        return
+    if is_data_descriptor(found) and not isinstance(
+        found, types.MemberDescriptorType | functools.cached_property
+    ):
+        raise Unsupported(f"the descriptor {name} is set")
+    if isinstance(owner, New):
+        if value is DELETED:
+            if name not in owner.attributes:
+                raise missing(owner, name)
+            del owner.attributes[name]
+        else:
+            owner.attributes[name] = value
+        return
+    if value is DELETED and not has(trace, owner, name):
+        raise missing(owner, name)
+    trace.attributes.setdefault(owner, {})[name] = value
+
+
+def _check_module_write(owner: New | Obj, name: str, value: Value) -> None:
+    if isinstance(owner, New):
+        raise Unsupported("a module is made inside the captured code")
+    state = vars(owner.value)
+    is_special = isinstance(value, Obj) and isinstance(value.value, torch.nn.Module)
+    is_parameter = isinstance(value, Tensor) and value.kind is not torch.Tensor
+    if (
+        name in state["_parameters"]
+        or name in state["_modules"]
+        or is_special
+        or is_parameter
+        or value is DELETED
+    ):
+        raise Unsupported(f"a parameter or submodule, {name}, is replaced")

@@ -1,0 +1,188 @@
+"""What the instructions for calls, imports, exceptions and with blocks do to a frame."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType
+
+from longhand.capture.bytecode import attributes, calls, operators
+from longhand.capture.bytecode.breaks import Raised, SkipFrame, Unsupported
+from longhand.capture.bytecode.constants import as_mapping, as_python
+from longhand.capture.bytecode.dispatch import Steps
+from longhand.capture.bytecode.frames import Frame, Instruction
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values import (
+    Cell,
+    Const,
+    Dict,
+    Error,
+    Func,
+    Null,
+    Seq,
+    Value,
+)
+
+__all__ = ["STEPS"]
+
+STEPS = Steps()
+
+
+# Calls
+
+
+@STEPS.of("KW_NAMES")
+def _kw_names(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.keyword_names = step.argval if isinstance(step.argval, tuple) else frame.code.co_consts[step.arg]
+
+
+@STEPS.of("CALL")
+def _call(trace: Trace, frame: Frame, step: Instruction) -> None:
+    args = frame.popn(step.arg)
+    names, frame.keyword_names = frame.keyword_names, ()
+    second = frame.pop()
+    first = frame.pop()
+    function = second if isinstance(first, Null) else first
+    if not isinstance(first, Null):
+        args = [second, *args]
+    kwargs = dict(zip(names, args[len(args) - len(names) :], strict=True))
+    frame.push(calls.call(trace, frame, function, args[: len(args) - len(names)], kwargs))
+
+
+@STEPS.of("CALL_FUNCTION_EX")
+def _call_function_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
+    kwargs: dict[str, Value] = {}
+    if step.arg & 1:
+        given = as_mapping(trace, frame.pop())
+        trace.guard_keys(given)
+        kwargs = dict(given.items)
+    args = calls.all_items(trace, frame.pop())
+    function = frame.pop()
+    if frame.stack and isinstance(frame.stack[-1], Null):
+        frame.pop()
+    frame.push(calls.call(trace, frame, function, args, kwargs))
+
+
+@STEPS.of("MAKE_FUNCTION")
+def _make_function(trace: Trace, frame: Frame, step: Instruction) -> None:
+    code_value = frame.pop()
+    assert isinstance(code_value, Const) and isinstance(code_value.value, CodeType)
+    code = code_value.value
+    closure = frame.pop() if step.arg & 8 else Seq(tuple, [])
+    if step.arg & 4:
+        frame.pop()
+    keyword_defaults = frame.pop() if step.arg & 2 else Dict(dict, {})
+    defaults = frame.pop() if step.arg & 1 else Seq(tuple, [])
+    assert isinstance(closure, Seq) and isinstance(keyword_defaults, Dict) and isinstance(defaults, Seq)
+    cells = [cell for cell in closure.items if isinstance(cell, Cell)]
+    frame.push(
+        Func(
+            code,
+            frame.globals,
+            code.co_name,
+            list(defaults.items),
+            dict(keyword_defaults.items),
+            cells,
+        )
+    )
+
+
+@STEPS.of("CALL_INTRINSIC_1")
+def _call_intrinsic(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = frame.pop()
+    if step.arg == 3:  # StopIteration inside a generator
+        raise Raised(value)
+    if step.arg == 5:
+        frame.push(operators.unary(trace, "UNARY_POSITIVE", value))
+    elif step.arg == 6:
+        frame.push(Seq(tuple, calls.all_items(trace, value)))
+    else:
+        raise Unsupported(f"{step.name} {step.arg}")
+
+
+@STEPS.of("IMPORT_NAME")
+def _import_name(trace: Trace, frame: Frame, step: Instruction) -> None:
+    names, level = frame.pop(), frame.pop()
+    known = sys.modules.get(step.argval)
+    if as_python(trace, level) or known is None:
+        raise Unsupported(f"{step.argval} is imported")
+    wanted = as_python(trace, names)
+    top = sys.modules[step.argval.split(".")[0]]
+    frame.push(Const(known if wanted else top))
+
+
+@STEPS.of("IMPORT_FROM")
+def _import_from(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(attributes.get(trace, frame.stack[-1], step.argval))
+
+
+# Exceptions and with blocks
+
+
+@STEPS.of("RAISE_VARARGS")
+def _raise(trace: Trace, frame: Frame, step: Instruction) -> None:
+    if step.arg == 0:
+        if isinstance(frame.current_error, Error):
+            raise Raised(frame.current_error)
+        raise Unsupported("a bare raise outside of except")
+    if step.arg == 2:
+        frame.pop()
+    value = frame.pop()
+    if isinstance(value, Const) and isinstance(value.value, type):
+        value = calls.call(trace, frame, value, [], {})
+    if not isinstance(value, Error):
+        raise Unsupported("an exception from outside is raised")
+    raise Raised(value)
+
+
+@STEPS.of("RERAISE")
+def _reraise(trace: Trace, frame: Frame, step: Instruction) -> None:
+    raise Raised(frame.pop())
+
+
+@STEPS.of("LOAD_ASSERTION_ERROR")
+def _load_assertion_error(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(Const(AssertionError))
+
+
+@STEPS.of("PUSH_EXC_INFO")
+def _push_exc_info(trace: Trace, frame: Frame, step: Instruction) -> None:
+    error = frame.pop()
+    frame.push(frame.current_error)
+    frame.push(error)
+    frame.current_error = error
+
+
+@STEPS.of("POP_EXCEPT")
+def _pop_except(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.current_error = frame.pop()
+
+
+@STEPS.of("CHECK_EXC_MATCH")
+def _check_exc_match(trace: Trace, frame: Frame, step: Instruction) -> None:
+    kinds = as_python(trace, frame.pop())
+    error = frame.stack[-1]
+    if not isinstance(error, Error):
+        raise Unsupported("an exception from outside is handled")
+    frame.push(Const(issubclass(error.kind, kinds)))
+
+
+@STEPS.of("BEFORE_WITH")
+def _before_with(trace: Trace, frame: Frame, step: Instruction) -> None:
+    manager = frame.pop()
+    enter = attributes.get(trace, manager, "__enter__")
+    frame.push(attributes.get(trace, manager, "__exit__"))
+    frame.push(calls.call(trace, frame, enter, [], {}))
+
+
+@STEPS.of("WITH_EXCEPT_START")
+def _with_except_start(trace: Trace, frame: Frame, step: Instruction) -> None:
+    error = frame.stack[-1]
+    if not isinstance(error, Error):
+        raise SkipFrame("an exception from outside passes a with block")
+    given = [Const(error.kind), error, Const(None)]
+    frame.push(calls.call(trace, frame, frame.stack[-4], given, {}))
+
+
+@STEPS.of("LOAD_BUILD_CLASS")
+def _load_build_class(trace: Trace, frame: Frame, step: Instruction) -> None:
+    raise Unsupported("a class is defined")

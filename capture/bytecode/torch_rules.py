@@ -1,0 +1,70 @@
+"""What the symbolic interpreter knows of torch functions outside of graphs: facts, modes, questions of compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from longhand.capture import torch_private
+from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.constants import as_python
+from longhand.capture.bytecode.rules import Rule, Rules
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values import (
+    Const,
+    Tensor,
+    Value,
+)
+
+__all__ = ["RULES"]
+
+RULES = Rules()
+
+
+@RULES.of(torch.is_tensor)
+def _is_tensor(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return Const(isinstance(trace.force(args[0]), Tensor))
+
+
+def _fact(test: Callable[[Any], bool]) -> Rule:
+    def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        value = trace.force(args[0])
+        if not isinstance(value, Tensor):
+            raise Unsupported("a fact about a tensor is asked of something else")
+        return Const(test(value.fake))
+
+    return rule
+
+
+RULES[torch.is_floating_point] = _fact(torch.is_floating_point)
+RULES[torch.is_complex] = _fact(torch.is_complex)
+
+
+@RULES.of(torch.is_grad_enabled)
+def _is_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return Const(torch.is_grad_enabled())
+
+
+@RULES.of(torch_private.set_grad_enabled)
+def _set_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    mode = as_python(trace, args[0])
+    if mode != torch.is_grad_enabled():
+        trace.call("call_function", torch_private.set_grad_enabled, (mode,), {})
+        torch_private.set_grad_enabled(mode)
+    return Const(None)
+
+
+def _always(value: Any) -> Rule:
+    return lambda trace, args, kwargs: Const(value)
+
+
+RULES[torch.compiler.is_compiling] = _always(True)
+RULES[torch.compiler.is_dynamo_compiling] = _always(True)
+RULES[torch.compiler.is_exporting] = _always(False)
+RULES[torch.jit.is_scripting] = _always(False)
+RULES[torch.jit.is_tracing] = _always(False)
+RULES[torch_private.is_scripting] = _always(False)
+RULES[torch_private.get_tracing_state] = _always(None)
+RULES[torch_private.log_api_usage_once] = _always(None)

@@ -1,0 +1,149 @@
+"""Calls, closures, decorators, generators, autograd functions, captured, against eager."""
+
+import functools
+
+import pytest
+import torch
+
+from tests.capture.bytecode.behaviours import Behaviours, X, helper
+
+BEHAVIOURS = Behaviours()
+behaviour = BEHAVIOURS.behaviour
+
+
+@behaviour((X,))
+def arguments_of_calls(x):
+    args, kwargs = (x, 5), {"c": 1, "k": 2}
+    return helper(x), helper(x, 3), helper(x, c=7), helper(*args, 1, **kwargs), helper(a=x, z=1)
+
+
+@behaviour((X, 2), (X, 3))
+def closures(x, n):
+    def inner(y):
+        return y + n
+
+    count = 0
+
+    def counting():
+        nonlocal count
+        count += 1
+        return count
+
+    counting()
+    counting()
+    return inner(x), count, (lambda y: y * n)(x)
+
+
+@behaviour((X,))
+def returned_functions_work(x):
+    def scale(k):
+        return lambda y: y * k
+
+    return scale(3)(x), [f(x) for f in [scale(1), scale(2)]]
+
+
+@behaviour((X, 4))
+def recursion(x, n):
+    return x if n == 0 else recursion(x + n, n - 1)
+
+
+def twice(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs) * 2
+
+    return wrapper
+
+
+@twice
+def decorated_helper(x):
+    return x + 1
+
+
+@behaviour((X,))
+def decorators(x):
+    return decorated_helper(x), decorated_helper.__name__
+
+
+@behaviour((X,))
+def partials(x):
+    add = functools.partial(torch.add, x)
+    scaled = functools.partial(helper, b=10)
+    return add(1), scaled(x), functools.partial(scaled, c=0)(x)
+
+
+@functools.lru_cache
+def cached(n):
+    return n * 2
+
+
+@behaviour((X,))
+def cached_functions(x):
+    return x + cached(3)
+
+
+GLOBAL_NUMBER = 3
+
+
+GLOBAL_LIST = [1, 2]
+
+
+GLOBAL_TENSOR = torch.ones(4)
+
+
+@behaviour((X,))
+def globals_are_read(x):
+    return x * GLOBAL_NUMBER + GLOBAL_LIST[1] + GLOBAL_TENSOR
+
+
+@behaviour((X,))
+def generators(x):
+    def numbers(n):
+        for i in range(n):
+            got = yield i
+            assert got is None
+        return 5
+
+    def delegating():
+        last = yield from numbers(2)
+        yield last
+
+    return x + sum(numbers(4)), list(delegating()), max(i * 2 for i in range(3))
+
+
+@behaviour((X,))
+def default_arguments(x, n=3, *, m=[1]):  # noqa: B006
+    m = [*m, n]
+    return x + m[0], m
+
+
+@behaviour((X,))
+def function_attributes(x):
+    return x + len(helper.__name__), helper.__name__, callable(helper), callable(3)
+
+
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * k
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.k, None
+
+
+@behaviour((X, 2))
+def autograd_functions(x, k):
+    return Doubling.apply(x, k) + 1
+
+
+@behaviour((X.clone().requires_grad_(), 2), breaks=None)
+def autograd_functions_with_gradients(x, k):
+    return Doubling.apply(x, k) + 1
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_behaviour(hook, name):
+    BEHAVIOURS.check(name)
