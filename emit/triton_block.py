@@ -363,6 +363,10 @@ class Block:
                 if load not in done:
                     done.add(load)
                     found.append(Line(Kind.LOAD, self._assignment(load)))
+        # What only a later loop, or the end of this one, reads.
+        found += [
+            Line(Kind.LOAD, self._assignment(p)) for p in named if self._is_plain_load(p) and p not in done
+        ]
         for position in stores:
             found += [*self._mask_lines(position), Line(Kind.STORE, self.store(position))]
         return found

@@ -27,7 +27,19 @@ def bound(unit: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     module = unit()
     # Not keep_vars: assigning a Parameter itself would take requires_grad away from the original.
     module.load_state_dict(original.state_dict(), assign=True)
+    _tie(module, original)
     for tensor in tuple(original.parameters()) + tuple(original.buffers()):
         module.to(tensor.device)  # what is in no state_dict
         break
     return module.train(original.training)
+
+
+def _tie(module: nn.Module, original: nn.Module) -> None:
+    """Makes one Parameter again of what is one in the original: assigning a state_dict makes one for each key."""
+    first: dict[nn.Parameter, str] = {}
+    for path, parameter in original.named_parameters(remove_duplicate=False):
+        if parameter in first:
+            owner, _, name = path.rpartition(".")
+            setattr(module.get_submodule(owner), name, module.get_parameter(first[parameter]))
+        else:
+            first[parameter] = path

@@ -15,6 +15,7 @@ from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
 from longhand.capture.export_door import capture_export
 from longhand.errors import CaptureError
+from longhand.loading import bound
 from longhand.options import Device, Target
 
 SEED = 3
@@ -248,3 +249,14 @@ def test_a_gradient_nobody_generated_is_refused(tmp_path):
     unit = unit_of(Mlp(), (x,), tmp_path / "unit")
     with pytest.raises(RuntimeError, match="requires grad"):
         unit(x.clone().requires_grad_())
+
+
+def test_a_bound_unit_keeps_tied_weights_tied(tmp_path):
+    torch.manual_seed(0)
+    model = Tied().train()
+    args = (torch.randint(0, 11, (4, 5)),)
+    longhand.generate(model, args, out=tmp_path / "unit", train=True)
+    unit = bound(longhand.load(tmp_path / "unit"), model)
+    assert unit.head.weight is unit.embed.weight
+    exact = step(copy.deepcopy(model).double(), args, torch.float64)
+    assert_as_good(step(unit, args), step(model, args), exact)
