@@ -277,6 +277,8 @@ class BodyWriter:
             text = write_view(view, source, self.sizes, buffer, line.n_before)
             if line.split is not None:
                 text += self._split(*line.split)
+            if line.unbind is not None:
+                text += f".unbind({line.unbind})"
             targets = [self._bind(key) for key in line.keys]
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)

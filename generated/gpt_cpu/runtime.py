@@ -131,21 +131,21 @@ def check_weights(module, device):
     """
     state = module.__dict__
     if "_holders" not in state:
-        state["_holders"] = [
-            (path, part) for path, part in module.named_modules() if isinstance(part, Weights)
-        ]
+        parts = [part for part in module.modules() if isinstance(part, Weights)]
+        state["_holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
     tensors = []
-    for _, part in state["_holders"]:
-        tensors += part._parameters.values()
-        tensors += part._buffers.values()
+    for held in state["_holders"]:
+        tensors += held.values()
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise RuntimeError(
             "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
         )
     seen = (device, [tensor.data_ptr() for tensor in tensors])
     if seen != state.get("_seen_weights"):
-        for path, part in state["_holders"]:
-            part.check(path, device)
+        for path, part in module.named_modules():
+            if isinstance(part, Weights):
+                part.check(path, device)
+            part.__dict__.update(part._modules)  # found there at once, without nn.Module.__getattr__
         state["_seen_weights"] = seen
 
 

@@ -49,6 +49,5 @@ def test_a_block_is_printed_once_even_where_the_first_one_begins_differently() -
 
 def test_views_have_the_users_names() -> None:
     lines = [line.strip() for line in GPT.splitlines()]
-    split = lines.index("q, k, v = qkv.split(256, dim=-1)")
-    assert [line.partition(" = ")[0] for line in lines[split + 1 : split + 5]] == ["q", "k", "v", "mixed"]
-    assert lines[split + 4] == "mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+    heads = lines.index("q, k, v = qkv.view(batch, seq, 3, 4, -1).transpose(1, 3).unbind(2)")
+    assert lines[heads + 1] == "mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)"

@@ -1,10 +1,8 @@
-"""The direct launcher on a GPU: right for every alignment, size, stream and device, and cheap."""
+"""The direct launcher on a GPU: right for every alignment, size, stream and device. Its cost: benchmarks/launch.py."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -105,38 +103,3 @@ def test_launch_hooks_hear_of_every_launch(kernel: ModuleType) -> None:
         triton.knobs.runtime.launch_enter_hook.remove(hook)
     check(kernel, 64, 128)
     assert heard == ["softmax_kernel"]
-
-
-def host_time(call: Callable[[], object]) -> float:
-    """Microseconds of host time for a call; the smallest of several rounds."""
-    rounds = []
-    for _ in range(20):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(200):
-            call()
-        rounds.append((time.perf_counter() - start) / 200 * 1e6)
-    return min(rounds)
-
-
-def test_a_launch_costs_little(kernel: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    scores = torch.zeros(16, 128, device="cuda", dtype=torch.bfloat16)
-    bias = torch.zeros(128, device="cuda", dtype=torch.bfloat16)
-    weights = torch.zeros_like(scores)
-    jit = kernel.softmax_kernel.kernel
-
-    def direct() -> None:
-        kernel.softmax(scores, bias, weights, 16, 128)
-
-    def through_jit() -> None:
-        jit[(1,)](scores, bias, weights, 16, 128, ROWS=32, COLS=128, num_warps=4)
-
-    direct()
-    through_jit()
-    ours, theirs = host_time(direct), host_time(through_jit)
-    nothing = host_time(lambda: kernel.softmax(scores[:0], bias, weights[:0], 0, 128))
-    with capsys.disabled():
-        print(
-            f"\nhost time of a launch: {ours:.2f} us, through Triton's JIT {theirs:.2f} us; of none {nothing:.2f} us"
-        )
-    assert ours < theirs / 1.5

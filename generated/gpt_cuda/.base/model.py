@@ -49,10 +49,7 @@ class Block(nn.Module):
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.split(768, dim=-1)
-        q = q.reshape(batch, seq, 12, -1).transpose(1, 2)
-        k = k.reshape(batch, seq, 12, -1).transpose(1, 2)
-        v = v.reshape(batch, seq, 12, -1).transpose(1, 2)
+        q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         del qkv, q, k, v
 

@@ -1,0 +1,58 @@
+"""Heads taken from one product: one line where all parts are alike, the user's own lines where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from longhand.loading import bound, load
+
+
+class Heads(nn.Module):
+    """Attention whose q, k and v come from one product, split in several ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.qkv = nn.Linear(24, {"grouped": 40}.get(way, 72))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, seq, dim = x.shape
+        qkv = self.qkv(x)
+        if self.way == "grouped":
+            q, k, v = qkv.split([24, 8, 8], dim=-1)
+        else:
+            q, k, v = qkv.split(dim, dim=-1)
+        q = q.view(batch, seq, -1, 8).transpose(1, 2)
+        if self.way == "other heads":
+            k = k.view(batch, seq, 1, 24)[:, :, :, :8].expand(batch, seq, 3, 8).transpose(1, 2)
+        else:
+            k = k.view(batch, seq, -1, 8).transpose(1, 2)
+        v = v.view(batch, seq, -1, 8).transpose(1, 2)
+        attended = F.scaled_dot_product_attention(q, k, v, enable_gqa=self.way == "grouped")
+        if self.way == "read twice":
+            attended = attended + F.scaled_dot_product_attention(v, k, q)
+        return attended
+
+
+@pytest.mark.parametrize(
+    ("way", "is_one_line"),
+    [("equal", True), ("read twice", True), ("grouped", False), ("other heads", False)],
+)
+def test_equal_heads_are_one_line_and_right(
+    unit_folder: Callable[..., Path], way: str, is_one_line: bool
+) -> None:
+    torch.manual_seed(0)
+    model, x = Heads(way).eval(), torch.randn(2, 5, 24)
+    folder = unit_folder(model, (x,))
+    text = (folder / "model.py").read_text()
+    assert (".unbind(2)" in text) == is_one_line
+    assert (".split(" in text) != is_one_line
+    unit = bound(load(folder), model)
+    with torch.no_grad():
+        torch.testing.assert_close(unit(x), model(x))
