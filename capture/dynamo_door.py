@@ -18,6 +18,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.decompositions import decomposition_table
+from longhand.capture.facts import facts_of
 from longhand.capture.failures import capture_error
 from longhand.capture.finish import Traced, finish
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
@@ -52,10 +53,10 @@ def capture_dynamo(
     frames = _first_frames(graph_module.graph)
     name = _name(frames, placeholders)
     try:
-        traced = _trace(graph_module, values, held)
+        traced = trace_graph(graph_module, values, held)
     except Exception as error:
         raise capture_error(error, name) from None
-    held |= _lift_literals(traced)
+    held |= lift_literals(traced)
     inputs = _graph_inputs(placeholders, values, held)
     nodes = [node for node in traced.graph.nodes if node.op == "placeholder"]
     inputs = [
@@ -92,6 +93,7 @@ def capture_dynamo(
             grad_inputs=tuple(node for node, value in tensors.items() if value.requires_grad),
             size_names={(by_name[n], d): word for (n, d), word in words.items() if n in by_name},
             train=train,
+            facts=facts_of(graph_module.meta.get("guards", ())),
         ),
         target,
     )
@@ -116,7 +118,7 @@ def _example(node: fx.Node, value: Any) -> Any:
     return fake if fake is not None else value
 
 
-def _trace(module: fx.GraphModule, values: list[Any], held: dict[str, torch.Tensor]) -> fx.GraphModule:
+def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch.Tensor]) -> fx.GraphModule:
     """The graph as ATen calls on fake values; its placeholders are the module's, then the held tensors."""
     modes = [torch_private.fake_mode_of(v) for v in values if isinstance(v, torch_private.FakeTensor)]
     mode = modes[0] if modes else torch_private.FakeTensorMode()
@@ -148,7 +150,7 @@ def _faked(mode: torch_private.FakeTensorMode, value: Any) -> Any:
     return mode.from_tensor(value, static_shapes=True)
 
 
-def _lift_literals(traced: fx.GraphModule) -> dict[str, torch.Tensor]:
+def lift_literals(traced: fx.GraphModule) -> dict[str, torch.Tensor]:
     """Makes tensors that the traced code writes out (``torch.tensor([0.5, 0.25])``) its last placeholders, by path."""
     lifted: dict[str, torch.Tensor] = {}
     placeholders: dict[str, fx.Node] = {}

@@ -19,11 +19,11 @@ from torch.export.graph_signature import ConstantArgument, InputSpec
 from torch.export.graph_signature import InputKind as ExportKind
 
 from longhand.capture import torch_private
+from longhand.capture.call import ordered_keywords, refuse_autocast, size_names, source_name, state_of, title
 from longhand.capture.failures import capture_error
 from longhand.capture.finish import Traced, finish
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.provenance import assigned_name
-from longhand.capture.source import shape_words
 from longhand.capture.storages import overlapping, tied_paths
 from longhand.errors import CaptureError
 from longhand.options import Target
@@ -69,22 +69,8 @@ def capture_export(
     is_module = isinstance(model, nn.Module)
     module = model if isinstance(model, nn.Module) else _as_module(model)
     entry = model.forward if isinstance(model, nn.Module) else model
-    kwargs = dict(kwargs or {})
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        raise CaptureError(
-            "The call is inside torch.autocast.", hint="Put the autocast block inside the model's forward."
-        )
-    try:
-        inspect.signature(entry).bind(*args, **kwargs)
-        order = list(inspect.signature(entry).parameters)  # torch.export puts keyword arguments in this order
-        kwargs = dict(
-            sorted(kwargs.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
-        )
-    except TypeError as error:
-        raise CaptureError(
-            f"{_title(model, name)} does not take these arguments: {error}.",
-            hint=f"Its parameters are {inspect.signature(entry)}.",
-        ) from None
+    refuse_autocast()
+    kwargs = ordered_keywords(entry, args, kwargs or {}, title(model, name))
     try:
         custom = torch_private.refusing_autograd(_refuse_custom) if train else contextlib.nullcontext()
         with torch.set_grad_enabled(train), torch_private.stacks_since(__file__), _quiet(), custom:
@@ -92,7 +78,7 @@ def capture_export(
                 module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
     except Exception as error:
-        raise capture_error(error, _title(model, name)) from None
+        raise capture_error(error, title(model, name)) from None
     traced = _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module)
     return finish(dataclasses.replace(traced, train=train), target)
 
@@ -128,7 +114,7 @@ def _traced(
     ]
     parameters = [p.name for p in inspect.signature(entry).parameters.values()]
     by_path = {entry_.target: entry_.node for entry_ in inputs if entry_ is not None}
-    tensors = {by_path[path]: value for path, value in _state(module) if path in by_path}
+    tensors = {by_path[path]: value for path, value in state_of(module) if path in by_path}
     values = pytree.tree_leaves(call)
     tensors |= {leaf: value for leaf, value in zip(leaves, values, strict=True) if isinstance(leaf, str)}
     constants = {
@@ -137,13 +123,13 @@ def _traced(
         if isinstance(value, torch.Tensor)
     }
     saved = module.state_dict().keys()
-    constants |= {path: value for path, value in _state(module) if path not in saved}
+    constants |= {path: value for path, value in state_of(module) if path not in saved}
     return Traced(
         module=program.graph_module,
         inputs=tuple(inputs),
         leaves=tuple(program.graph.output_node().args[0]),
-        name=name or _title(model, None),
-        source=_source(model),
+        name=name or title(model, None),
+        source=source_name(model),
         is_module=is_module,
         signature=tuple(parameters),
         in_spec=program.call_spec.in_spec,
@@ -155,7 +141,7 @@ def _traced(
             {node: value for node, value in tensors.items() if isinstance(value, torch.Tensor)}
         ),
         grad_inputs=tuple(n for n, v in tensors.items() if isinstance(v, torch.Tensor) and v.requires_grad),
-        size_names=_size_names(entry, call, leaves, dynamic_shapes),
+        size_names=size_names(entry, call, leaves, dynamic_shapes),
     )
 
 
@@ -191,75 +177,6 @@ def _constant_words(placeholders: list[fx.Node], specs: list[InputSpec]) -> dict
         taken.add(word)
         words[target] = word
     return words
-
-
-def _state(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
-
-
-def _title(model: Any, name: str | None) -> str:
-    if name is not None:
-        return name
-    if isinstance(model, nn.Module):
-        return type(model).__name__
-    word = getattr(model, "__name__", type(model).__name__)
-    return word if word.isidentifier() else "function"  # a lambda
-
-
-def _source(model: Any) -> str:
-    named = type(model) if isinstance(model, nn.Module) or not hasattr(model, "__qualname__") else model
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def _size_names(
-    entry: Callable[..., Any],
-    call: tuple[tuple[Any, ...], dict[str, Any]],
-    leaves: list[str | Literal],
-    dynamic_shapes: Any,
-) -> dict[tuple[str, int], str]:
-    """Words for sizes, by placeholder and dimension: the names of the Dims in `dynamic_shapes`, else the code's own."""
-    if dynamic_shapes is None:
-        return {}
-    given = inspect.signature(entry).bind(*call[0], **call[1]).arguments
-    order = iter(leaves)
-    found = _words_in(entry)
-
-    def walk(value: Any, shapes: Any) -> None:
-        if isinstance(value, dict):
-            for key, part in value.items():
-                walk(part, shapes.get(key) if isinstance(shapes, dict) else None)
-        elif isinstance(value, list | tuple):
-            for position, part in enumerate(value):
-                walk(
-                    part,
-                    shapes[position] if isinstance(shapes, list | tuple) and position < len(shapes) else None,
-                )
-        else:
-            count = len(pytree.tree_leaves(value))
-            names = [next(order) for _ in range(count)]
-            if count == 1 and isinstance(names[0], str) and shapes:
-                dims = shapes.items() if isinstance(shapes, dict) else enumerate(shapes)
-                for dim, mark in dims:
-                    word = getattr(mark, "__name__", None)
-                    if word and not word.startswith("_"):
-                        found[names[0], dim] = word
-
-    by_name = (
-        dynamic_shapes if isinstance(dynamic_shapes, dict) else dict(zip(given, dynamic_shapes, strict=False))
-    )
-    for parameter, value in given.items():
-        walk(value, by_name.get(parameter))
-    return found
-
-
-def _words_in(entry: Callable[..., Any]) -> dict[tuple[str, int], str]:
-    """Words that a function's own code gives to the sizes of its arguments."""
-    code = getattr(getattr(entry, "__func__", entry), "__code__", None)
-    if code is None:
-        return {}
-    last = max(line for *_, line in code.co_lines() if line is not None)
-    return shape_words(code.co_filename, code.co_firstlineno, last)
 
 
 @contextlib.contextmanager

@@ -70,6 +70,7 @@ class Traced:
         leaves: The leaves of what the call returns: traced nodes or Python constants.
         size_names: Words for symbolic sizes: (placeholder name in `module`, dimension) -> name.
         train: The graph is to be differentiated: what stops gradients stays in it, as ``detach``.
+        facts: See CapturedGraph.
         The others: see CapturedGraph, with `argument_leaves` naming the placeholders of `module`.
     """
 
@@ -89,6 +90,7 @@ class Traced:
     grad_inputs: tuple[str, ...]
     size_names: dict[tuple[str, int], str]
     train: bool = False
+    facts: tuple[str, ...] = ()
 
 
 def finish(traced: Traced, target: Target) -> CapturedGraph:
@@ -181,6 +183,7 @@ def _assemble(
             graph, inputs, {(by_traced.get(n, n), d): w for (n, d), w in traced.size_names.items()}
         ),
         grad_inputs=tuple(by_traced[name] for name in traced.grad_inputs if name in by_traced),
+        facts=traced.facts,
     )
 
 

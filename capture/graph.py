@@ -179,6 +179,8 @@ class CapturedGraph:
         grad_inputs: Placeholders whose tensor required grad at capture.
         n_saved: How many of the last `outputs` are no results but what the backward pass reads: they are not among
             the leaves of `out_spec`.
+        facts: What the graph relies on besides its tensors, for people: ``blocks.*.attn: n_heads = 4``. Only
+            longhand's own capture tells them.
     """
 
     name: str
@@ -198,6 +200,7 @@ class CapturedGraph:
     symbols: tuple[SymbolicSize, ...] = ()
     grad_inputs: tuple[str, ...] = ()
     n_saved: int = 0
+    facts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The graph as runnable Python: a function of the placeholders that returns the results, then what is written.

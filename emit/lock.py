@@ -16,6 +16,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
+from longhand.options import Frontend
 
 LOCK = "longhand.lock"
 FORMAT = 1
@@ -53,6 +54,8 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
     if len(passes) > 1:
         lock["train"] = True
         lock["activation_memory_budget"] = options.activation_memory_budget
+    if options.frontend is not Frontend.EXPORT:
+        lock["frontend"] = options.frontend.value
     return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -68,6 +68,7 @@ def write_readme(passes: list[Pass], exported: str, report: str = "") -> str:
         library=_library_rows(passes),
         report=report.splitlines(),
         guards=guards,
+        facts=graph.facts,
         has_constants=any(entry.kind is InputKind.CONSTANT for entry in graph.inputs),
     )
 

@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from longhand.capture.export_door import capture_export
 from longhand.clock import Clock
+from longhand.doors import capture_call
+from longhand.errors import GraphBreakError
+from longhand.parts import Parts, write_parts
+from longhand.options import Frontend, parse_enum
 from longhand.pipeline import compile_unit
 from longhand.summary import Summary
 from longhand.targets import options_for, tensors_of
@@ -26,11 +29,13 @@ def generate(
     train: bool = False,
     activation_memory_budget: float = 1.0,
     dynamic_shapes: Any = None,
+    frontend: str = "export",
+    allow_breaks: bool = False,
     factory: str | None = None,
     inputs: tuple[str, ...] = (),
     dynamic: tuple[str, ...] = (),
     sample: bool = False,
-) -> Summary:
+) -> Summary | Parts:
     """Writes one call of a model as source code.
 
     Args:
@@ -46,12 +51,17 @@ def generate(
         activation_memory_budget: With `train`: 1 keeps for the backward pass what is cheapest to keep; less computes
             more again, to keep that part of it.
         dynamic_shapes: As in torch.export: which dimensions may differ from call to call.
+        frontend: What captures the call: ``export`` (torch.export) or ``bytecode`` (longhand's own).
+        allow_breaks: With the bytecode frontend: where the call is not one graph, write each of its graphs as a unit
+            in a folder of its own below `out`. For that the call runs once, on copies. `longhand.compile(out=...)`
+            runs them, with Python between them.
         factory: ``MODULE:FACTORY`` that makes model and arguments again, noted in the lock for `longhand verify`.
         inputs: The descriptions of inputs that go with it.
         dynamic: The ``NAME:DIM`` that `dynamic_shapes` was made from, for the lock.
         sample: Also estimate how much time was spent inside SymPy and black.
 
     Raises:
+        GraphBreakError: With the bytecode frontend, where the call is not one graph; it lists every break.
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
     """
     options = options_for(device, arch, mode, tensors_of(model, args, kwargs))
@@ -62,12 +72,16 @@ def generate(
         dynamic=dynamic,
         train=train,
         activation_memory_budget=activation_memory_budget,
+        frontend=parse_enum(Frontend, frontend, "The frontend"),
     )
-    return compile_unit(
-        lambda: capture_export(
-            model, args, dict(kwargs or {}), target=options.target, dynamic_shapes=dynamic_shapes, train=train
-        ),
-        options,
-        Path(out),
-        Clock(sample=sample),
-    )
+    try:
+        return compile_unit(
+            lambda: capture_call(model, args, kwargs or {}, options, dynamic_shapes),
+            options,
+            Path(out),
+            Clock(sample=sample),
+        )
+    except GraphBreakError as error:
+        if not allow_breaks:
+            raise error.advised("Pass allow_breaks=True (--allow-breaks) to write its graphs one by one.") from None
+    return write_parts(model, args, kwargs or {}, Path(out), mode=mode, train=train)

@@ -136,6 +136,11 @@ _units_of: dict[Path, list[str]] = (
 )  # the units that this process wrote below a folder of the user's, in order
 
 
+def number_from_one(out: Path) -> None:
+    """The next graphs that are written below a folder are numbered as in a fresh process."""
+    _units_of.pop(out.resolve(), None)
+
+
 def _unit_folder(out: Path, name: str) -> Path:
     """A folder for a graph: named after it, and numbered in the order of compilation where it has several versions."""
     word = re.sub(r"\W+", "_", name).strip("_").lower()[:40] or "graph"

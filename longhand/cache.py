@@ -106,6 +106,7 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
         graph.shared_storage,
         graph.symbols,
         graph.grad_inputs,
+        graph.facts,
     ):
         digest.update(repr(part).encode() + b"\0")
     for node in graph.graph.nodes:

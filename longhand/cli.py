@@ -46,8 +46,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _refuse(text: str, code: int) -> int:
-    paragraph = " ".join(text.split())
-    print(textwrap.fill(f"longhand: {paragraph}", 80, break_long_words=False), file=sys.stderr)
+    paragraphs = [" ".join(line.split()) for line in f"longhand: {text}".splitlines() if line.strip()]
+    for paragraph in paragraphs:
+        indent = "  " if paragraph.startswith("- ") else ""
+        filled = textwrap.fill(paragraph, 80, break_long_words=False, subsequent_indent=indent)
+        print(filled, file=sys.stderr)
     return code
 
 

@@ -18,6 +18,7 @@ from longhand.kernel_times import time_kernels
 from longhand.logs import set_logs_from_environment
 from longhand.options import Mode
 from longhand.original import read_lock
+from longhand.parts import Parts
 from longhand.verify import verify
 
 
@@ -77,6 +78,8 @@ def _example(text: str) -> str:
     help="With --train: the part kept of what is cheapest to keep for the backward.",
 )
 @click.option("--dynamic", multiple=True, metavar="NAME:DIM", help="A size that may vary, like x:0.")
+@click.option("--frontend", default="export", show_default=True, help="What captures: export, bytecode.")
+@click.option("--allow-breaks", is_flag=True, help="With bytecode: a unit for each graph, if there are several.")
 def generate_command(
     factory: str,
     out: Path,
@@ -87,6 +90,8 @@ def generate_command(
     train: bool,
     memory_budget: float,
     dynamic: tuple[str, ...],
+    frontend: str,
+    allow_breaks: bool,
 ) -> int:
     """Write a model as source code; keep and merge what you edited.
 
@@ -114,8 +119,13 @@ def generate_command(
             factory=factory,
             inputs=inputs,
             dynamic=dynamic,
+            frontend=frontend,
+            allow_breaks=allow_breaks,
             sample=True,
         )
+    if isinstance(summary, Parts):
+        click.echo(str(summary))
+        return 0
     screen.show_summary(summary)
     return 0 if summary.merge.is_good else 1
 

@@ -1,4 +1,4 @@
-"""`longhand.compile`: a function or module that runs as a unit, captured by Dynamo or, with `out`, by torch.export."""
+"""`longhand.compile`: a function or module that runs as units, in the cache folder or in one of the user's."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.api import generate
-from longhand.backend import longhand_backend
+from longhand.backend import longhand_backend, number_from_one
 from longhand.capture.bytecode.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.emit.merge import Outcome
-from longhand.errors import OptionError
+from longhand.errors import GraphBreakError, OptionError
 from longhand.from_bytecode import FromBytecode
 from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.options import Frontend, Mode, parse_enum
+from longhand.summary import Summary
 from longhand.targets import tensors_of
 
 __all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]
@@ -52,10 +53,11 @@ def compile(
         fullgraph: Raise where the code cannot be captured as one graph.
         dynamic: As in torch.compile: None makes a size symbolic when a second value of it comes.
         out: Write the unit there (one graph, as `longhand.generate` would) instead of into the cache folder. Calls
-            that it was not written for run in eager. What you edit there is merged, and is what runs.
+            that it was not written for run in eager. What you edit there is merged, and is what runs. With the
+            bytecode frontend and without `fullgraph`, code that is not one graph becomes several units below it.
         options: ``{"strict": True}`` raises where a graph would run in eager.
         frontend: What captures the code: ``dynamo`` (torch's), ``bytecode`` (longhand's own) or ``export`` (one
-            graph, by torch.export; with `out` that is always so).
+            graph, by torch.export). With `out`, ``dynamo`` stands for export.
 
     Raises:
         OptionError: An option is unknown or contradicts another.
@@ -84,7 +86,8 @@ def compile(
         raise OptionError(
             "dynamic= and out= do not go together.", hint="Use longhand.generate(dynamic_shapes=...)."
         )
-    return Owned(fn_or_module, Path(out), mode)
+    door = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
+    return Owned(fn_or_module, Path(out), mode, door, fullgraph=fullgraph, options=options)
 
 
 class Owned:
@@ -96,12 +99,28 @@ class Owned:
         original: A module or a function.
         out: The folder.
         mode: As in torch.compile.
+        frontend: What captures the call.
+        fullgraph: Code that is not one graph is an error.
+        options: As in longhand.compile.
     """
 
-    def __init__(self, original: Callable[..., Any], out: Path, mode: str) -> None:
+    def __init__(
+        self,
+        original: Callable[..., Any],
+        out: Path,
+        mode: str,
+        frontend: Frontend = Frontend.EXPORT,
+        *,
+        fullgraph: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self._original = original
         self._out = out
         self._mode = mode
+        self._frontend = frontend
+        self._fullgraph = fullgraph
+        self._options = dict(options or {})
+        self._parts: FromBytecode | None = None  # where the code is not one graph
         self._call_of_unit: object = None
         self._unit: Callable[..., Any] | None = None
         self._refusal: str | None = None  # why the unit must not run
@@ -110,6 +129,8 @@ class Owned:
         return getattr(self._original, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._parts is not None:
+            return self._parts(*args, **kwargs)
         needs_gradients = torch.is_grad_enabled() and any(
             isinstance(leaf, torch.Tensor) and leaf.requires_grad
             for leaf in tensors_of(self._original, args, kwargs)
@@ -120,7 +141,12 @@ class Owned:
         if self._refusal is not None:
             return self._eager(self._refusal, args, kwargs)
         if self._unit is None:
-            self._write(args, kwargs)
+            try:
+                self._write(args, kwargs)
+            except GraphBreakError:
+                if self._fullgraph:
+                    raise
+                return self._in_parts()(*args, **kwargs)
             if self._refusal is not None:
                 return self._eager(self._refusal, args, kwargs)
             self._unit = bound(load(self._out), self._original)
@@ -131,7 +157,11 @@ class Owned:
 
     def _write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Brings the folder up to date: what runs is what the model is today, with the edits that were made."""
-        merge = generate(self._original, args, kwargs, out=self._out, mode=self._mode).merge
+        made = generate(
+            self._original, args, kwargs, out=self._out, mode=self._mode, frontend=self._frontend.value
+        )
+        assert isinstance(made, Summary)
+        merge = made.merge
         if merge.has_conflicts:
             paths = ", ".join(merge.of(Outcome.CONFLICT))
             self._refusal = f"{self._out} is of an earlier version of the model: edits in {paths} conflict"
@@ -139,6 +169,18 @@ class Owned:
         for file in merge.files:
             if file.problem:
                 warnings.warn(f"{self._out / file.path}: {file.problem}. It runs as it is.", stacklevel=4)
+
+    def _in_parts(self) -> FromBytecode:
+        """The code as several units below the folder."""
+        number_from_one(self._out)
+        self._parts = FromBytecode(
+            self._original,
+            mode=self._mode,
+            fullgraph=False,
+            dynamic=None,
+            options={**self._options, "out": str(self._out)},
+        )
+        return self._parts
 
     def _eager(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         logger(Subject.EAGER).info("a call runs in eager: %s", reason)

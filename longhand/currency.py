@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from longhand.capture.export_door import capture_export
 from longhand.capture.graph import CapturedGraph
 from longhand.clock import Clock
+from longhand.doors import capture_call
 from longhand.emit.contract import Breach, find_breaches
 from longhand.emit.cpp_syntax import syntax_errors
 from longhand.emit.lock import LOCK, tool_versions
@@ -21,7 +21,7 @@ from longhand.emit.threeway import changed_lines
 from longhand.emit.writer import read_unit
 from longhand.errors import UnitError
 from longhand.factory import dynamic_shapes, resolve
-from longhand.options import Device, Mode, Options, Target, parse_enum
+from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum
 from longhand.original import SEED, read_lock
 from longhand.pipeline import plan_and_text
 
@@ -141,17 +141,11 @@ def regenerated(folder: Path, factory: str | None = None) -> dict[str, bytes]:
         dynamic=dynamic,
         train=bool(lock.get("train", False)),
         activation_memory_budget=float(lock.get("activation_memory_budget", 1.0)),
+        frontend=parse_enum(Frontend, str(lock.get("frontend", "export")), "The lock's frontend"),
     )
 
     def capture() -> CapturedGraph:
-        return capture_export(
-            call.model,
-            call.args,
-            call.kwargs,
-            target=options.target,
-            dynamic_shapes=dynamic_shapes(call, dynamic),
-            train=options.train,
-        )
+        return capture_call(call.model, call.args, call.kwargs, options, dynamic_shapes(call, dynamic))
 
     _, _, files = plan_and_text(capture, options, folder, Clock())
     return {

@@ -28,6 +28,33 @@ class CaptureError(LonghandError):
     """The model could not be captured as one sound graph."""
 
 
+class GraphBreakError(CaptureError):
+    """The code is not one graph.
+
+    Args:
+        called: What was to be captured.
+        breaks: (reason, the user's ``file:line``, hint) of each break, in the order in which a call meets them.
+        hint: What to do next.
+    """
+
+    def __init__(
+        self, called: str, breaks: tuple[tuple[str, str, str | None], ...], hint: str | None = None
+    ) -> None:
+        self.breaks = breaks
+        n_breaks = f"{len(breaks)} graph break{'s' * (len(breaks) != 1)}"
+        lines = [f"{called} is not one graph: {n_breaks}."]
+        for reason, where, advice in breaks:
+            line = f"{where}: {reason}." if where else f"{reason}."
+            lines.append(f"- {line}" + (f" {advice}" if advice else ""))
+        self.called = called
+        super().__init__("\n".join([*lines, *([hint] if hint else [])]))
+        self.hint = hint
+
+    def advised(self, hint: str) -> GraphBreakError:
+        """The same with what to do next."""
+        return GraphBreakError(self.called, self.breaks, hint)
+
+
 class LoweringError(LonghandError):
     """A captured graph breaks a rule of the loop program. Always a bug in longhand, never in the model."""
 

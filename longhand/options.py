@@ -31,7 +31,7 @@ class Mode(enum.Enum):
 
 
 class Frontend(enum.Enum):
-    """What captures Python code for longhand.compile."""
+    """What captures Python code."""
 
     DYNAMO = "dynamo"
     BYTECODE = "bytecode"
@@ -73,6 +73,7 @@ class Options:
         train: Write the backward pass too.
         activation_memory_budget: In training: between 0 and 1, how much of what the cheapest cut would keep for the
             backward pass may be kept; what is missing is computed again.
+        frontend: What captures the call that a unit is written from.
     """
 
     target: Target
@@ -82,6 +83,7 @@ class Options:
     dynamic: tuple[str, ...] = ()
     train: bool = False
     activation_memory_budget: float = 1.0
+    frontend: Frontend = Frontend.EXPORT
 
 
 _E = TypeVar("_E", bound=enum.Enum)

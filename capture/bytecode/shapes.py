@@ -21,10 +21,12 @@ class DynamicSizes:
     Attributes:
         dynamic: None: those that were seen to differ; True: all; False: none.
         seen: The sizes seen so far, by the input's path; None for a dimension that differed.
+        equal_sizes_are_one: Whether sizes that are equal at capture share a symbol.
     """
 
     dynamic: bool | None = None
     seen: dict[str, list[int | None]] = dataclasses.field(default_factory=dict)
+    equal_sizes_are_one: bool = True
 
     def static_dims(self, name: str, value: torch.Tensor) -> tuple[bool, ...]:
         """For each dimension whether it is to be static. Sizes 0 and 1 always are; weights too."""

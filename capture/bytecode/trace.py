@@ -78,7 +78,7 @@ class Trace:
 
     def __init__(self, sizes: DynamicSizes) -> None:
         self.graph = fx.Graph()
-        self.environment = torch_private.ShapeEnv()
+        self.environment = torch_private.ShapeEnv(duck_shape=sizes.equal_sizes_are_one)
         self.mode = torch_private.FakeTensorMode(shape_env=self.environment)
         self.guards = Guards()
         self.sizes = sizes

@@ -1,0 +1,38 @@
+"""Which capture makes the graph of a unit that is written from a call: torch.export's or longhand's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from longhand.capture.bytecode_door import capture_bytecode
+from longhand.capture.export_door import capture_export
+from longhand.capture.graph import CapturedGraph
+from longhand.errors import OptionError
+from longhand.options import Frontend, Options
+
+_DOORS = {Frontend.EXPORT: capture_export, Frontend.BYTECODE: capture_bytecode}
+
+
+def capture_call(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: Options,
+    dynamic_shapes: Any = None,
+) -> CapturedGraph:
+    """One call as a graph.
+
+    Raises:
+        OptionError: The frontend captures no call on its own.
+        CaptureError: The call is no sound graph; with the bytecode frontend GraphBreakError lists every break.
+    """
+    door = _DOORS.get(options.frontend)
+    if door is None:
+        raise OptionError(
+            f"frontend={options.frontend.value!r} hands over graphs while code runs; it writes no unit from a call.",
+            hint="Use bytecode or export here, or longhand.compile(frontend='dynamo', options={'out': FOLDER}).",
+        )
+    return door(
+        model, args, dict(kwargs), target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
+    )
