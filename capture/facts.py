@@ -34,8 +34,8 @@ def facts_of(guards: Iterable[Guard]) -> tuple[str, ...]:
     for owner, facts in owners.items():
         by_facts.setdefault(tuple(facts.items()), {})[starred.get(owner, owner)] = None
     lines = []
-    for facts, names in by_facts.items():
-        told = ", ".join(f"{name} = {value}" for name, value in facts)
+    for pairs, names in by_facts.items():
+        told = ", ".join(f"{name} = {value}" for name, value in pairs)
         who = ", ".join(f"`{name}`" for name in names if name)
         lines.append(f"{who}: {told}" if who else told)
     return tuple(lines)

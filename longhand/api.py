@@ -10,8 +10,8 @@ from typing import Any
 from longhand.clock import Clock
 from longhand.doors import capture_call
 from longhand.errors import GraphBreakError
-from longhand.parts import Parts, write_parts
 from longhand.options import Frontend, parse_enum
+from longhand.parts import Parts, write_parts
 from longhand.pipeline import compile_unit
 from longhand.summary import Summary
 from longhand.targets import options_for, tensors_of
@@ -83,5 +83,7 @@ def generate(
         )
     except GraphBreakError as error:
         if not allow_breaks:
-            raise error.advised("Pass allow_breaks=True (--allow-breaks) to write its graphs one by one.") from None
+            raise error.advised(
+                "Pass allow_breaks=True (--allow-breaks) to write its graphs one by one."
+            ) from None
     return write_parts(model, args, kwargs or {}, Path(out), mode=mode, train=train)

@@ -79,7 +79,9 @@ def _example(text: str) -> str:
 )
 @click.option("--dynamic", multiple=True, metavar="NAME:DIM", help="A size that may vary, like x:0.")
 @click.option("--frontend", default="export", show_default=True, help="What captures: export, bytecode.")
-@click.option("--allow-breaks", is_flag=True, help="With bytecode: a unit for each graph, if there are several.")
+@click.option(
+    "--allow-breaks", is_flag=True, help="With bytecode: a unit for each graph, if there are several."
+)
 def generate_command(
     factory: str,
     out: Path,

@@ -15,8 +15,8 @@ import torch
 from longhand.backend import GraphReport, longhand_backend, number_from_one
 from longhand.capture.bytecode.breaks import BreakRecord
 from longhand.capture.bytecode.entries import Capture, Event
-from longhand.emit.templates import render_template
 from longhand.emit.lock import LOCK
+from longhand.emit.templates import render_template
 from longhand.errors import OutputError
 
 __all__ = ["Parts", "write_parts"]

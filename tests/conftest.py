@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
 import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FRAME_HOOK = "longhand.capture._frame_eval"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,3 +27,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def hook(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The frame hook, built into a temporary folder where longhand was not installed with it."""
+    if FRAME_HOOK in sys.modules:
+        return sys.modules[FRAME_HOOK]
+    if importlib.util.find_spec(FRAME_HOOK) is not None:
+        return importlib.import_module(FRAME_HOOK)
+    out = tmp_path_factory.mktemp("frame_eval") / "_frame_eval.so"
+    include = sysconfig.get_path("include")
+    source = ROOT / "capture" / "_frame_eval.c"
+    command = ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(out)]
+    subprocess.run(command, check=True)
+    loader = importlib.machinery.ExtensionFileLoader(FRAME_HOOK, str(out))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(FRAME_HOOK, loader))
+    loader.exec_module(module)
+    sys.modules[FRAME_HOOK] = module
+    return module
