@@ -212,12 +212,9 @@ def _new_frame(trace: Trace, function: Func, given: dict[str, Value]) -> Frame:
     code = function.code
     cells = dict(zip(code.co_freevars, function.closure, strict=True))
     for name in code.co_cellvars:
-        cells[name] = Cell(given.get(name), name)
+        cells[name] = Cell(given.pop(name, None), name)
     names = vars(builtins)
-    frame = Frame(code, function.globals, names, given, cells, trace.guards.constant(function.globals))
-    if code.co_argcount:
-        frame.first_argument = given.get(code.co_varnames[0])
-    return frame
+    return Frame(code, function.globals, names, given, cells, trace.guards.constant(function.globals))
 
 
 def _generate(trace: Trace, frame: Frame) -> Iterator[Value]:

@@ -21,10 +21,9 @@ from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.interpreter import BreakHere, Interpreter
 from longhand.capture.bytecode.outcome import Outcome, is_null
 from longhand.capture.bytecode.resume import (
-    FIRST,
     Position,
-    cell_names,
     first_name,
+    is_continuation,
     live_locals,
     original_position,
     parameters,
@@ -160,14 +159,21 @@ class _Attempt:
                 zip(code.co_freevars, function.__closure__ or (), strict=True)
             )
         }
+        made = is_continuation(code)
         for name in code.co_cellvars:
-            cells[name] = Cell(given.get(name), name)
+            tracked = given.pop(name, None)
+            if not made:
+                cells[name] = Cell(tracked, name)
+            elif tracked is not None:
+                place = root(_parameter(name), f"L[{name!r}]")
+                cell = self.args[self.names.index(name)]
+                if type(cell) is types.CellType:
+                    cells[name] = trace.cell(cell, place, name)
+                else:  # a comprehension uses the cell's place for a plain value
+                    given[name] = tracked
         trace.guards.same_object(root("f.__globals__", "globals"), function.__globals__)
         globals_name = trace.guards.constant(function.__globals__)
-        frame = Frame(code, function.__globals__, vars(builtins), given, cells, globals_name)
-        if code.co_argcount:
-            frame.first_argument = given[code.co_varnames[0]]
-        return frame
+        return Frame(code, function.__globals__, vars(builtins), given, cells, globals_name)
 
     def run(self, backend: Any, miss: Miss, records: tuple[BreakRecord, ...], grad_enabled: bool) -> Captured:
         """Interprets, then builds the entry."""
@@ -198,30 +204,24 @@ class _Attempt:
             raise SkipFrame("a graph break before the first instruction")
         stack = frame.stack
         live = live_locals(code, index)
-        cells = cell_names(code)
+        given = {
+            **frame.locals,
+            **{name: frame.cells[name] for name in code.co_cellvars if name in frame.cells},
+        }
         first = first_name(code)
-        kept = {name for name in frame.locals if name in live and name not in cells}
-        if first is not None:
-            if frame.first_argument is None:
-                raise SkipFrame("a method without its instance")
-            if first == FIRST:
-                frame.locals[FIRST] = frame.first_argument
-            if first not in frame.locals:
-                raise SkipFrame("a method deletes its instance")
-            kept.add(first)
-        names = tuple(sorted(kept))
+        if first is not None and first not in given:
+            raise SkipFrame("a method deletes its instance")
+        names = tuple(sorted(name for name in given if name in live or name == first))
         position = Position(code, index, tuple(is_null(value) for value in stack), names)
         step = step_code(position)
         frame_hook().mark(step, frame_hook().SKIP)
-        values = {f"stack{depth}_": value for depth, value in enumerate(stack)} | {
-            n: frame.locals[n] for n in names
-        }
-        given = [outcome.expression(values[name]) for name in parameters(position)]
-        made = ", ".join(outcome.expression(frame.cells[name]) for name in cells)
-        closure = f"({made},)" if cells else "None"
+        values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
+        arguments = [outcome.expression(values[name]) for name in parameters(position)]
+        closure = [outcome.expression(frame.cells[name]) for name in code.co_freevars]
+        cells = f"({', '.join(closure)},)" if closure else "None"
         function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
-        parts = "".join(f"{part}, " for part in given)
-        return f"({function}, {closure}), ({parts}))", "result[0](*result[1])"
+        parts = "".join(f"{part}, " for part in arguments)
+        return f"({function}, {cells}), ({parts}))", "result[0](*result[1])"
 
     def _entry(
         self,

@@ -127,9 +127,10 @@ def _super(trace: Trace, args: list[Value]) -> Value:
         kind, owner = as_python(trace, args[0]), trace.force(args[1])
     else:
         cell = frame.cells.get("__class__")
-        if cell is None or cell.content is None or frame.first_argument is None:
+        instance = frame.first_argument()
+        if cell is None or cell.content is None or instance is None:
             raise Unsupported("super() outside of a method")
-        kind, owner = as_python(trace, cell.content), trace.force(frame.first_argument)
+        kind, owner = as_python(trace, cell.content), trace.force(instance)
     return Super(kind, owner)
 
 

@@ -8,7 +8,7 @@ import functools
 from types import CodeType
 from typing import Any
 
-from longhand.capture.bytecode.values import Cell, Const, Null, Value
+from longhand.capture.bytecode.values import Cell, Const, Value
 
 __all__ = ["Decoded", "Frame", "Handler", "Instruction", "decode"]
 
@@ -41,6 +41,12 @@ class Decoded:
 
     instructions: tuple[Instruction, ...]
     handlers: tuple[Handler, ...]
+
+    @functools.cached_property
+    def n_first(self) -> int:
+        """How many instructions at the start make cells."""
+        names = ("MAKE_CELL", "COPY_FREE_VARS")
+        return next(i for i, step in enumerate(self.instructions) if step.name not in names)
 
     def handler_of(self, index: int) -> Handler | None:
         return next((h for h in self.handlers if h.start <= index < h.end), None)
@@ -84,8 +90,8 @@ class Frame:
         code: What runs.
         globals: Its globals.
         builtins: Names that globals do not have.
-        locals: Arguments, by name; cells' first values too.
-        cells: Free variables.
+        locals: Arguments that are no cells, by name.
+        cells: Free variables and cells.
         globals_source: How the generated check reaches the globals.
     """
 
@@ -111,7 +117,6 @@ class Frame:
         self.keyword_names: tuple[str, ...] = ()
         self.current_error: Value = Const(None)
         self.finished = False
-        self.first_argument: Value | None = None
         self.returned: Value = Const(None)
         self.thrown: Value | None = None
 
@@ -133,5 +138,9 @@ class Frame:
         at = min(self.start, len(self.decoded.instructions) - 1)
         return self.code.co_filename, self.decoded.instructions[at].line, self.code.co_name
 
-    def is_null(self, depth: int) -> bool:
-        return isinstance(self.stack[depth], Null)
+    def first_argument(self) -> Value | None:
+        """What is in the first local now: ``super()`` takes it for the instance."""
+        if not self.code.co_argcount:
+            return None
+        name = self.code.co_varnames[0]
+        return self.cells[name].content if name in self.cells else self.locals.get(name)

@@ -16,6 +16,7 @@ from longhand.capture.bytecode.sources import item, root
 from longhand.capture.bytecode.trace import DELETED, Trace
 from longhand.capture.bytecode.values import (
     NULL,
+    Cell,
     Const,
     Error,
     Iter,
@@ -32,7 +33,7 @@ STEPS = Steps()
 # Stack, locals, cells, globals
 
 
-@STEPS.of("NOP", "RESUME", "PRECALL", "CACHE", "COPY_FREE_VARS", "MAKE_CELL", "SETUP_ANNOTATIONS")
+@STEPS.of("NOP", "RESUME", "PRECALL", "CACHE", "COPY_FREE_VARS", "SETUP_ANNOTATIONS")
 def _nothing(trace: Trace, frame: Frame, step: Instruction) -> None:
     return None
 
@@ -78,32 +79,57 @@ def _load_const(trace: Trace, frame: Frame, step: Instruction) -> Signal | None:
     return None
 
 
-@STEPS.of("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR")
+@STEPS.of("LOAD_FAST", "LOAD_FAST_CHECK")
 def _load_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
     name = step.argval
-    if step.name == "LOAD_FAST_AND_CLEAR":
-        frame.push(frame.locals.pop(name, NULL))
-        return
     if name not in frame.locals:
-        raise Raised(Error(UnboundLocalError, [Const(f"cannot access local variable '{name}'")]))
+        raise _unbound(name)
     value = trace.force(frame.locals[name])
     frame.locals[name] = value
     frame.push(value)
 
 
+def _unbound(name: str) -> Raised:
+    text = f"cannot access local variable '{name}' where it is not associated with a value"
+    return Raised(Error(UnboundLocalError, [Const(text)]))
+
+
 @STEPS.of("STORE_FAST")
 def _store_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
-    value = frame.pop()
-    if isinstance(value, Null):
-        frame.locals.pop(step.argval, None)
+    _put_local(frame, step.argval, frame.pop())
+
+
+def _put_local(frame: Frame, name: str, value: Value) -> None:
+    """A local's place: what a comprehension puts back there may be a cell, or nothing."""
+    frame.locals.pop(name, None)
+    if name in frame.code.co_cellvars:
+        frame.cells.pop(name, None)
+    if isinstance(value, Cell):
+        frame.cells[name] = value
+    elif not isinstance(value, Null):
+        frame.locals[name] = value
+
+
+@STEPS.of("LOAD_FAST_AND_CLEAR")
+def _load_fast_and_clear(trace: Trace, frame: Frame, step: Instruction) -> None:
+    name = step.argval
+    if name in frame.code.co_cellvars and name in frame.cells:
+        frame.push(frame.cells.pop(name))
     else:
-        frame.locals[step.argval] = value
+        frame.push(frame.locals.pop(name, NULL))
+
+
+@STEPS.of("MAKE_CELL")
+def _make_cell(trace: Trace, frame: Frame, step: Instruction) -> None:
+    """The cells of the function itself are there from the start: this one is a comprehension's."""
+    if frame.start >= frame.decoded.n_first:
+        frame.cells[step.argval] = Cell(frame.locals.pop(step.argval, None), step.argval)
 
 
 @STEPS.of("DELETE_FAST")
 def _delete_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
     if step.argval not in frame.locals:
-        raise Unsupported("an unbound local is deleted")
+        raise _unbound(step.argval)
     del frame.locals[step.argval]
 
 
@@ -116,9 +142,25 @@ def _load_closure(trace: Trace, frame: Frame, step: Instruction) -> None:
 def _load_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     cell = frame.cells[step.argval]
     if cell.content is None:
-        raise Raised(Error(NameError, [Const(f"cannot access free variable '{step.argval}'")]))
+        raise _unbound_cell(frame, step.argval)
     cell.content = trace.force(cell.content)
     frame.push(cell.content)
+
+
+def _unbound_cell(frame: Frame, name: str) -> Raised:
+    if name in frame.code.co_cellvars:
+        return _unbound(name)
+    text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+    return Raised(Error(NameError, [Const(text)]))
+
+
+@STEPS.of("DELETE_DEREF")
+def _delete_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
+    cell = frame.cells[step.argval]
+    if cell.content is None:
+        raise _unbound_cell(frame, step.argval)
+    trace.changing(cell)
+    cell.content = None
 
 
 @STEPS.of("STORE_DEREF")

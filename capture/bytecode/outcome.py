@@ -269,8 +269,9 @@ class Outcome:
             )
         elif isinstance(value, Cell):
             if value.content is None:
-                raise SkipFrame("a closure variable is deleted")
-            self.effects.append(f"{target}.cell_contents = {self.expression(value.content)}")
+                self.effects.append(f"del {target}.cell_contents")
+            else:
+                self.effects.append(f"{target}.cell_contents = {self.expression(value.content)}")
         elif isinstance(value, Seq) and value.kind is list:
             self.effects.append(f"list.__setitem__({target}, slice(None), [{self._all(value.items)}])")
         elif isinstance(value, Seq):

@@ -1,8 +1,9 @@
 """Code objects that start in the middle of a function: one that runs the instruction of a graph break and goes on,
 and one that continues after it.
 
-Both take what is on the stack, then the live locals, as arguments; all cells are closure variables. The first is
-CPython's alone: it runs one instruction inside the user's own try and with blocks, and calls the second for the rest.
+Both take what is on the stack, then the live locals, as arguments; where a local is a cell, the argument is the cell
+itself, and nothing wraps it anew. The first is CPython's alone: it runs one instruction inside the user's own try and
+with blocks, and calls the second for the rest.
 The second is an ordinary function: it is captured like any other.
 """
 
@@ -21,7 +22,7 @@ from bytecode.instr import InstrLocation
 from longhand.capture.bytecode.breaks import SkipFrame
 from longhand.capture.bytecode.frames import decode
 
-__all__ = ["Position", "cell_names", "live_locals", "original_position", "step_code"]
+__all__ = ["Position", "is_continuation", "live_locals", "original_position", "step_code"]
 
 _IS_311 = sys.version_info < (3, 12)
 _NO_FALLTHROUGH = frozenset(
@@ -36,6 +37,7 @@ class Position:
 
     Attributes:
         nulls: For each stack slot whether it is CPython's NULL.
+        locals: The names of the locals that are given, cells among them.
     """
 
     code: CodeType
@@ -56,15 +58,16 @@ def original_position(code: CodeType, index: int) -> tuple[CodeType, int]:
     return code, index
 
 
-FIRST = "first_argument_"
+def is_continuation(code: CodeType) -> bool:
+    """Whether it is one: its arguments that are cell variables are cells already."""
+    return code in _ORIGINS
 
 
 def first_name(code: CodeType) -> str | None:
-    """The local that must come first, because ``super()`` looks for the instance there; FIRST if it is in a cell."""
+    """The local that must come first, because ``super()`` looks for the instance there."""
     if "__class__" not in code.co_freevars or not code.co_argcount:
         return None
-    name = code.co_varnames[0]
-    return FIRST if name in code.co_cellvars else name
+    return code.co_varnames[0]
 
 
 def parameters(position: Position) -> tuple[str, ...]:
@@ -73,11 +76,6 @@ def parameters(position: Position) -> tuple[str, ...]:
     stack = [f"stack{depth}_" for depth, is_null in enumerate(position.nulls) if not is_null]
     rest = [name for name in position.locals if name != first]
     return (*([first] if first else []), *stack, *rest)
-
-
-def cell_names(code: CodeType) -> tuple[str, ...]:
-    """The closure variables of a continuation of `code`, in order."""
-    return tuple(sorted({*code.co_cellvars, *code.co_freevars}))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -113,18 +111,13 @@ def _live(code: CodeType) -> tuple[frozenset[str], ...]:
 
 
 def live_locals(code: CodeType, index: int) -> frozenset[str]:
-    """The locals that may be read from an instruction on."""
-    return _live(code)[index]
+    """The locals that may be read from an instruction on; cells always may, by closures."""
+    return _live(code)[index] | frozenset(code.co_cellvars)
 
 
 def _body(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
-    """The code with all cells made closure variables, and where each of its instructions is in the list."""
+    """The code, and where each of its instructions is in the list."""
     body = bc.Bytecode.from_code(code)
-    if any(
-        isinstance(row, bc.Instr) and row.name == "MAKE_CELL"
-        for row in list(body)[len(code.co_cellvars) + 8 :]
-    ):
-        raise SkipFrame("a comprehension makes cells of its own")
     places: list[int] = []
     for place, row in enumerate(body):
         if isinstance(row, bc.TryBegin):
@@ -135,14 +128,11 @@ def _body(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
         if not isinstance(row, bc.Instr):
             continue
         places.append(place)
-        if row.name in ("MAKE_CELL", "COPY_FREE_VARS", "RETURN_GENERATOR"):
+        # The MAKE_CELLs at the start stay, though nothing reaches them: locals() asks which cells were made.
+        if row.name in ("COPY_FREE_VARS", "RETURN_GENERATOR"):
             body[place] = bc.Instr("NOP", location=row.location)
-        elif isinstance(row.arg, bc.CellVar):
-            body[place] = bc.Instr(row.name, bc.FreeVar(row.arg.name), location=row.location)
     if len(places) != len(decode(code).instructions):
         raise SkipFrame("its instructions cannot be rebuilt")
-    body.freevars = list(cell_names(code))
-    body.cellvars = []
     return body, places
 
 
@@ -212,6 +202,8 @@ def step_code(position: Position) -> CodeType:
     depth = len(nulls)
     if step.name in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL", "LOAD_SUPER_ATTR") and _pushes_null(step):
         raise SkipFrame(f"a break at {step.name} of a method")
+    if step.name in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
+        raise SkipFrame(f"a break at {step.name}")  # the continuation would not know which locals there are
     if step.target is not None:
         extra = _jump_part(body, row, step, position, depth, at)
     after: list[Any] = []
@@ -290,7 +282,7 @@ def _continue_with(position: Position, index: int, depth: int, at: Any) -> list[
     names = tuple(name for name in position.locals if name in live or name == first_name(code))
     after = Position(code, index, nulls, names)
     made = continuation(after)
-    cells = cell_names(code)
+    cells = code.co_freevars
     constant: Any = made
     rows: list[Any] = [
         bc.Instr("STORE_FAST", f"stack{place}_", location=at) for place in range(depth - 1, -1, -1)

@@ -162,6 +162,8 @@ class Trace:
             return self._dict(value, kind, source)
         if kind in (set, frozenset):
             return self._set(value, kind, source)
+        if kind is types.CellType:
+            return self.cell(value, source, "")
         if kind is range:
             self.guards.equal(source, value)
             return Range(value, source=source)

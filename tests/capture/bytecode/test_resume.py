@@ -10,7 +10,6 @@ import pytest
 from longhand.capture.bytecode.frames import decode
 from longhand.capture.bytecode.resume import (
     Position,
-    cell_names,
     continuation,
     live_locals,
     parameters,
@@ -150,16 +149,14 @@ def pushes_null(step):
 def run_from(function, index, values, build):
     code = function.__code__
     live = live_locals(code, index)
-    cells = cell_names(code)
-    names = tuple(sorted(name for name in values if name in live and name not in cells))
+    boxes = {n: types.CellType(values[n]) if n in values else types.CellType() for n in code.co_cellvars}
+    given = {**values, **boxes}
+    names = tuple(sorted(name for name in given if name in live and name not in code.co_freevars))
     position = Position(code, index, (), names)
-    free = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    closure = tuple(
-        free[name] if name in free else types.CellType(values[name]) if name in values else types.CellType()
-        for name in cells
+    made = types.FunctionType(
+        build(position), function.__globals__, function.__name__, None, function.__closure__
     )
-    made = types.FunctionType(build(position), function.__globals__, function.__name__, None, closure or None)
-    return made(*(values[name] for name in parameters(position)))
+    return made(*(given[name] for name in parameters(position)))
 
 
 @pytest.mark.parametrize("build", [continuation, step_code])
