@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from longhand.capture.bytecode.attributes import has, is_data_descriptor, lookup, missing
+from longhand.capture.bytecode.attributes import has, is_data_descriptor, missing
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import describe
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -33,7 +33,7 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
         raise Unsupported(f"an attribute, {name}, of a {describe(owner)} is set")
     kind = type(owner.value) if isinstance(owner, Obj) else owner.kind
     special = "__delattr__" if value is DELETED else "__setattr__"
-    setter = lookup(kind, special)
+    setter = trace.classes.lookup(kind, special)
     of_module = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
     if isinstance(setter, types.FunctionType) and not of_module and not plain:
         given: list[Value] = [Const(name)] if value is DELETED else [Const(name), value]
@@ -41,7 +41,7 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
         return
     if of_module:
         _check_module_write(owner, name, trace.force(value))
-    found = lookup(kind, name)
+    found = trace.classes.lookup(kind, name)
     if isinstance(found, property):
         if value is DELETED or not isinstance(found.fset, types.FunctionType):
             raise Unsupported(f"the property {name} is set")

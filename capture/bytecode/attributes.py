@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import describe, from_python
 from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
 from longhand.capture.bytecode.sources import Source, attribute, item
@@ -36,27 +37,13 @@ from longhand.capture.bytecode.values import (
     Value,
 )
 
-__all__ = ["get", "get_plain", "has", "is_data_descriptor", "is_python", "lookup", "missing"]
+__all__ = ["get", "get_plain", "has", "is_data_descriptor", "missing"]
 
-_MISSING = object()
 # Modules whose attributes nobody replaces while a program runs.
 _FIXED = ("torch", "math", "operator", "functools", "itertools", "collections", "typing", "builtins", "inspect",
           "dataclasses", "enum", "contextlib", "types", "copy", "abc", "warnings", "os", "sys", "re")  # fmt: skip
 _STORAGES = (dict, list, tuple)
 _FACTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
-
-
-def lookup(kind: type, name: str) -> Any:
-    """What a class's order of bases has under a name, unbound; `_MISSING` if nothing."""
-    for base in kind.__mro__:
-        if name in vars(base):
-            return vars(base)[name]
-    return _MISSING
-
-
-def is_python(kind: type, name: str) -> bool:
-    """Whether a class gives `name` its own meaning, in Python."""
-    return isinstance(lookup(kind, name), types.FunctionType)
 
 
 def has(trace: Trace, owner: Value, name: str) -> bool:
@@ -135,7 +122,7 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
     if isinstance(owner, Seq) and hasattr(owner.kind, "_fields"):
         if name in owner.kind._fields:
             return trace.force(owner.items[owner.kind._fields.index(name)])
-        found = lookup(owner.kind, name)
+        found = trace.classes.lookup(owner.kind, name)
         if isinstance(found, types.FunctionType) and name not in ("_replace", "_asdict"):
             return Method(trace.function(found, None), owner)
         if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
@@ -167,8 +154,8 @@ def _of_constant(trace: Trace, owner: Const, name: str) -> Value:
         return _of_class(trace, owner, value, name)
     if name == "__class__":
         return Const(type(value))
-    found = getattr(value, name, _MISSING)
-    if found is _MISSING:
+    found = getattr(value, name, MISSING)
+    if found is MISSING:
         raise missing(owner, name)
     if isinstance(found, types.MethodType) and isinstance(found.__func__, types.FunctionType):
         return Method(trace.function(found.__func__, None), owner)
@@ -196,10 +183,10 @@ def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__dict__"):
         found = getattr(kind, name)
         return from_python(found) if name != "__dict__" else Const(found)
-    raw = lookup(kind, name)
-    if raw is _MISSING:
-        meta = lookup(type(kind), name)
-        if meta is _MISSING:
+    raw = trace.classes.lookup(kind, name)
+    if raw is MISSING:
+        meta = trace.classes.lookup(type(kind), name)
+        if meta is MISSING:
             raise missing(owner, name)
         if isinstance(meta, types.FunctionType):
             return Method(trace.function(meta, None), owner)
@@ -251,10 +238,10 @@ def _of_error(trace: Trace, owner: Error, name: str) -> Value:
         return owner.args[0] if owner.args else Const(None)
     if name == "__class__":
         return Const(owner.kind)
-    found = lookup(owner.kind, name)
+    found = trace.classes.lookup(owner.kind, name)
     if isinstance(found, types.FunctionType):
         return Method(trace.function(found, None), owner)
-    if found is _MISSING:
+    if found is MISSING:
         raise missing(owner, name)
     raise Unsupported(f"{name} of an exception")
 
@@ -287,7 +274,7 @@ def _bind(trace: Trace, found: Any, owner: Value, kind: type, name: str) -> Valu
         return Bound(owner, name)
     if hasattr(type(found), "__get__") and not isinstance(found, type):
         if isinstance(found, functools.partialmethod) or not isinstance(
-            lookup(type(found), "__get__"), types.FunctionType
+            trace.classes.lookup(type(found), "__get__"), types.FunctionType
         ):
             raise Unsupported(f"the descriptor {type(found).__qualname__} ({name})")
         holder = trace.wrap(found, _class_source(trace, kind, name))
@@ -304,17 +291,17 @@ def _class_source(trace: Trace, kind: type, name: str) -> Source:
 
 def is_data_descriptor(found: Any) -> bool:
     """Whether a class's attribute comes before an instance's own."""
-    return found is not _MISSING and hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
+    return found is not MISSING and hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
 
 
-def _own_getattribute(kind: type) -> types.FunctionType | None:
-    found = lookup(kind, "__getattribute__")
+def _own_getattribute(trace: Trace, kind: type) -> types.FunctionType | None:
+    found = trace.classes.lookup(kind, "__getattribute__")
     return found if isinstance(found, types.FunctionType) else None
 
 
 def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> Value:
     kind = type(owner.value)
-    own = _own_getattribute(kind)
+    own = _own_getattribute(trace, kind)
     if own is not None and not plain:
         return trace.call_value(trace.function(own, None), [owner, Const(name)], {})
     written = trace.attributes.get(owner, {})
@@ -324,7 +311,7 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
         return written[name]
     if isinstance(owner.value, functools.partial):
         return _of_partial(trace, owner, name)
-    found = lookup(kind, name)
+    found = trace.classes.lookup(kind, name)
     source = owner.source or Source(None, trace.guards.constant(owner.value), kind.__name__)
     if name == "__class__":
         return Const(kind)
@@ -333,8 +320,8 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
             raise Unsupported("__dict__ of an object that was written to")
         return trace.wrap(vars(owner.value), attribute(source, "__dict__"))
     if isinstance(found, types.MemberDescriptorType):
-        value = getattr(owner.value, name, _MISSING)
-        if value is _MISSING:
+        value = getattr(owner.value, name, MISSING)
+        if value is MISSING:
             raise missing(owner, name)
         return trace.wrap(value, attribute(source, name))
     if is_data_descriptor(found) and not isinstance(found, functools.cached_property):
@@ -346,9 +333,9 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
         return trace.wrap(mine[name], attribute(source, name))
     if isinstance(owner.value, torch.nn.Module):
         for store in ("_parameters", "_buffers", "_modules"):
-            if name in mine.get(store, {}) and found is _MISSING:
+            if name in mine.get(store, {}) and found is MISSING:
                 return trace.wrap(mine[store][name], item(attribute(source, store), name))
-    if found is not _MISSING:
+    if found is not MISSING:
         if mine is not None and hasattr(owner.value, "__dict__") and not isinstance(found, property):
             trace.guards.add(
                 attribute(source, "__dict__"), f"{name!r} not in {{}}", f"{source.name} has no own {name}"
@@ -359,8 +346,8 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
 
 def _fallback(trace: Trace, owner: Value, kind: type, name: str, source: Source | None) -> Value:
     """``__getattr__``, else an AttributeError."""
-    getter = lookup(kind, "__getattr__")
-    if getter is not _MISSING and getter is not torch.nn.Module.__getattr__:
+    getter = trace.classes.lookup(kind, "__getattr__")
+    if getter is not MISSING and getter is not torch.nn.Module.__getattr__:
         if not isinstance(getter, types.FunctionType):
             raise Unsupported(f"{kind.__qualname__}.__getattr__ is no Python function")
         return trace.call_value(trace.function(getter, None), [owner, Const(name)], {})
@@ -377,12 +364,12 @@ def _of_partial(trace: Trace, owner: Obj, name: str) -> Value:
 
 
 def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Value:
-    own = _own_getattribute(owner.kind)
+    own = _own_getattribute(trace, owner.kind)
     if own is not None and not plain:
         return trace.call_value(trace.function(own, None), [owner, Const(name)], {})
     if name == "__class__":
         return Const(owner.kind)
-    found = lookup(owner.kind, name)
+    found = trace.classes.lookup(owner.kind, name)
     if is_data_descriptor(found) and not isinstance(
         found, functools.cached_property | types.MemberDescriptorType
     ):
@@ -395,7 +382,7 @@ def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Valu
         raise missing(owner, name)
     if name == "__dict__":
         return Dict(dict, owner.attributes)
-    if found is not _MISSING:
+    if found is not MISSING:
         return _bind(trace, found, owner, owner.kind, name)
     return _fallback(trace, owner, owner.kind, name, None)
 
@@ -403,22 +390,19 @@ def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Valu
 def _of_super(trace: Trace, owner: Super, name: str) -> Value:
     bound = owner.owner
     if isinstance(bound, Const) and isinstance(bound.value, type):
-        order: tuple[type, ...] = bound.value.__mro__
-        if owner.kind not in order:  # a method of a metaclass
-            meta: type = type(bound.value)
-            order = meta.__mro__
+        start: type = bound.value if owner.kind in bound.value.__mro__ else type(bound.value)
     else:
-        order = (type(bound.value) if isinstance(bound, Obj | Const) else bound.kind).__mro__  # type: ignore[attr-defined]
-    for base in order[order.index(owner.kind) + 1 :]:
-        if name not in vars(base):
-            continue
-        found = vars(base)[name]
-        if isinstance(found, types.FunctionType):
-            function = trace.function(found, None)
-            return function if isinstance(bound, Const) and name == "__new__" else Method(function, bound)
-        if base in (object, *_STORAGES, collections.OrderedDict, BaseException, Exception):
-            return Bound(Super(owner.kind, bound), name)
-        if isinstance(bound, Const) and not isinstance(found, classmethod):
-            raise Unsupported(f"super().{name} of a class")
-        return _bind(trace, found, bound, base, name)
-    raise missing(owner, name)
+        start = type(bound.value) if isinstance(bound, Obj | Const) else bound.kind  # type: ignore[attr-defined]
+    order = start.__mro__
+    found = trace.classes.lookup(start, name, after=owner.kind)
+    if found is MISSING:
+        raise missing(owner, name)
+    base = next(base for base in order[order.index(owner.kind) + 1 :] if name in vars(base))
+    if isinstance(found, types.FunctionType):
+        function = trace.function(found, None)
+        return function if isinstance(bound, Const) and name == "__new__" else Method(function, bound)
+    if base in (object, *_STORAGES, collections.OrderedDict, BaseException, Exception):
+        return Bound(Super(owner.kind, bound), name)
+    if isinstance(bound, Const) and not isinstance(found, classmethod):
+        raise Unsupported(f"super().{name} of a class")
+    return _bind(trace, found, bound, base, name)

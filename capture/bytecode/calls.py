@@ -28,7 +28,7 @@ from longhand.capture.bytecode.constants import as_python, describe, fold_call, 
 from longhand.capture.bytecode.contexts import ForwardContext
 from longhand.capture.bytecode.frames import Frame
 from longhand.capture.bytecode.leaves import is_torch_leaf
-from longhand.capture.bytecode.operators import kind_of
+from longhand.capture.bytecode.operators import is_python, kind_of
 from longhand.capture.bytecode.rules import Rule
 from longhand.capture.bytecode.sources import attribute
 from longhand.capture.bytecode.tensors import torch_call
@@ -124,7 +124,10 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
 
 def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = function.value
-    if isinstance(value, torch.nn.Module) and type(value).__call__ is torch.nn.Module.__call__:
+    if (
+        isinstance(value, torch.nn.Module)
+        and trace.classes.lookup(type(value), "__call__") is torch.nn.Module.__call__
+    ):
         return _call_module(trace, function, args, kwargs)
     if isinstance(value, functools.partial):
         inner = attributes.get(trace, function, "func")
@@ -293,7 +296,7 @@ def iterate(trace: Trace, value: Value) -> Value:
         assert isinstance(parts, Seq)
         return Iter(iter(parts.items))
     if isinstance(value, New | Obj):
-        if value.storage is not None and not _overrides(kind_of(value), "__iter__"):
+        if value.storage is not None and not is_python(trace, kind_of(value), "__iter__"):
             return iterate(trace, value.storage)
         if attributes.has(trace, value, "__iter__"):
             return iterate(trace, call_value(trace, attributes.get(trace, value, "__iter__"), [], {}))
@@ -302,10 +305,6 @@ def iterate(trace: Trace, value: Value) -> Value:
     if isinstance(value, New | Obj) and attributes.has(trace, value, "__next__"):
         return value
     raise Unsupported(f"a {describe(value)} is iterated over")
-
-
-def _overrides(kind: type, name: str) -> bool:
-    return isinstance(attributes.lookup(kind, name), types.FunctionType)
 
 
 def advance(trace: Trace, iterator: Value) -> Value | None:

@@ -255,16 +255,20 @@ class _Attempt:
         namespace |= {"state": torch_private.global_state, "STATE": self.state}
         text = _entry_text(
             ", ".join(("f", *parameters)),
-            [f"paused is OWNER and {_STATE} and {trace.guards.check()}", *more],
+            [f"paused is OWNER and {_STATE} and {_CLASSES} and {trace.guards.check()}", *more],
             [f"i{k} = {_place(tensor)}" for k, tensor in enumerate(trace.inputs)],
             [*graph_lines, *outcome.lines, *outcome.effects, *outcome.late],
             ending,
         )
-        hook = frame_hook()
+        hook, classes = frame_hook(), trace.classes.guard()
         namespace |= trace.guards.constants
         namespace |= {
             "miss": miss,
             "OWNER": self.owner,
+            "same_tags": hook.same_tags,
+            "KINDS": classes.classes,
+            "TAGS": classes.tags,
+            "recheck": classes.recheck,
             "pause": hook.pause,
             "resume": hook.resume,
             "dispatch_keys": torch_private.dispatch_keys,
@@ -273,6 +277,7 @@ class _Attempt:
         exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
         hook.mark(namespace["entry"].__code__, hook.SKIP)
         conditions = [(_STATE, "gradients, autocast or another global setting changed")]
+        conditions.append((_CLASSES, "a method or another attribute of a class changed"))
         conditions += [
             (guard.condition.format(guard.source.expression()), guard.readable)
             for guard in trace.guards.guards
@@ -334,6 +339,7 @@ def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
 
 
 _STATE = "state() == STATE"
+_CLASSES = "(same_tags(KINDS, TAGS) or recheck())"
 
 
 def _drop_unused_sizes(graph: fx.Graph) -> None:

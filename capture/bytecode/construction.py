@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from longhand.capture.bytecode import attributes
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import as_key, as_python, describe, fold_call, from_python
 from longhand.capture.bytecode.items import store
@@ -136,7 +135,7 @@ def _super(trace: Trace, args: list[Value]) -> Value:
 
 def _exception(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made = Error(kind, list(args))
-    initial = attributes.lookup(kind, "__init__")
+    initial = trace.classes.lookup(kind, "__init__")
     if isinstance(initial, types.FunctionType):
         trace.call_value(Method(trace.function(initial, None), made), args, kwargs)
     elif kwargs:
@@ -146,7 +145,7 @@ def _exception(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Va
 
 def _named_tuple(trace: Trace, kind: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     for name in ("__init__", "__new__"):
-        found = attributes.lookup(kind, name)
+        found = trace.classes.lookup(kind, name)
         generated = name == "__new__" and getattr(found, "__module__", "").startswith("namedtuple_")
         if isinstance(found, types.FunctionType) and not generated and found.__qualname__.count(".") > 0:
             if found.__code__.co_filename.startswith("<"):
@@ -161,10 +160,10 @@ def _named_tuple(trace: Trace, kind: Any, args: list[Value], kwargs: dict[str, V
 
 def make_instance(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """An instance of a class written in Python."""
-    meta_call = attributes.lookup(type(kind), "__call__")
+    meta_call = trace.classes.lookup(type(kind), "__call__")
     if isinstance(meta_call, types.FunctionType):
         raise Unsupported(f"{kind.__qualname__} has a metaclass of its own")
-    maker = attributes.lookup(kind, "__new__")
+    maker = trace.classes.lookup(kind, "__new__")
     if isinstance(maker, staticmethod):
         maker = maker.__func__
     if isinstance(maker, types.FunctionType) and kind.__new__ is not _generic_new():
@@ -173,7 +172,7 @@ def make_instance(trace: Trace, kind: type, args: list[Value], kwargs: dict[str,
             return made
     else:
         made = empty_instance(kind)
-    initial = attributes.lookup(kind, "__init__")
+    initial = trace.classes.lookup(kind, "__init__")
     if isinstance(initial, types.FunctionType):
         trace.call_value(Method(trace.function(initial, None), made), args, kwargs)
     elif isinstance(made.storage, Dict):

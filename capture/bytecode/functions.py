@@ -20,7 +20,7 @@ from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import as_python, fold_call
 from longhand.capture.bytecode.kinds import is_instance, type_of
-from longhand.capture.bytecode.operators import binary, compare, kind_of, truth
+from longhand.capture.bytecode.operators import binary, compare, is_python, kind_of, truth
 from longhand.capture.bytecode.rules import Rule, Rules
 from longhand.capture.bytecode.tensors import has_tensor, operate, tensor_method
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -152,7 +152,7 @@ def _len(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if (
         isinstance(value, New | Obj)
         and value.storage is not None
-        and not attributes.is_python(kind_of(value), "__len__")
+        and not is_python(trace, kind_of(value), "__len__")
     ):
         return _len(trace, [value.storage], {})
     if isinstance(value, New | Obj):

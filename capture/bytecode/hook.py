@@ -30,10 +30,16 @@ def frame_hook() -> ModuleType:
     """
     if not _loaded:
         try:
-            _loaded.append(importlib.import_module(_NAME))
+            found = importlib.import_module(_NAME)
         except ImportError as error:
             raise CaptureError(
                 f"The frame hook cannot be loaded: {error}.",
                 hint="Install longhand with a C compiler at hand (pip install -e .), or use frontend='dynamo'.",
             ) from None
+        if not hasattr(found, "same_tags"):
+            raise CaptureError(
+                f"The frame hook {found.__file__} was built from an older capture/_frame_eval.c.",
+                hint="Build it again (pip install -e .).",
+            )
+        _loaded.append(found)
     return _loaded[0]

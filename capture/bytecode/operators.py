@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_key, as_python, describe, fold, from_python
 from longhand.capture.bytecode.tensors import has_tensor, operate
 from longhand.capture.bytecode.trace import Trace
@@ -34,7 +35,18 @@ from longhand.capture.bytecode.values import (
     Value,
 )
 
-__all__ = ["BINARY_NAMES", "binary", "compare", "contains", "is_none", "is_same", "kind_of", "truth", "unary"]
+__all__ = [
+    "BINARY_NAMES",
+    "binary",
+    "compare",
+    "contains",
+    "is_none",
+    "is_python",
+    "is_same",
+    "kind_of",
+    "truth",
+    "unary",
+]
 
 _BINARY: dict[str, Callable[..., Any]] = {
     "+": operator.add,
@@ -110,10 +122,12 @@ def truth(trace: Trace, value: Value) -> bool:
         return True
     if isinstance(value, New | Obj):
         kind = kind_of(value)
-        if value.storage is not None and not _redefines(kind, "__bool__", "__len__"):
+        if value.storage is not None and not (
+            is_python(trace, kind, "__bool__") or is_python(trace, kind, "__len__")
+        ):
             return truth(trace, value.storage)
         for name in ("__bool__", "__len__"):
-            if any(name in vars(base) for base in kind.__mro__):
+            if trace.classes.lookup(kind, name) is not MISSING:
                 found = trace.get_attribute(value, name)
                 return truth(trace, trace.call_value(found, [], {}))
         return True
@@ -125,10 +139,9 @@ def kind_of(value: New | Obj) -> type:
     return value.kind if isinstance(value, New) else type(value.value)
 
 
-def _redefines(kind: type, *names: str) -> bool:
-    """Whether a class has methods of its own, in Python, under these names."""
-    found = (next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None) for name in names)
-    return any(isinstance(method, types.FunctionType) for method in found)
+def is_python(trace: Trace, kind: type, name: str) -> bool:
+    """Whether a class gives `name` its own meaning, in Python."""
+    return isinstance(trace.classes.lookup(kind, name), types.FunctionType)
 
 
 def is_none(trace: Trace, value: Value) -> bool:
@@ -173,7 +186,7 @@ def contains(trace: Trace, owner: Value, key: Value) -> bool:
     if (
         isinstance(owner, New | Obj)
         and owner.storage is not None
-        and not _redefines(kind_of(owner), "__contains__")
+        and not is_python(trace, kind_of(owner), "__contains__")
     ):
         owner = owner.storage
     if isinstance(owner, Dict):
@@ -275,7 +288,7 @@ def _user_binary(trace: Trace, symbol: str, left: Value, right: Value, in_place:
         tries.insert(0, (left, f"__i{word}__", right))
     for owner, name, other in tries:
         kind = type(owner.value) if isinstance(owner, Obj) else owner.kind if isinstance(owner, New) else None
-        if kind is None or not any(name in vars(base) for base in kind.__mro__):
+        if kind is None or trace.classes.lookup(kind, name) is MISSING:
             continue
         result = trace.call_value(trace.get_attribute(owner, name), [other], {})
         if not (isinstance(result, Const) and result.value is NotImplemented):
@@ -301,7 +314,7 @@ def compare(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         if kind is None:
             continue
         method = f"__{_WORDS[name]}__"
-        found = next((vars(base)[method] for base in kind.__mro__ if method in vars(base)), None)
+        found = trace.classes.lookup(kind, method)
         if isinstance(found, types.FunctionType):
             result = trace.call_value(trace.get_attribute(owner, method), [other], {})
             if not (isinstance(result, Const) and result.value is NotImplemented):

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from longhand.capture.bytecode.attributes import lookup
 from longhand.capture.bytecode.breaks import SkipFrame
 from longhand.capture.bytecode.shapes import size_text
 from longhand.capture.bytecode.sources import Source
@@ -291,7 +290,7 @@ class Outcome:
     def _attributes(self, owner: Obj, written: dict[str, Value]) -> None:
         target = self.expression(owner)
         kind = type(owner.value)
-        own = lookup(kind, "__setattr__")
+        own = self.trace.classes.lookup(kind, "__setattr__")
         plain = isinstance(own, types.FunctionType) and own is not torch.nn.Module.__setattr__
         for name, value in written.items():
             if value is DELETED:

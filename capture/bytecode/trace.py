@@ -16,6 +16,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.classes import ClassFacts
 from longhand.capture.bytecode.guards import Guards
 from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
 from longhand.capture.bytecode.shapes import DynamicSizes, faked
@@ -81,6 +82,7 @@ class Trace:
         self.environment = torch_private.ShapeEnv(duck_shape=sizes.equal_sizes_are_one)
         self.mode = torch_private.FakeTensorMode(shape_env=self.environment)
         self.guards = Guards()
+        self.classes = ClassFacts()
         self.sizes = sizes
         self.inputs: list[Tensor] = []
         self.real_inputs: list[torch.Tensor] = []
