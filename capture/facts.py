@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from longhand.capture.bytecode.guards import Guard
-
 __all__ = ["facts_of", "readable"]
 
 # ``L['self'].eps == 1e-05``, ``L['mask'] is None``: values, as Guards.equal words them.
@@ -14,15 +12,15 @@ _VALUE = re.compile(r"(?P<path>[LG]\[.+?) (?:==|is) (?P<value>None|True|False|Na
 _NOISE = re.compile(r"_(?:is_hf_initialized|is_full_backward_hook|compiled_call_impl)$")
 
 
-def facts_of(guards: Iterable[Guard]) -> tuple[str, ...]:
+def facts_of(guards: Iterable[str]) -> tuple[str, ...]:
     """``blocks.*.ln_1, blocks.*.ln_2: eps = 1e-05``: the values that the code read from the model and its arguments.
 
-    A path's numbers become ``*`` where the value is the same for all of them.
+    Takes guards as they read for people. A path's numbers become ``*`` where the value is the same for all of them.
     """
     values: dict[tuple[str, str], str] = {}
     for guard in guards:
-        match = _VALUE.match(guard.readable)
-        if match is None or guard.readable.startswith("G[") or _NOISE.search(match["path"]):
+        match = _VALUE.match(guard)
+        if match is None or guard.startswith("G[") or _NOISE.search(match["path"]):
             continue
         owner, name = _split(readable(match["path"]))
         values[owner, name] = match["value"]

@@ -182,11 +182,12 @@ def bench_command(folder: Path, factory: str | None, turns: int, only_kernels: b
 @click.option(
     "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SIZES]", help='Like "x=float32[4,1024]".'
 )
-def explain_command(factory: str, inputs: tuple[str, ...]) -> None:
-    """Tell which graphs and kernels a call becomes, where it breaks and why."""
+@click.option("--frontend", default="bytecode", show_default=True, help="What captures: bytecode, dynamo.")
+def explain_command(factory: str, inputs: tuple[str, ...], frontend: str) -> None:
+    """Tell which graphs and kernels a call becomes, its guards, where it breaks and why."""
     with screen.working(f"capturing {factory}"), torch.no_grad():
         call = resolve(factory, inputs)
-        explanation = explain(call.model)(*call.args, **call.kwargs)
+        explanation = explain(call.model, frontend=frontend)(*call.args, **call.kwargs)
     click.echo(str(explanation))
 
 

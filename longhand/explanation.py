@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import linecache
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from longhand.backend import GraphReport, longhand_backend
-from longhand.capture.torch_dynamo import BreakReason, reasons_of_breaks
+from longhand.capture.bytecode.entries import Event, forget_all
+from longhand.capture.facts import facts_of
+from longhand.capture.torch_dynamo import reasons_of_breaks
+from longhand.errors import OptionError
+from longhand.from_bytecode import FromBytecode, log_event
+from longhand.options import Frontend, parse_enum
+
+__all__ = ["Break", "Explanation", "explain"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Break:
+    """Why and where the code was cut.
+
+    Attributes:
+        reason: On one line.
+        where: ``file:line`` of the user's code.
+        statement: The user's line.
+        hint: What to do about it.
+    """
+
+    reason: str
+    where: str
+    statement: str = ""
+    hint: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,10 +45,13 @@ class Explanation:
     Attributes:
         graphs: One report for each graph, in the order of compilation.
         breaks: Why and where the code was cut.
+        guards: For each graph what must hold for it to run, in the order of the checks; only with the bytecode
+            frontend.
     """
 
     graphs: tuple[GraphReport, ...]
-    breaks: tuple[BreakReason, ...]
+    breaks: tuple[Break, ...]
+    guards: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
         n_graphs, n_breaks = len(self.graphs), len(self.breaks)
@@ -34,8 +62,12 @@ class Explanation:
                 lines += [
                     f"    {call.target} x{call.count}: {call.reason}" for call in graph.summary.fallbacks
                 ]
+            if number <= len(self.guards):
+                lines.append(f"    {len(self.guards[number - 1])} guards; of values read:")
+                lines += [f"        {fact}" for fact in facts_of(self.guards[number - 1])]
         for broken in self.breaks:
             lines += [f"break at {broken.where}: {broken.reason}", f"    {broken.statement}"]
+            lines += [f"    {broken.hint}"] if broken.hint else []
         return "\n".join(lines)
 
 
@@ -49,17 +81,66 @@ def _outcome(graph: GraphReport) -> str:
     return f"{made.n_kernels} kernels launched {made.n_launches} times, {n_calls} library calls: {made.out}"
 
 
-def explain(fn: Callable[..., Any], *, mode: str = "default") -> Callable[..., Explanation]:
-    """A function that takes the arguments of a call, runs it, and tells what it became."""
+def explain(
+    fn: Callable[..., Any], *, mode: str = "default", frontend: str = "bytecode"
+) -> Callable[..., Explanation]:
+    """A function that takes the arguments of a call, runs it, and tells what it became.
+
+    Args:
+        fn: A function or module.
+        mode: As in torch.compile.
+        frontend: ``bytecode`` or ``dynamo``, whose explainer runs the call twice.
+
+    Raises:
+        OptionError: An unknown mode or frontend.
+    """
+    captured_by = parse_enum(Frontend, frontend, "The frontend")
+    if captured_by is Frontend.EXPORT:
+        raise OptionError("torch.export makes one graph or none.", hint="Use frontend='bytecode'.")
+    through = _through_bytecode if captured_by is Frontend.BYTECODE else _through_dynamo
 
     @functools.wraps(fn)
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        breaks = reasons_of_breaks(fn, args, kwargs)
-        torch.compiler.reset()
-        reports: list[GraphReport] = []
-        backend = functools.partial(longhand_backend, mode=mode, report=reports.append)
-        torch.compile(fn, backend=backend)(*args, **kwargs)
-        torch.compiler.reset()
-        return Explanation(tuple(reports), breaks)
+        return through(fn, mode, args, kwargs)
 
     return explained
+
+
+def _through_bytecode(
+    fn: Callable[..., Any], mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Explanation:
+    forget_all()  # so that nothing of it is there already
+    reports: list[GraphReport] = []
+    events: list[Event] = []
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        log_event(event)
+
+    compiled = FromBytecode(
+        fn, mode=mode, fullgraph=False, dynamic=None, options=None, report=reports.append, listener=listen
+    )
+    compiled(*args, **kwargs)
+    forget_all()
+    records = dict.fromkeys(event.record for event in events if event.record is not None)
+    breaks = tuple(Break(record.reason, record.where, _line(record.where), record.hint) for record in records)
+    graphs = [event for event in events if event.guards]
+    return Explanation(tuple(reports), breaks, tuple(event.guards for event in graphs))
+
+
+def _line(where: str) -> str:
+    file, _, line = where.rpartition(":")
+    return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+
+
+def _through_dynamo(
+    fn: Callable[..., Any], mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Explanation:
+    found = reasons_of_breaks(fn, args, kwargs)
+    torch.compiler.reset()
+    reports: list[GraphReport] = []
+    backend = functools.partial(longhand_backend, mode=mode, report=reports.append)
+    torch.compile(fn, backend=backend)(*args, **kwargs)
+    torch.compiler.reset()
+    breaks = tuple(Break(broken.reason, broken.where, broken.statement) for broken in found)
+    return Explanation(tuple(reports), breaks)

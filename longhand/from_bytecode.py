@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from longhand.backend import longhand_backend
+from longhand.backend import GraphReport, longhand_backend
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
 from longhand.logs import Subject, logger
 
@@ -27,6 +27,8 @@ class FromBytecode:
         fullgraph: The first graph break is an error.
         dynamic: As in torch.compile.
         options: As in longhand.compile.
+        report: Is told what became of each graph.
+        listener: Is told what capture meets; by default the logs are.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class FromBytecode:
         fullgraph: bool,
         dynamic: bool | None,
         options: Mapping[str, Any] | None,
+        report: Callable[[GraphReport], None] | None = None,
+        listener: Callable[[Event], None] | None = None,
     ) -> None:
         self._original = original
         self._settings = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "options": options}
-        backend = functools.partial(longhand_backend, mode=mode, options=options)
-        self._capture = Capture(backend, fullgraph=fullgraph, dynamic=dynamic, listener=_log)
+        backend = functools.partial(longhand_backend, mode=mode, options=options, report=report)
+        self._capture = Capture(backend, fullgraph=fullgraph, dynamic=dynamic, listener=listener or log_event)
         if not isinstance(original, type) and hasattr(original, "__name__"):
             functools.update_wrapper(self, original, updated=())
 
@@ -71,7 +75,8 @@ def _again(original: Callable[..., Any], settings: dict[str, Any]) -> FromByteco
     return FromBytecode(original, **settings)
 
 
-def _log(event: Event) -> None:
+def log_event(event: Event) -> None:
+    """Tells LONGHAND_LOGS=graph_breaks,recompiles,guards."""
     logger(_SUBJECTS[event.kind]).info("%s", event.text)
     for guard in event.guards:
         logger(Subject.GUARDS).info("    %s", guard)

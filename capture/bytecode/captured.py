@@ -243,7 +243,7 @@ class _Attempt:
             outputs = outcome.outputs
             trace.graph.output(tuple(outputs))
             module = fx.GraphModule(torch.nn.Module(), trace.graph)
-            module.meta["guards"] = tuple(trace.guards.guards)
+            module.meta["guards"] = tuple(guard.readable for guard in trace.guards.guards)
             namespace["graph"] = backend(module, list(trace.real_inputs))
             results = "".join(f"g{k}, " for k in range(len(outputs)))
             call = f"graph({', '.join(name for name, _ in inputs)})"

@@ -11,7 +11,6 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import BreakRecord, Raised, SkipFrame, Unsupported
-from longhand.capture.bytecode.guards import Guard
 from longhand.capture.bytecode.interpreter import Interpreter
 from longhand.capture.bytecode.outcome import Outcome
 from longhand.capture.bytecode.shapes import DynamicSizes
@@ -31,7 +30,7 @@ class WholeCall:
         inputs: The real tensor of each placeholder.
         result: What the call returns, with nodes of `graph` for its tensors and symbolic sizes.
         changes: The Python objects that the call writes to, for people.
-        guards: What the graph relies on.
+        guards: What the graph relies on, for people.
         mode: What made the fake values.
     """
 
@@ -39,7 +38,7 @@ class WholeCall:
     inputs: tuple[torch.Tensor, ...]
     result: Any
     changes: tuple[str, ...]
-    guards: tuple[Guard, ...]
+    guards: tuple[str, ...]
     mode: torch_private.FakeTensorMode
 
 
@@ -101,7 +100,7 @@ def capture_whole(
         tuple(trace.real_inputs),
         tree,
         _changes(trace),
-        tuple(trace.guards.guards),
+        tuple(guard.readable for guard in trace.guards.guards),
         trace.mode,
     )
 

@@ -1,4 +1,4 @@
-"""``backend="longhand"``: never a wrong result or gradient, whatever goes wrong inside."""
+"""Graphs from Dynamo and from longhand's own capture: never a wrong result or gradient, whatever goes wrong inside."""
 
 import functools
 import warnings
@@ -7,23 +7,36 @@ import pytest
 import torch
 from torch import nn
 
+import longhand
 from longhand import backend as backend_module
 from longhand.backend import longhand_backend
 from longhand.errors import LoweringError
+from longhand.from_bytecode import FromBytecode
 
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
     monkeypatch.setenv("LONGHAND_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("LONGHAND_STRICT", raising=False)
-    torch.compiler.reset()
+    longhand.reset()
     torch.manual_seed(3)
 
 
-def compiled(model, **options):
-    reports = []
-    backend = functools.partial(longhand_backend, report=reports.append, **options)
-    return torch.compile(model, backend=backend), reports
+@pytest.fixture(params=["dynamo", "bytecode"])
+def compiled(request, hook):
+    """Compiles; also gives the list of what became of each graph."""
+
+    def compile(model, *, dynamic=None, options=None):
+        reports = []
+        if request.param == "dynamo":
+            backend = functools.partial(longhand_backend, options=options, report=reports.append)
+            return torch.compile(model, backend=backend, dynamic=dynamic), reports
+        run = FromBytecode(
+            model, mode="default", fullgraph=False, dynamic=dynamic, options=options, report=reports.append
+        )
+        return run, reports
+
+    return compile
 
 
 def small_model():
@@ -34,7 +47,7 @@ def test_the_entry_point_is_known_to_torch():
     assert "longhand" in torch.compiler.list_backends() or backend_module.longhand_backend
 
 
-def test_inference_runs_as_a_unit():
+def test_inference_runs_as_a_unit(compiled):
     model, x = small_model(), torch.randn(7, 24)
     run, reports = compiled(model)
     with torch.no_grad():
@@ -43,7 +56,7 @@ def test_inference_runs_as_a_unit():
     assert (reports[0].folder / "model.py").exists()
 
 
-def test_weights_are_the_users_own_and_not_copies():
+def test_weights_are_the_users_own_and_not_copies(compiled):
     model, x = small_model(), torch.randn(7, 24)
     run, _ = compiled(model)
     with torch.no_grad():
@@ -52,7 +65,7 @@ def test_weights_are_the_users_own_and_not_copies():
         torch.testing.assert_close(run(x), model(x))
 
 
-def test_gradients_flow_through_a_unit_and_are_right():
+def test_gradients_flow_through_a_unit_and_are_right(compiled):
     model, x = small_model(), torch.randn(7, 24)
     run, reports = compiled(model)
     run(x).square().sum().backward()
@@ -64,7 +77,7 @@ def test_gradients_flow_through_a_unit_and_are_right():
     assert reports[0].reason is None
 
 
-def test_gradients_on_after_a_call_without_them():
+def test_gradients_on_after_a_call_without_them(compiled):
     model, x = small_model(), torch.randn(7, 24)
     run, _ = compiled(model)
     with torch.no_grad():
@@ -78,7 +91,7 @@ def test_gradients_on_after_a_call_without_them():
     assert leaf.grad is not None and leaf.grad.abs().sum() > 0
 
 
-def test_enable_grad_inside_the_compiled_code():
+def test_enable_grad_inside_the_compiled_code(compiled):
     weight = torch.randn(4, requires_grad=True)
 
     def f(x):
@@ -91,7 +104,7 @@ def test_enable_grad_inside_the_compiled_code():
     assert result.requires_grad
 
 
-def test_a_second_size_becomes_symbolic():
+def test_a_second_size_becomes_symbolic(compiled):
     def f(x, y):
         return torch.softmax(x * 2 + y, dim=-1)
 
@@ -103,7 +116,7 @@ def test_a_second_size_becomes_symbolic():
     assert [report.reason for report in reports] == [None, None]
 
 
-def test_inputs_that_are_written_to():
+def test_inputs_that_are_written_to(compiled):
     def f(x, cache):
         cache.mul_(0.5).add_(x)
         return cache.sum(-1)
@@ -116,7 +129,7 @@ def test_inputs_that_are_written_to():
     torch.testing.assert_close(ours, theirs)
 
 
-def test_views_of_inputs_stay_views():
+def test_views_of_inputs_stay_views(compiled):
     def f(x):
         return x.t(), x + 1
 
@@ -132,7 +145,7 @@ def fail(*_, **__):
     raise LoweringError("an axis was lost", hint="Report it.")
 
 
-def test_a_failure_inside_runs_in_eager_and_says_why(monkeypatch):
+def test_a_failure_inside_runs_in_eager_and_says_why(compiled, monkeypatch):
     monkeypatch.setattr(backend_module, "capture_dynamo", fail)
     model, x = small_model(), torch.randn(7, 24)
     run, reports = compiled(model)
@@ -141,20 +154,20 @@ def test_a_failure_inside_runs_in_eager_and_says_why(monkeypatch):
     assert "an axis was lost" in reports[0].reason
 
 
-def test_strict_raises_instead(monkeypatch):
+def test_strict_raises_instead(compiled, monkeypatch):
     monkeypatch.setattr(backend_module, "capture_dynamo", fail)
     run, _ = compiled(small_model(), options={"strict": True})
     with torch.no_grad(), pytest.raises(Exception, match="an axis was lost"):
         run(torch.randn(7, 24))
 
 
-def test_an_unknown_option_is_an_error_not_a_fallback():
+def test_an_unknown_option_is_an_error_not_a_fallback(compiled):
     run, _ = compiled(small_model(), options={"fast": True})
     with torch.no_grad(), pytest.raises(Exception, match="no option 'fast'"):
         run(torch.randn(7, 24))
 
 
-def test_under_autocast_it_runs_in_eager():
+def test_under_autocast_it_runs_in_eager(compiled):
     model, x = small_model(), torch.randn(7, 24)
     run, reports = compiled(model)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings():
@@ -163,13 +176,13 @@ def test_under_autocast_it_runs_in_eager():
     assert "autocast" in reports[0].reason
 
 
-def test_the_second_process_would_find_the_unit_in_the_cache():
+def test_the_second_process_would_find_the_unit_in_the_cache(compiled):
     x = torch.randn(7, 24)
     model = small_model()
     first, first_reports = compiled(model)
     with torch.no_grad():
         first(x)
-        torch.compiler.reset()
+        longhand.reset()
         second, second_reports = compiled(model)
         torch.testing.assert_close(second(x), model(x))
     assert first_reports[0].summary is not None
@@ -177,7 +190,7 @@ def test_the_second_process_would_find_the_unit_in_the_cache():
     assert second_reports[0].folder == first_reports[0].folder
 
 
-def test_inputs_that_overlap_run_in_eager_where_one_is_written():
+def test_inputs_that_overlap_run_in_eager_where_one_is_written(compiled):
     def f(x, y):
         x.add_(1)
         return x + y
@@ -191,7 +204,7 @@ def test_inputs_that_overlap_run_in_eager_where_one_is_written():
     torch.testing.assert_close(ours, theirs)
 
 
-def test_heads_of_a_symbolic_width():
+def test_heads_of_a_symbolic_width(compiled):
     def f(x, w):
         batch, seq, dim = x.shape
         q, k, v = (x @ w).chunk(3, -1)
@@ -199,9 +212,7 @@ def test_heads_of_a_symbolic_width():
         k, v = (t.view(batch, seq, 4, -1).transpose(1, 2) for t in (k, v))
         return (q @ k.transpose(-1, -2)).softmax(-1) @ v, x.view(batch, seq, 2, -1).sum(-1)
 
-    reports = []
-    backend = functools.partial(longhand_backend, report=reports.append)
-    run = torch.compile(f, backend=backend, dynamic=True)
+    run, reports = compiled(f, dynamic=True)
     with torch.no_grad():
         for batch, seq, dim in ((2, 5, 32), (3, 7, 64), (5, 9, 16)):
             args = torch.randn(batch, seq, dim), torch.randn(dim, 3 * dim)

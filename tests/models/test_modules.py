@@ -1,4 +1,4 @@
-"""25 modules and four Hugging Face architectures through ``backend="longhand"`` on the CPU, against eager."""
+"""25 modules and four Hugging Face architectures, captured by Dynamo and by longhand on the CPU, against eager."""
 
 from __future__ import annotations
 
@@ -12,24 +12,38 @@ import torch
 import torch.utils._pytree as pytree
 from torch import nn
 
+import longhand
 from longhand.backend import GraphReport, longhand_backend
+from longhand.from_bytecode import FromBytecode
 from tests.models.hugging_face import MODELS
 from tests.models.modules import MODULES
 
 MINIMUM_SHARE = 0.6
+Compile = Callable[[nn.Module], tuple[Callable[..., Any], list[GraphReport]]]
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    torch.compiler.reset()
+    longhand.reset()
 
 
-def compiled(module: nn.Module) -> tuple[Callable[..., Any], list[GraphReport]]:
-    """The module behind our backend, which raises instead of falling back, and what it reports."""
-    reports: list[GraphReport] = []
-    backend = functools.partial(longhand_backend, options={"strict": True}, report=reports.append)
-    return torch.compile(module, backend=backend), reports
+@pytest.fixture(params=["dynamo", "bytecode"])
+def compiled(request: pytest.FixtureRequest, hook: object) -> Compile:
+    """Puts a module behind our backend, which raises instead of falling back; and what it reports."""
+
+    def compile(module: nn.Module) -> tuple[Callable[..., Any], list[GraphReport]]:
+        reports: list[GraphReport] = []
+        options = {"strict": True}
+        if request.param == "dynamo":
+            backend = functools.partial(longhand_backend, options=options, report=reports.append)
+            return torch.compile(module, backend=backend), reports
+        run = FromBytecode(
+            module, mode="default", fullgraph=True, dynamic=None, options=options, report=reports.append
+        )
+        return run, reports
+
+    return compile
 
 
 def share(reports: list[GraphReport]) -> float:
@@ -72,7 +86,7 @@ def allowed_error(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_module(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_module(name: str, compiled: Compile, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     module, args = MODULES[name]()
     with torch.no_grad():
@@ -92,7 +106,7 @@ def test_module(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_hugging_face(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hugging_face(name: str, compiled: Compile, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     module, kwargs = MODELS[name]()
     with torch.no_grad():
