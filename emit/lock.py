@@ -56,6 +56,11 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
         lock["activation_memory_budget"] = options.activation_memory_budget
     if options.frontend is not Frontend.EXPORT:
         lock["frontend"] = options.frontend.value
+    return lock_text(lock)
+
+
+def lock_text(lock: Mapping[str, Any]) -> str:
+    """A lock as it stands on disk."""
     return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

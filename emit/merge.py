@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from longhand.emit.contract import find_breaches
-from longhand.emit.lock import LOCK
+from longhand.emit.lock import LOCK, lock_text
 from longhand.emit.threeway import Conflict, changed_lines, merge
 from longhand.errors import EditError
 
@@ -110,22 +110,27 @@ class UnitOnDisk:
         files: Bytes by path, `.base/` included.
         hashes: What the lock says of each file that longhand wrote.
         ejected: Files that are no longer longhand's.
+        tuned: The tunables that `longhand tune` set, by file.
     """
 
     files: Mapping[str, bytes]
     hashes: Mapping[str, tuple[str, ...]]
     ejected: frozenset[str]
+    tuned: Mapping[str, Mapping[str, int]]
 
     @staticmethod
     def of(files: Mapping[str, bytes]) -> UnitOnDisk:
         """Reads the lock among the files; both sides of it where git left conflict markers."""
         hashes: dict[str, tuple[str, ...]] = {}
         ejected: set[str] = set()
+        tuned: dict[str, dict[str, int]] = {}
         for lock in lock_versions(files.get(LOCK, b"")):
             for path, digest in lock.get("hashes", {}).items():
                 hashes[path] = (*hashes.get(path, ()), str(digest))
             ejected.update(lock.get("ejected", ()))
-        return UnitOnDisk(files, hashes, frozenset(ejected))
+            for path, values in lock.get("tuned", {}).items():
+                tuned[path] = {**values, **tuned.get(path, {})}
+        return UnitOnDisk(files, hashes, frozenset(ejected), tuned)
 
     def bases(self, path: str) -> list[bytes]:
         """The texts that an edit of a file may have started from; several after a git merge left markers."""
@@ -220,7 +225,7 @@ class _Merger:
     def plan(self) -> MergePlan:
         for path, content in sorted(self.new.items()):
             if path == LOCK:
-                self.contents[LOCK] = _with_ejected(content, self.disk.ejected)
+                self.contents[LOCK] = _with_choices(content, self.disk)
             else:
                 self._settle(path, content)
         if any(file.outcome is Outcome.CONFLICT for file in self.reports):
@@ -420,12 +425,16 @@ def _binary(path: str, *contents: bytes) -> bool:
     return False
 
 
-def _with_ejected(lock: bytes, ejected: frozenset[str]) -> bytes:
-    if not ejected:
+def _with_choices(lock: bytes, disk: UnitOnDisk) -> bytes:
+    """The new lock with what the old one says of people's choices: files ejected, tunables tuned."""
+    if not disk.ejected and not disk.tuned:
         return lock
     found = json.loads(lock)
-    found["ejected"] = sorted(ejected)
-    return (json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    if disk.ejected:
+        found["ejected"] = sorted(disk.ejected)
+    if disk.tuned:
+        found["tuned"] = disk.tuned
+    return lock_text(found).encode()
 
 
 def edits(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes, bytes]]:

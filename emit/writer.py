@@ -123,11 +123,22 @@ def _is_as_planned(plan: MergePlan, disk: UnitOnDisk) -> bool:
     )
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Gives one file new text, in one step."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_text(text)
-    os.replace(beside, path)
+def replace_file(path: Path, content: bytes) -> None:
+    """Gives one file other bytes, in one step; its mode stays, and a link goes on pointing to it.
+
+    Raises:
+        OutputError: It cannot be written. It is as it was.
+    """
+    path = Path(os.path.realpath(path))
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        shutil.copymode(path, beside)
+        os.replace(beside, path)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def read_unit(out: Path) -> UnitOnDisk:

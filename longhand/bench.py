@@ -43,6 +43,17 @@ def time_side_by_side(
         device: ``cpu`` or ``cuda``.
         n_turns: Turns of each, interleaved.
     """
+    found = turns_side_by_side(calls, device=device, n_turns=n_turns)
+    return {
+        name: Times(statistics.median(turns) * 1e3, min(turns) * 1e3, n_turns)
+        for name, turns in found.items()
+    }
+
+
+def turns_side_by_side(
+    calls: Mapping[str, Callable[[], Any]], *, device: str, n_turns: int
+) -> dict[str, list[float]]:
+    """The same, with what each turn took: seconds per call."""
     batch = _batch_on_gpu if device == "cuda" else _batch_on_cpu
     sizes = {}
     for name, call in calls.items():
@@ -54,10 +65,7 @@ def time_side_by_side(
     for _ in range(n_turns):
         for name, call in calls.items():
             seconds[name].append(batch(call, sizes[name]))
-    return {
-        name: Times(statistics.median(turns) * 1e3, min(turns) * 1e3, n_turns)
-        for name, turns in seconds.items()
-    }
+    return seconds
 
 
 def _batch_on_cpu(call: Callable[[], Any], n_calls: int) -> float:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import os
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import torch
 
 _NAME = "longhand_checked_unit"
 
@@ -24,18 +23,28 @@ _NAME = "longhand_checked_unit"
 def main(folder: Path, result: Path, names: list[str]) -> None:
     """Checks the named kernels, or all of them and the model."""
     package = import_file(_NAME, folder / "__init__.py", [str(folder)])
-    check: Any = import_file(f"{_NAME}._check", _trusted(folder, "check.py"))
-    kernels = []
-    for name in check.KERNELS:
-        if name in names or not names:
-            kernels.append(name)
-        face = import_file(f"{_NAME}.kernels._base_{name}", _trusted(folder, f"kernels/{name}.py"))
-        check.KERNELS[name] = (check.KERNELS[name][0], face.reference)
+    check = trusted_check(folder, _NAME)
+    kernels = [name for name in check.KERNELS if name in names or not names]
     if os.environ.get("TRITON_INTERPRET") == "1" and check.DEVICE == "cuda":
         _move_to_cpu(package, check)
-    torch.set_grad_enabled(False)
+    # With gradients on: in a training unit the backward kernels run too. Inference turns them off by itself.
     rows = check.check_kernels(kernels) + ([] if names else check.check_model())
+    called = {row[0] for row in rows}
+    rows += [
+        (name, (), math.inf, 0.0, "anywhere: the check did not call it")
+        for name in kernels
+        if name not in called
+    ]
     result.write_text(json.dumps([[*row[:1], list(row[1]), *row[2:]] for row in rows]))
+
+
+def trusted_check(folder: Path, package: str) -> Any:
+    """The check.py of a unit that was imported as `package`, with longhand's own references."""
+    check: Any = import_file(f"{package}._check", _trusted(folder, "check.py"))
+    for name, (windows, _) in check.KERNELS.items():
+        face = import_file(f"{package}.kernels._base_{name}", _trusted(folder, f"kernels/{name}.py"))
+        check.KERNELS[name] = (windows, face.reference)
+    return check
 
 
 def _trusted(folder: Path, path: str) -> Path:

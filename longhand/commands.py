@@ -1,4 +1,4 @@
-"""The commands: generate, verify, bench, explain, view; those about edits are in edit_commands.py."""
+"""The commands: generate, verify, bench, explain, view; the others are in edit_commands.py and tune_command.py."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from longhand.logs import set_logs_from_environment
 from longhand.options import Mode
 from longhand.original import read_lock
 from longhand.parts import Parts
+from longhand.tune_command import tune_command
 from longhand.verify import verify
 
 
@@ -42,7 +43,7 @@ def commands() -> None:
     """
 
 
-for command in (check_command, diff_command, eject_command):
+for command in (check_command, diff_command, eject_command, tune_command):
     commands.add_command(command)
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))

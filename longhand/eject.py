@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from longhand.emit.lock import LOCK
+from longhand.emit.lock import LOCK, lock_text
 from longhand.emit.merge import BASE
 from longhand.emit.writer import replace_file
 from longhand.errors import UnitError
-from longhand.original import read_lock
+from longhand.original import settled_lock
 
 
 def eject(file: Path, *, undo: bool = False) -> tuple[Path, str]:
@@ -31,7 +30,7 @@ def eject(file: Path, *, undo: bool = False) -> tuple[Path, str]:
     if folder is None:
         raise UnitError(f"{file} is in no generated unit.")
     path = file.relative_to(folder).as_posix()
-    lock = read_lock(folder)
+    lock = settled_lock(folder)
     ejected = set(lock.get("ejected", ()))
     if path not in lock.get("hashes", {}) or path.startswith(f"{BASE}/"):
         raise UnitError(f"{file} is no file that longhand writes: it is yours already.")
@@ -42,6 +41,5 @@ def eject(file: Path, *, undo: bool = False) -> tuple[Path, str]:
         lock["ejected"] = sorted(ejected)
     else:
         lock.pop("ejected", None)
-    text = json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    replace_file(folder / LOCK, text)
+    replace_file(folder / LOCK, lock_text(lock).encode())
     return folder, path

@@ -70,6 +70,21 @@ def read_lock(folder: Path) -> dict[str, Any]:
     raise UnitError(f"{path} is damaged.", hint="Write it anew: longhand generate MODULE:FACTORY --out DIR.")
 
 
+def settled_lock(folder: Path) -> dict[str, Any]:
+    """The unit's lock, to be written again: one that git left conflict markers in is refused.
+
+    Raises:
+        UnitError: There is none, or it cannot be read, or it has two sides.
+    """
+    lock = read_lock(folder)
+    if len(lock_versions((folder / LOCK).read_bytes())) > 1:
+        raise UnitError(
+            f"{folder / LOCK} has git's conflict markers in it.",
+            hint="longhand generate MODULE:FACTORY --out DIR settles them; then try again.",
+        )
+    return lock
+
+
 def moved(call: Call, device: str) -> Call:
     """The call with model and tensors on a device."""
     if isinstance(call.model, nn.Module):

@@ -22,39 +22,40 @@ _MAX_WIDTH = 80
 _LISTED_CALLS = 8
 
 
-def _console(*, stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    console.width = min(console.width, _MAX_WIDTH)
-    return console
+def console(*, stderr: bool = False) -> Console:
+    """A terminal of at most 80 columns, without colours of its own."""
+    found = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    found.width = min(found.width, _MAX_WIDTH)
+    return found
 
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
     """Shows on stderr that something takes a while; nothing where stderr is no terminal."""
-    console = _console(stderr=True)
-    with console.status(what) if console.is_terminal else contextlib.nullcontext():
+    terminal = console(stderr=True)
+    with terminal.status(what) if terminal.is_terminal else contextlib.nullcontext():
         yield
 
 
 def show_summary(summary: Summary) -> None:
     """What `generate` made."""
-    console = _console()
+    terminal = console()
     n_calls = sum(call.count for call in summary.library_calls)
-    console.print(
+    terminal.print(
         f"{summary.out}: {summary.name}, {summary.n_kernels} kernels launched {summary.n_launches} times, "
         f"{n_calls} library calls"
     )
     for call in summary.fallbacks[:_LISTED_CALLS]:
-        console.print(f"  {call.target} x{call.count}: {call.reason}")
+        terminal.print(f"  {call.target} x{call.count}: {call.reason}")
     if len(summary.fallbacks) > _LISTED_CALLS:
-        console.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
-    console.print(str(summary.timings))
+        terminal.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
+    terminal.print(str(summary.timings))
     show_merge(summary.merge, summary.out)
 
 
 def show_verification(result: Verification) -> None:
     """What `verify` compared."""
-    console = _console()
+    terminal = console()
     mismatches = []
     if result.whole:
         table = Table("", "error", "eager's", "allowed", "", box=None, pad_edge=False)
@@ -66,9 +67,9 @@ def show_verification(result: Verification) -> None:
             table.add_row(comparison.name, *numbers, verdict)
             if not comparison.is_right and comparison.mismatch:
                 mismatches.append(f"{comparison.name} {comparison.mismatch}")
-        console.print("against the eager original, in float64:")
-        console.print(table)
-        console.print()
+        terminal.print("against the eager original, in float64:")
+        terminal.print(table)
+        terminal.print()
     table = Table("", "sizes", "error", "allowed", "", box=None, pad_edge=False)
     for check in result.kernels:
         sizes = ", ".join(f"{size:g}" for size in check.sizes)
@@ -76,10 +77,10 @@ def show_verification(result: Verification) -> None:
         table.add_row(check.name, sizes, f"{check.error:.2e}", f"{check.allowed:.2e}", verdict)
         if check.mismatch:
             mismatches.append(f"{check.name} {check.mismatch}")
-    console.print("each kernel against longhand's own reference, in float64:")
-    console.print(table)
+    terminal.print("each kernel against longhand's own reference, in float64:")
+    terminal.print(table)
     for mismatch in mismatches:
-        console.print(f"first mismatch of {mismatch}", soft_wrap=True)
+        terminal.print(f"first mismatch of {mismatch}", soft_wrap=True)
 
 
 def show_times(times: Mapping[str, Times]) -> None:
@@ -91,7 +92,7 @@ def show_times(times: Mapping[str, Times]) -> None:
     for name, measured in times.items():
         speedup = f"{baseline / measured.median:.2f}x"
         table.add_row(name, f"{measured.median:.3f}", f"{measured.minimum:.3f}", speedup)
-    _console().print(table)
+    console().print(table)
 
 
 def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
@@ -104,7 +105,7 @@ def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
         table.add_row(
             name, f"{found.times.median:.4f}", base, f"{found.gb_per_s:.1f}", f"{100 * found.share:.0f}%"
         )
-    _console().print(table)
+    console().print(table)
 
 
 def times_as_json(times: Mapping[str, Times], kernels: Mapping[str, KernelTime]) -> str:
@@ -133,7 +134,7 @@ def show_unit(folder: Path, kernel: str | None) -> None:
     Raises:
         UnitError: There is no such kernel.
     """
-    console = _console()
+    terminal = console()
     tree = Tree(str(folder))
     kernels = []
     for path in sorted(folder.rglob("*")):
@@ -145,7 +146,7 @@ def show_unit(folder: Path, kernel: str | None) -> None:
         tree.add(f"{relative}  {n_lines} lines" if is_text else str(relative))
         if relative.parts[0] == "kernels" and path.name != "__init__.py" and path.suffix in (".py", ".cpp"):
             kernels.append(path)
-    console.print(tree)
+    terminal.print(tree)
     # Of a kernel with a C++ file and its Python face, the C++ is the one to read.
     kernels.sort(key=lambda path: (path.suffix != ".cpp", path.name))
     found = [path for path in kernels if kernel in (None, path.stem, path.name)]

@@ -1,0 +1,58 @@
+"""A unit's kernels are checked against longhand's own references: every one of them, the backward pass's too."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import longhand
+from longhand.checking import check_kernels
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(48)
+
+    def forward(self, x):
+        return F.gelu(self.norm(x)).sum(-1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("units") / "net"
+    longhand.generate(Net(), (torch.randn(32, 48),), out=out, train=True)
+    return out
+
+
+def test_the_kernels_of_a_backward_pass_are_checked(trained):
+    names = set(json.loads((trained / "longhand.lock").read_text())["kernels"])
+    rows = check_kernels(trained)
+    assert names <= {row.name for row in rows} and len(names) > 1
+    assert all(row.is_right for row in rows)
+    # Results, arguments and gradients: of the weight and the bias.
+    assert sum(row.name.startswith("the model") for row in rows) == 1 + 1 + 2
+
+
+def test_a_wrong_backward_kernel_is_found(trained):
+    kernel = next(path for path in trained.glob("kernels/*.cpp") if "d_norm_bias[col] = " in path.read_text())
+    text = kernel.read_text()
+    kernel.write_text(text.replace("d_norm_bias[col] = ", "d_norm_bias[col] = 2 * "))
+    try:
+        assert kernel.read_text() != text
+        assert not all(row.is_right for row in check_kernels(trained, [kernel.stem]))
+    finally:
+        kernel.write_text(text)
+
+
+def test_a_kernel_that_the_check_does_not_call_has_not_passed(tmp_path):
+    out = tmp_path / "relu"
+    longhand.generate(lambda x: torch.relu(x) * 2, (torch.randn(32, 48),), out=out)
+    (name,) = json.loads((out / "longhand.lock").read_text())["kernels"]
+    check = out / ".base/check.py"
+    call = next(line for line in check.read_text().splitlines() if line.strip().startswith("results = "))
+    check.write_text(check.read_text().replace(call, call.partition("=")[0] + "= torch.relu(x) * 2"))
+    (row,) = check_kernels(out, [name])
+    assert not row.is_right and "did not call it" in row.mismatch
