@@ -23,20 +23,18 @@ _ROWS, _COLS = 16, 128
 
 def calls() -> dict[str, Callable[[], object]]:
     """One softmax of 16 rows, in the ways to launch it."""
-    module = load(GALLERY / "fused_ops_cuda" / "softmax")
-    path = f"{type(module).__module__.rpartition('.')[0]}.kernels.scale_bias_softmax"
-    kernel = importlib.import_module(path)
+    unit = load(GALLERY / "fused_ops_cuda" / "softmax")
+    kernels = importlib.import_module(f"{unit.__module__.rpartition('.')[0]}.kernels")
+    (name,) = kernels.__all__
+    module = importlib.import_module(f"{kernels.__name__}.{name}")
+    softmax, launcher = getattr(module, name), getattr(module, f"{name}_kernel")
     scores = torch.zeros(_ROWS, _COLS, device="cuda", dtype=torch.bfloat16)
     bias = torch.zeros(_COLS, device="cuda", dtype=torch.bfloat16)
     weights, nothing = torch.empty_like(scores), scores[:0]
-    launcher = kernel.scale_bias_softmax_kernel
-    kernel.scale_bias_softmax(scores, bias, weights, _ROWS, _COLS)
-    key = next(iter(launcher.compiled))
-    print("compiled for", key)
     options = {"ROWS": 1, "COLS": _COLS, "num_warps": 4}
     return {
-        "unit": lambda: kernel.scale_bias_softmax(scores, bias, weights, _ROWS, _COLS),
-        "unit, no driver call": lambda: kernel.scale_bias_softmax(nothing, bias, nothing, 0, _COLS),
+        "unit": lambda: softmax(scores, bias, weights, _ROWS, _COLS),
+        "unit, no driver call": lambda: softmax(nothing, bias, nothing, 0, _COLS),
         "launcher": lambda: launcher[(_ROWS,)](scores, bias, weights, _ROWS, _COLS, **options),
         "Triton": lambda: launcher.kernel[(_ROWS,)](scores, bias, weights, _ROWS, _COLS, **options),
         "eager torch.softmax": lambda: torch.softmax(scores, -1),

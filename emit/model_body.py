@@ -142,7 +142,7 @@ class BodyWriter:
         on_cpu = self.plan.options.target.device is Device.CPU
         self.needs.empty |= on_cpu
         order = memory_order(buffer)
-        is_plain = order == sorted(order)
+        is_plain = not _reordered(order)
         if twin is not None and not on_cpu:
             return f"{variable} = torch.empty_like({twin})"
         if twin is not None and is_plain:
@@ -153,8 +153,7 @@ class BodyWriter:
             return f"{variable} = torch.empty(({', '.join(dims)}), {rest}, memory_format=torch.channels_last)"
         shape = f"({', '.join(dims[dim] for dim in order)}{',' * (len(dims) == 1)})"
         made = f"empty({shape}, {buffer.dtype})" if on_cpu else f"torch.empty({shape}, {rest})"
-        back = ", ".join(str(order.index(dim)) for dim in range(len(order)))
-        return f"{variable} = {made}" + ("" if is_plain else f".permute({back})")
+        return f"{variable} = {made}{_reordered(order)}"
 
     def _twin(self, buffer: Buffer, launch: Launch | None) -> str | None:
         """A tensor at hand with the same shape, dtype and layout: something that the launch reads."""
@@ -289,6 +288,16 @@ class BodyWriter:
         texts = [argument(part, self.sizes) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
+
+
+def _reordered(order: Sequence[int]) -> str:
+    """The call that brings dimensions back from the order in which they lie in memory."""
+    moved = [dim for dim, place in enumerate(order) if dim != place]
+    if not moved:
+        return ""
+    if len(moved) == 2:
+        return f".transpose({moved[0]}, {moved[1]})"
+    return f".permute({', '.join(str(order.index(dim)) for dim in range(len(order)))})"
 
 
 def _same(one: Iterable[Size], other: Iterable[Size]) -> bool:

@@ -13,7 +13,13 @@ from torch import fx
 from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
 from longhand.lower.builder import Handle, Number
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Size, Step, Store, View
-from longhand.lower.layouts import channels_last_strides, eager_strides, has_strides, is_channels_last
+from longhand.lower.layouts import (
+    attention_operands,
+    channels_last_strides,
+    eager_strides,
+    has_strides,
+    is_channels_last,
+)
 from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.sizes import as_size, contiguous_strides
 from longhand.lower.views import TensorView, whole
@@ -65,7 +71,7 @@ class Context:
         recipes: For intermediates made by one elementwise nest, how.
         fills: Intermediates that hold one number everywhere, and it.
         progressions: Intermediates of one dimension that hold start, start + step, ...: (start, step), both whole.
-        fresh_results: Nodes that are results of the call with memory of their own.
+        laid_out_as_in_eager: Nodes that are results of the call with memory of their own, or operands of attention.
         keeps_channels_last: Whether convolutions work channels last, so that what they read is brought to it.
         returned: Buffers that results of the call are views of.
         values: What each node became: a TensorView, a size or number, or a tuple of these.
@@ -74,11 +80,11 @@ class Context:
     def __init__(self, graph: CapturedGraph, keeps_channels_last: bool = False) -> None:
         self.graph = graph
         self.keeps_channels_last = keeps_channels_last
-        self.fresh_results = frozenset(
+        self.laid_out_as_in_eager = attention_operands(graph) | {
             output.value
             for output in graph.outputs
             if isinstance(output.value, str) and output.alias is AliasKind.FRESH
-        )
+        }
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []
         self.recipes: dict[str, Recipe] = {}
@@ -159,11 +165,11 @@ class Context:
         Args:
             position: Which of the node's results.
             like: What it is computed from element by element: it lies channels last if one of these does, and as in
-                eager if the call returns it. None: it is contiguous.
+                eager if the call returns it or attention reads it. None: it is contiguous.
         """
         value, name, shape = self.result(position), self.result_name(position), self.result_shape(position)
         stride: Sequence[Size] | None = None
-        if like is not None and name in self.fresh_results:
+        if like is not None and name in self.laid_out_as_in_eager:
             stride = eager_strides(value)
         elif len(shape) == 4 and any(map(is_channels_last, like or ())):
             stride = channels_last_strides(shape)

@@ -99,6 +99,30 @@ def wants_channels_last(graph: CapturedGraph, options: Options) -> bool:
     return any(max(weight.shape[0], weight.shape[1]) > _FEW_CHANNELS for weight in weights)
 
 
+def attention_operands(graph: CapturedGraph) -> frozenset[str]:
+    """The nodes that attention reads as query, key or value, or through views of them.
+
+    Libraries write their result in the query's layout. Query heads are a transposed (batch, seq, heads, channels): kept
+    so, they make the result one whose heads join without a copy.
+    """
+    found = set()
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and "scaled_dot_product" in str(node.target):
+            for operand in node.all_input_nodes[:3]:
+                while _is_view(operand):
+                    found.add(operand.name)
+                    operand = operand.all_input_nodes[0]
+                found.add(operand.name)
+    return frozenset(found)
+
+
+def _is_view(node: fx.Node) -> bool:
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.all_input_nodes:
+        return False
+    returned = node.target._schema.returns
+    return len(returned) == 1 and returned[0].alias_info is not None
+
+
 def convolution_weights(graph: CapturedGraph) -> frozenset[str]:
     """The placeholders of parameters that nothing but two-dimensional convolutions use, and only as their weight."""
     nodes = {node.name: node for node in graph.graph.nodes}

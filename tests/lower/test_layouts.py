@@ -225,3 +225,23 @@ def test_weights_of_convolutions_are_held_channels_last() -> None:
     for ours, eager in zip((out, flat, total), expected, strict=True):
         torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
     assert out.data_ptr() == flat.data_ptr() and isinstance(program.results[0], View)
+
+
+def gated_heads(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    q = x.view(2, 5, 4, 8).transpose(1, 2) * gate
+    k = (x * gate.mean()).view(2, 5, 4, 8).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, k, k + 1.0).transpose(1, 2).reshape(2, 5, 32)
+
+
+@pytest.mark.parametrize("options", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_what_attention_reads_lies_as_in_eager(options: Options) -> None:
+    program = checked(gated_heads, torch.randn(2, 5, 32), torch.randn(4, 1, 8), options=options)
+    (attention,) = (
+        step
+        for step in program.steps
+        if isinstance(step, Extern) and "scaled_dot_product" in str(step.target)
+    )
+    operands = [program.buffers[view.buffer] for view in attention.args[:3] if isinstance(view, View)]
+    transposed = [buffer.stride for buffer in operands if len(buffer.shape) == 4]
+    assert len(operands) == 3
+    assert transposed == [(160, 8, 32, 1)] * len(transposed) and len(transposed) >= 2  # q and k + 1
