@@ -119,8 +119,8 @@ def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols):
 def rotary_windows(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, q_offset, half):
     read = {
         "q": memory(q),
-        "rotary_cos": window(rotary_cos, (n_rows, n_cols), (n_cols, 1)),
-        "rotary_sin": window(rotary_sin, (n_rows, n_cols), (n_cols, 1)),
+        "rotary_cos": window(rotary_cos, (n_groups, 1, n_cols), (n_cols, 0, 1)),
+        "rotary_sin": window(rotary_sin, (n_groups, 1, n_cols), (n_cols, 0, 1)),
         "n_batches": n_batches,
         "n_groups": n_groups,
         "n_rows": n_rows,

@@ -64,13 +64,13 @@ class LlamaBlock(nn.Module):
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
-        rotary_q = empty((batch, 8, seq, 32), torch.float32)
+        rotary_q = empty((batch, seq, 8, 32), torch.float32).transpose(1, 2)
         kernels.rotary(
-            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, 8, seq, 32, 16, 16
+            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 8, 32, 16, 16
         )
-        rotary_k = empty((batch, 2, seq, 32), torch.float32)
+        rotary_k = empty((batch, seq, 2, 32), torch.float32).transpose(1, 2)
         kernels.rotary(
-            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, 2, seq, 32, 16, 16
+            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 2, 32, 16, 16
         )
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,

@@ -11,9 +11,9 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void rotary(
-    const float *q,           // (n_batches, n_rows, n_groups, n_cols)
-    const float *rotary_cos,  // (n_rows, n_cols)
-    const float *rotary_sin,  // (n_rows, n_cols)
+    const float *q,           // (n_batches, n_groups, n_rows, n_cols)
+    const float *rotary_cos,  // (n_groups, n_cols)
+    const float *rotary_sin,  // (n_groups, n_cols)
     float *rotary_q,          // (n_batches, n_groups, n_rows, n_cols)
     long n_batches,
     long n_groups,
@@ -25,9 +25,9 @@ extern "C" void rotary(
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long group = 0; group < n_groups; ++group) {
       for (long row = 0; row < n_rows; ++row) {
-        const float *q_row = q + ((batch * n_rows + row) * n_groups + group) * n_cols;
-        const float *rotary_cos_row = rotary_cos + row * n_cols;
-        const float *rotary_sin_row = rotary_sin + row * n_cols;
+        const float *q_row = q + ((batch * n_groups + group) * n_rows + row) * n_cols;
+        const float *rotary_cos_row = rotary_cos + group * n_cols;
+        const float *rotary_sin_row = rotary_sin + group * n_cols;
         float *rotary_q_row = rotary_q + ((batch * n_groups + group) * n_rows + row) * n_cols;
 
 #pragma omp simd

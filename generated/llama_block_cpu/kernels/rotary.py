@@ -16,7 +16,7 @@ def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_
     group = torch.arange(n_groups, device=q.device).view(-1, 1, 1)
     row = torch.arange(n_rows, device=q.device).view(-1, 1)
     col = torch.arange(n_cols, device=q.device)
-    at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
+    at = batch * n_groups * n_rows * n_cols + group * n_rows * n_cols + row * n_cols + col
     in_first_half = col < half
     right = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
     rotated = torch.where(

@@ -64,14 +64,14 @@ class LlamaBlock(nn.Module):
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
-        rotary_q = torch.empty((batch, 32, seq, 128), dtype=torch.bfloat16, device=x.device)
+        rotary_q = torch.empty((batch, seq, 32, 128), dtype=torch.bfloat16, device=x.device).transpose(1, 2)
         kernels.rotary(
-            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, 32, seq, 128, 64, 64
+            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 32, 128, 64, 64
         )
         del q
-        rotary_k = torch.empty((batch, 8, seq, 128), dtype=torch.bfloat16, device=x.device)
+        rotary_k = torch.empty((batch, seq, 8, 128), dtype=torch.bfloat16, device=x.device).transpose(1, 2)
         kernels.rotary(
-            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, 8, seq, 128, 64, 64
+            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 8, 128, 64, 64
         )
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,

@@ -21,9 +21,9 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def rotary_kernel(
-    q_ptr,  # bf16 (n_batches, n_rows, n_groups, n_cols)
-    rotary_cos_ptr,  # bf16 (n_rows, n_cols)
-    rotary_sin_ptr,  # bf16 (n_rows, n_cols)
+    q_ptr,  # bf16 (n_batches, n_groups, n_rows, n_cols)
+    rotary_cos_ptr,  # bf16 (n_groups, n_cols)
+    rotary_sin_ptr,  # bf16 (n_groups, n_cols)
     rotary_q_ptr,  # bf16 (n_batches, n_groups, n_rows, n_cols)
     n_batches,
     n_groups,
@@ -39,11 +39,9 @@ def rotary_kernel(
     flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
     in_range = (flat_row < n_flat_rows) & (col < n_cols)
-    row = flat_row % n_rows
     group = flat_row // n_rows % n_groups
-    batch = flat_row // (n_groups * n_rows)
-    at = row * n_cols + col
-    row_start = ((batch * n_rows + row) * n_groups + group) * n_cols
+    at = group * n_cols + col
+    row_start = flat_row * n_cols
 
     q = tl.load(q_ptr + row_start + col, mask=in_range).to(tl.float32)
     rotary_cos = tl.load(rotary_cos_ptr + at, mask=in_range).to(tl.float32)
@@ -57,7 +55,7 @@ def rotary_kernel(
 
     right = tl.load(q_ptr + row_start + col - q_offset, mask=has_right, other=0.0).to(tl.float32)
     rotated = tl.where(in_first_half, -left, right)
-    tl.store(rotary_q_ptr + flat_row * n_cols + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
+    tl.store(rotary_q_ptr + row_start + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
 
 
 def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, q_offset, half):
@@ -89,7 +87,7 @@ def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_
     group = torch.arange(n_groups, device=q.device).view(-1, 1, 1)
     row = torch.arange(n_rows, device=q.device).view(-1, 1)
     col = torch.arange(n_cols, device=q.device)
-    at = batch * n_rows * n_groups * n_cols + group * n_cols + row * n_groups * n_cols + col
+    at = batch * n_groups * n_rows * n_cols + group * n_rows * n_cols + row * n_cols + col
     in_first_half = col < half
     right = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
     rotated = torch.where(
