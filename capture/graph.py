@@ -42,6 +42,7 @@ class Provenance:
         differentiates: In a backward pass: the node of the forward whose derivative the node is part of.
         differentiated: The op of that node: ``gelu``; empty for ops that only move data and where gradients are
             added up.
+        gradient_of: In a backward pass: the node of the forward that the node is the gradient of.
     """
 
     statement: str = ""
@@ -53,6 +54,7 @@ class Provenance:
     module_class: str = ""
     differentiates: str = ""
     differentiated: str = ""
+    gradient_of: str = ""
 
 
 class InputKind(enum.Enum):
@@ -181,6 +183,9 @@ class CapturedGraph:
             the leaves of `out_spec`.
         facts: What the graph relies on besides its tensors, for people: ``blocks.*.attn: n_heads = 4``. Only
             longhand's own capture tells them.
+        paths: In a backward graph: the dotted path of the parameter or buffer that a placeholder stands for, or that
+            a result is the gradient of, by the node's name.
+        given: In a backward graph: the placeholders of what the forward pass computed.
     """
 
     name: str
@@ -201,6 +206,8 @@ class CapturedGraph:
     grad_inputs: tuple[str, ...] = ()
     n_saved: int = 0
     facts: tuple[str, ...] = ()
+    paths: dict[str, str] = dataclasses.field(default_factory=dict)
+    given: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The graph as runnable Python: a function of the placeholders that returns the results, then what is written.

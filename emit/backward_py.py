@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.capture.graph import BackwardInput, BackwardKind, InputKind, TrainingGraphs
+from longhand.emit.backward_writer import BackwardWriter
 from longhand.emit.model_py import ModelWriter
 from longhand.emit.module_tree import Branch
 from longhand.emit.passes import Pass
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.templates import render_template
-from longhand.emit.trained_call import TrainedCall
+from longhand.emit.trained_call import TrainedCall, launched_words
 from longhand.emit.words import identifier
 from longhand.lower.ir import View
 from longhand.schedule.plan import UnitPlan
@@ -26,28 +29,34 @@ class BackwardText:
         model: What it differentiates.
         is_module: Whether launch() is a method.
         arguments: Of launch().
-        results: Words for what launch() returns, the user's results first.
-        n_results: How many of them are the user's.
+        launched: Words for what launch() returns: the user's results, single tensors, lists of tensors.
+        results: Words for the user's results.
         constants: Words of the user's results that have no gradient.
-        saved: What the forward keeps, as expressions in its own words.
-        words: The same in the backward's words.
+        saved: The single tensors that the forward keeps, as expressions.
+        layers: For each loop of the backward pass: (its word, for each tensor of a layer those of all layers).
+        unpacking: The lines that take apart what was kept.
         tangents: The words of the results' gradients, of all results; those that have none begin with ``_``.
-        gradients: What backward() returns for each argument and each weight.
-        returned: Words for what the backward function returns.
+        read: Those of them that the backward function is given.
+        given: The same as it is given them.
+        gradients: What backward() returns for each argument and each weight before ``*gradients``.
+        rest: Words for what the backward function returns, where it is not returned as it is; else empty.
     """
 
     function: str
     model: str
     is_module: bool
     arguments: tuple[str, ...]
+    launched: tuple[str, ...]
     results: tuple[str, ...]
-    n_results: int
     constants: tuple[str, ...]
     saved: tuple[str, ...]
-    words: tuple[str, ...]
+    layers: tuple[tuple[str, tuple[str, ...]], ...]
+    unpacking: tuple[str, ...]
     tangents: tuple[str, ...]
+    read: tuple[str, ...]
+    given: tuple[str, ...]
     gradients: tuple[str, ...]
-    returned: tuple[str, ...]
+    rest: tuple[str, ...]
 
 
 def trained_call(training: TrainingGraphs, plan: UnitPlan) -> TrainedCall:
@@ -69,9 +78,10 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pas
         forward: The writer of model.py.
         backward: The backward pass.
     """
-    writer = ModelWriter(backward.plan, backward.names, backward.words)
+    places = _gradients_in_order(training, forward)
+    writer = BackwardWriter(training, backward, [place for place in places if place is not None], forward)
     text = writer.text()
-    function = _Function(training, forward, writer).text()
+    function = _Function(training, forward, writer, places).text()
     imports = {line for line in writer.imports if ".runtime import check" not in line}
     imports.add("import torch")
     if not function.is_module:
@@ -81,77 +91,159 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pas
     )
 
 
+def _gradients_in_order(training: TrainingGraphs, forward: ModelWriter) -> list[int | None]:
+    """For each argument of apply(), the position of its gradient among the backward graph's results."""
+    graph = training.forward
+    wanted = {name: place for place, name in enumerate(training.gradients)}
+    leaves = [leaf for p in forward.parameters for leaf, _ in p.leaves if isinstance(leaf, str)]
+    nodes = {entry.target: entry.node for entry in graph.inputs if entry.kind is InputKind.PARAMETER}
+    paths = parameter_order(forward.tree.root) if graph.is_module else []
+    model: list[int | None] = [None] if graph.is_module else []
+    return [
+        *model,
+        *(wanted.get(leaf) for leaf in leaves),
+        *(wanted.get(nodes.get(path, "")) for path in paths),
+    ]
+
+
 class _Function:
     """Words for the autograd.Function."""
 
-    def __init__(self, training: TrainingGraphs, forward: ModelWriter, backward: ModelWriter) -> None:
+    def __init__(
+        self,
+        training: TrainingGraphs,
+        forward: ModelWriter,
+        backward: BackwardWriter,
+        places: Sequence[int | None],
+    ) -> None:
         self.training = training
         self.forward = forward
         self.backward = backward
+        self.places = places
         self.graph = training.forward
 
     def text(self) -> BackwardText:
         assert self.forward.training is not None
         arguments = tuple(self.forward.launch_arguments())
         n_results = len(self.graph.outputs) - self.graph.n_saved
-        results = self._result_words(set(arguments))
-        kept = [entry for entry in self.training.inputs if entry.kind is not BackwardKind.GRADIENT]
-        tangents = {e.source: self._word(e) for e in self.training.inputs if e.kind is BackwardKind.GRADIENT}
-        launched = self.forward.training.launched
-        user = [place for place in launched if place < n_results]
+        launched, expressions = self._launched(set(arguments), n_results)
+        entries = {entry.node: entry for entry in self.training.inputs}
+        sources = {node: self._source(entry, expressions) for node, entry in entries.items()}
+        kept = [node for node in self.backward.single() if entries[node].kind is not BackwardKind.GRADIENT]
+        tangents = {e.source: self._word(e) for e in entries.values() if e.kind is BackwardKind.GRADIENT}
+        user = [place for place in self.forward.training.launched if place < n_results]
+        n_leading = next((n for n, place in enumerate(self.places) if place is not None), len(self.places))
+        is_tail = all(place is not None for place in self.places[n_leading:])
+        named = tuple(f"d_{identifier(name)}" for name in self._gradient_names())
+        rest = () if is_tail else named
+        lengths = Counter(text.partition("[")[0] for text in expressions.values() if "[" in text)
+        read = tuple(tangents[place] for place in user if place in tangents)
         return BackwardText(
             function=self.forward.training.function,
             model=self.graph.name,
             is_module=self.graph.is_module,
             arguments=arguments,
-            results=tuple(results[place] for place in launched),
-            n_results=len(user),
-            constants=tuple(results[place] for place in user if place not in self.training.differentiable),
-            saved=tuple(self._source(entry, results) for entry in kept),
-            words=tuple(self._word(entry) for entry in kept),
-            tangents=tuple(tangents.get(place, f"_{results[place]}") for place in user),
-            gradients=tuple(self._gradients(arguments)),
-            returned=tuple(self._returned()),
+            launched=launched,
+            results=tuple(expressions[place] for place in user),
+            constants=tuple(
+                expressions[place] for place in user if place not in self.training.differentiable
+            ),
+            saved=tuple(sources[node] for node in kept),
+            layers=tuple(
+                (
+                    layers.word,
+                    tuple(
+                        _column([sources[own[n]] for own in layers.own], lengths)
+                        for n in range(layers.n_each)
+                    ),
+                )
+                for layers in self.backward.layers
+            ),
+            unpacking=tuple(self.backward.unpacking([self._word(entries[node]) for node in kept])),
+            tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
+            read=read,
+            given=tuple(f"{word}.contiguous()" for word in read),
+            gradients=("None",) * n_leading if is_tail else self._spread(named),
+            rest=rest,
         )
+
+    def _gradient_names(self) -> Iterator[str]:
+        for place in self.places:
+            if place is not None:
+                yield self.training.gradients[place]
+
+    def _spread(self, named: Sequence[str]) -> tuple[str, ...]:
+        words = iter(named)
+        return tuple("None" if place is None else next(words) for place in self.places)
 
     def _word(self, entry: BackwardInput) -> str:
         return self.backward.variables[entry.node]
 
-    def _result_words(self, taken: set[str]) -> dict[int, str]:
-        """A word for each tensor that launch() returns."""
-        words: dict[int, str] = {}
+    def _launched(self, taken: set[str], n_results: int) -> tuple[tuple[str, ...], dict[int, str]]:
+        """Words for what launch() returns, and how each tensor of it is reached."""
+        assert self.forward.training is not None
+        variables = {
+            place: self.forward.variables[result.buffer]
+            for place, result in enumerate(self.forward.plan.results)
+            if isinstance(result, View) and place in self.forward.training.launched
+        }
+        users = [text for place, text in variables.items() if place < n_results]
+        saved = [text for place, text in variables.items() if place >= n_results]
+        returned = launched_words(users, saved)
         used = set(taken)
-        for place, result in enumerate(self.forward.plan.results):
-            if isinstance(result, View):
-                word = identifier(self.forward.variables[result.buffer].rpartition(".")[2].partition("[")[0])
-                unique, count = word, 1
-                while unique in used:
-                    unique, count = f"{word}_{count}", count + 1
-                used.add(unique)
-                words[place] = unique
-        return words
+        words: dict[str, str] = {}
+        for text in dict.fromkeys(returned):
+            plain = identifier(text.rpartition(".")[2].partition("[")[0])
+            unique, count = plain, 1
+            while unique in used:
+                unique, count = f"{plain}_{count}", count + 1
+            used.add(unique)
+            words[text] = unique
+        expressions: dict[int, str] = {}
+        for place, text in variables.items():
+            word, bracket, entry = text.partition("[")
+            expressions[place] = words.get(text) or f"{words[word]}{bracket}{entry}"
+        return tuple(words[text] for text in returned), expressions
 
     def _source(self, entry: BackwardInput, results: dict[int, str]) -> str:
         """How the Function's forward reaches a value that the backward reads."""
         if isinstance(entry.source, int):
-            return results[entry.source]
+            return results.get(entry.source, "")
         expression = self.forward.variables[entry.source]
         return f"model{expression.removeprefix('self')}" if expression.startswith("self") else expression
 
-    def _returned(self) -> Iterator[str]:
-        for name in self.training.gradients:
-            yield f"d_{identifier(name)}"
 
-    def _gradients(self, arguments: tuple[str, ...]) -> Iterator[str]:
-        """In the order of apply()'s arguments."""
-        wanted = {name: f"d_{identifier(name)}" for name in self.training.gradients}
-        leaves = [leaf for p in self.forward.parameters for leaf, _ in p.leaves if isinstance(leaf, str)]
-        if self.graph.is_module:
-            yield "None"
-        yield from (wanted.get(leaf, "None") for leaf in leaves)
-        nodes = {entry.target: entry.node for entry in self.graph.inputs if entry.kind is InputKind.PARAMETER}
-        for path in parameter_order(self.forward.tree.root):
-            yield wanted.get(nodes.get(path, ""), "None")
+_ENTRY = re.compile(r"(.*?)\[(\d+)\](.*)")
+
+
+def _column(texts: Sequence[str], lengths: Mapping[str, int]) -> str:
+    """One tensor of each layer, first to last: ``[x, *xs]``, ``[layer.ln_1.weight for layer in model.blocks]``.
+
+    Args:
+        texts: How each is reached.
+        lengths: Of the lists that launch() returns.
+    """
+    first = _ENTRY.fullmatch(texts[0])
+    if first and first[3] and list(texts) == [f"{first[1]}[{n}]{first[3]}" for n in range(len(texts))]:
+        return f"[layer{first[3]} for layer in {first[1]}]"
+    pieces: list[str] = []
+    rest = list(texts)
+    while rest:
+        entry = _ENTRY.fullmatch(rest[0])
+        n = 1
+        if entry and not entry[3]:
+            begin = int(entry[2])
+            while n < len(rest) and rest[n] == f"{entry[1]}[{begin + n}]":
+                n += 1
+            if n > 1:
+                whole = not begin and lengths.get(entry[1]) == n
+                pieces.append(f"*{entry[1]}" if whole else f"*{entry[1]}[{begin}:{begin + n}]")
+        if n == 1:
+            pieces.append(rest[0])
+        rest = rest[n:]
+    if len(pieces) == 1 and pieces[0].startswith("*") and not pieces[0].endswith("]"):
+        return pieces[0][1:]
+    return f"[{', '.join(pieces)}]"
 
 
 def parameter_order(root: Branch) -> list[str]:

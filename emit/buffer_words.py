@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Provenance
@@ -64,9 +66,16 @@ _RESULT_WORDS = {
 
 
 class BufferWords:
-    """Candidates for the names of a captured graph's values."""
+    """Candidates for the names of a captured graph's values.
 
-    def __init__(self, graph: CapturedGraph) -> None:
+    Args:
+        graph: The graph.
+        given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
+    """
+
+    def __init__(self, graph: CapturedGraph, given: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self._given = given or {}
+        self._paths = graph.paths
         self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         self._users = _local_of_views(graph)
@@ -89,6 +98,10 @@ class BufferWords:
 
     def candidates(self, buffer: str) -> Iterator[str]:
         """Names for a buffer, best first. Never empty."""
+        yield from self._given.get(buffer, ())
+        if buffer in self._paths:
+            prefix = "" if buffer in self._inputs else "d_"
+            yield from (f"{prefix}{word}" for word in path_words(self._paths[buffer]))
         entry = self._inputs.get(buffer)
         if entry is not None:
             yield from _of_input(entry)
@@ -103,6 +116,12 @@ class BufferWords:
             return
         yield from self._of_node(node)
 
+    def variables(self, buffer: str) -> Iterator[str]:
+        """Names for a buffer in a whole function: there ``weight`` alone does not say whose."""
+        words = list(self.candidates(buffer))
+        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths else set()
+        yield from [word for word in words if word not in bare] or words
+
     def adds_bias(self, name: str) -> bool:
         """Whether a node adds a vector that the module holds."""
         node = self._nodes.get(name)
@@ -113,6 +132,9 @@ class BufferWords:
         local = origin.local or self._users.get(node.name)
         if local:
             yield local
+        piece = _result_of_call(node)
+        if piece and not origin.local:
+            yield piece
         yield from self._returned(node, origin)
         yield from _of_module(origin)
         phrase = self._phrase(node)
@@ -226,6 +248,18 @@ class BufferWords:
             local = origin.local or self._users.get(node.name)
             word = local or next(self._returned(node, origin), None) or next(_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _result_of_call(node: fx.Node) -> str | None:
+    """The name that a library call's further results have in its own signature: ``logsumexp``."""
+    source = node.args[0] if node.target is operator.getitem else None
+    if not isinstance(source, fx.Node) or not isinstance(source.target, torch._ops.OpOverload):
+        return None
+    position = node.args[1]
+    returns = source.target._schema.returns
+    if not isinstance(position, int) or position == 0 or position >= len(returns):
+        return None
+    return returns[position].name or None
 
 
 def source_of_copy(buffer: str) -> tuple[str, str]:

@@ -41,12 +41,16 @@ _MATMULS = frozenset({"mm", "bmm", "matmul"})
 class DimWords:
     """Words for dimensions.
 
+    Args:
+        graph: Whose values.
+        given: Of a backward graph: the words of what it is given, by placeholder; others have none.
+
     Attributes:
         arguments: For each tensor argument's placeholder: a word for each dimension, None where there is none.
     """
 
-    def __init__(self, graph: CapturedGraph) -> None:
-        self.arguments: dict[str, Words] = _argument_words(graph)
+    def __init__(self, graph: CapturedGraph, given: Mapping[str, Words] | None = None) -> None:
+        self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         self._words: dict[str, Words] = dict(self.arguments)
         for node in graph.graph.nodes:
             if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor):

@@ -32,6 +32,7 @@ class Loop:
         collected: Positions of outputs of all runs that are read after the loop.
         n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
         rest_inputs: What the shared steps of the first run take, its own weights left out.
+        own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
     """
 
     repeat: Repeat
@@ -44,6 +45,7 @@ class Loop:
     collected: tuple[int, ...]
     n_head: int = 0
     rest_inputs: tuple[str, ...] = ()
+    own: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +76,7 @@ def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
         rest = _distinct_inputs(step, n_first)
         loop = _as_loop(plan, rest, plan.steps[place + 1 :], words) if len(rest.runs) > 1 else None
         if loop is not None:
-            call = _as_first_call(plan, arranged, loop, plan.steps[place + 1 :])
+            call = None if loop.own else _as_first_call(plan, arranged, loop, plan.steps[place + 1 :])
             if call is not None:
                 n_before, first, loop = call
                 arranged = [*arranged[:n_before], first, *_releases_around(first, arranged[n_before:])]
@@ -146,6 +148,7 @@ def _distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
         paths=repeat.paths[n_first:],
         inputs=tuple(tuple(run[place] for place in places) for run in repeat.inputs[n_first:]),
         outputs=repeat.outputs[n_first:],
+        own=repeat.own[n_first:],
     )
 
 
@@ -154,8 +157,12 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     owners = {path.rpartition(".")[0] for path in repeat.paths}
     lasts = [path.rpartition(".")[2] for path in repeat.paths]
     is_rooted = owners == {""}  # a model that is itself a list: its layers are not an attribute
-    if len(owners) != 1 or is_rooted or not all(last.isdigit() for last in lasts) or not graph.is_module:
+    is_backward = bool(graph.paths)
+    if len(owners) != 1 or is_rooted or not all(last.isdigit() for last in lasts):
         return None
+    if not graph.is_module and not is_backward:
+        return None
+    own = repeat.own if is_backward else ()
     carried = _carried(repeat)
     if carried is None:
         return None
@@ -164,11 +171,8 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         return None
     made = {name for step in repeat.runs[0] for name in buffers_made(step)}
     outside = dict.fromkeys(name for step in repeat.runs[0] for name in buffers_read(step))
-    shared = tuple(
-        name
-        for name in outside
-        if name not in made and name not in own_weights and name not in repeat.inputs[0]
-    )
+    given = {*own_weights, *repeat.inputs[0], *(own[0] if own else ())}
+    shared = tuple(name for name in outside if name not in made and name not in given)
     if any(_reads(run) & set(shared) != set(shared) for run in repeat.runs):
         return None
     results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
@@ -177,7 +181,13 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         place
         for place in range(len(repeat.outputs[0]))
         if any(run[place] in read_later for run in repeat.outputs[:-1])
+        or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
     )
+    if is_backward:
+        if set(collected) & set(carried):
+            return None
+        order = [getattr(result, "buffer", "") for result in plan.results]
+        collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
     return Loop(
         repeat,
         owners.pop(),
@@ -187,6 +197,7 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         shared,
         own_weights,
         collected,
+        own=own,
     )
 
 

@@ -82,11 +82,15 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         remark = f"The block from {newest} on: what makes {newest} differs in the block before the loop."
         given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
         methods = (
-            _method("forward", "", inputs, run[: loop.n_head], [f"self.{second}({given})"], outer, variables),
-            _method(second, remark, loop.rest_inputs, _own(run[loop.n_head :]), results, outer, variables),
+            write_method(
+                "forward", "", inputs, run[: loop.n_head], [f"self.{second}({given})"], outer, variables
+            ),
+            write_method(
+                second, remark, loop.rest_inputs, _own(run[loop.n_head :]), results, outer, variables
+            ),
         )
     else:
-        methods = (_method("forward", "", inputs, run, results, outer, variables),)
+        methods = (write_method("forward", "", inputs, run, results, outer, variables),)
     made = construct_block(branch)
     name = loop.class_name
     while name in taken:
@@ -102,7 +106,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     )
 
 
-def _method(
+def write_method(
     name: str,
     remark: str,
     inputs: Sequence[str],
@@ -204,5 +208,7 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
 
 
 def _singular(name: str, buffer: str, outer: BodyWriter) -> str:
-    """The word that a list's name is the plural of."""
-    return next((word for word in outer.words.candidates(buffer) if plural(word) == name), f"one_of_{name}")
+    """The word that a list's name is the plural of, told apart from a variable that is there already."""
+    word = next((word for word in outer.words.candidates(buffer) if plural(word) == name), f"one_of_{name}")
+    others = {variable for other, variable in outer.variables.items() if other != buffer}
+    return f"layer_{word}" if word in others else word

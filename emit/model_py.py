@@ -20,7 +20,7 @@ from longhand.emit.names import UnitNames
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.sizes import SizeWriter, bind_sizes
 from longhand.emit.templates import render_template
-from longhand.emit.trained_call import TrainedCall
+from longhand.emit.trained_call import TrainedCall, launched_words
 from longhand.emit.trees import Parameter, build, children, parameters
 from longhand.emit.view_calls import argument, write_view
 from longhand.emit.words import identifier
@@ -118,7 +118,7 @@ class ModelWriter:
         self.graph: CapturedGraph = plan.program.graph
         self.names = names
         self.words = words
-        self.dims = DimWords(self.graph)
+        self.dims = self._dim_words()
         self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan))
         self.parameters: tuple[Parameter, ...] = parameters(self.graph)
         self.steps: tuple[ModelStep, ...] = arrange(plan, words)
@@ -133,6 +133,9 @@ class ModelWriter:
             and not self.graph.n_saved
             and not training
         )
+
+    def _dim_words(self) -> DimWords:
+        return DimWords(self.graph)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
@@ -170,9 +173,9 @@ class ModelWriter:
         blocks: list[Block] = []
         for place, step in enumerate(self.steps):
             if isinstance(step, Loop):
-                block = write_block(step, body, self.tree, [self.graph.name, *(made.name for made in blocks)])
+                taken = [self.graph.name, *(made.name for made in blocks)]
+                block, loop_lines[place] = self._loop(step, body, taken)
                 blocks.append(block)
-                loop_lines[place] = write_loop(step, block, self.tree.root.at(step.owner), body)
                 if step.n_head:
                     call = max(n for n in range(place) if isinstance(self.steps[n], FirstCall))
                     first = self.steps[call]
@@ -194,6 +197,11 @@ class ModelWriter:
             self.runtime.add("channels_last")
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
+
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+        """The class of a repeated block, and the lines of the loop."""
+        block = write_block(loop, body, self.tree, taken)
+        return block, write_loop(loop, block, self.tree.root.at(loop.owner), body)
 
     def _sizes(self) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""
@@ -234,13 +242,7 @@ class ModelWriter:
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
         texts = [self._result(result, sizes) for result in self.plan.results]
-        if self.training is not None:
-            texts = [texts[place] for place in self.training.launched]
-            returned = f"{', '.join(texts)}{',' * (len(texts) == 1)}"
-        else:
-            returned = self._built(texts)
-            if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
-                returned = returned[1:-1]
+        returned = self._returned(texts)
         last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
         target, is_assignment, expression = last.partition(" = ")
         head = returned.split(".")[0].split("[")[0]
@@ -253,6 +255,19 @@ class ModelWriter:
             paragraphs[-1].lines.append(f"return {returned}")
         else:
             paragraphs.append(Paragraph((), [f"return {returned}"]))
+
+    def _returned(self, texts: list[str]) -> str:
+        """What launch() returns, or forward() where there is no launch()."""
+        if self.training is not None:
+            n_results = len(self.graph.outputs) - self.graph.n_saved
+            users = [texts[place] for place in self.training.launched if place < n_results]
+            saved = [texts[place] for place in self.training.launched if place >= n_results]
+            words = launched_words(users, saved)
+            return f"{', '.join(words)}{',' * (len(words) == 1)}"
+        returned = self._built(texts)
+        if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
+            return returned[1:-1]
+        return returned
 
     def _built(self, texts: list[str]) -> str:
         """What the user's call returns, put together from its leaves."""

@@ -24,7 +24,10 @@ _MOST_QUOTES = 4
 
 
 def name_unit(
-    plan: UnitPlan, ledger: Ledger | None = None, elsewhere: frozenset[str] = frozenset()
+    plan: UnitPlan,
+    ledger: Ledger | None = None,
+    elsewhere: frozenset[str] = frozenset(),
+    words: BufferWords | None = None,
 ) -> UnitNames:
     """Words for the whole unit. Kernels that `ledger` knows by key keep theirs.
 
@@ -32,8 +35,9 @@ def name_unit(
         plan: What is named.
         ledger: Names given before.
         elsewhere: Keys of the ledger that another pass of the unit has: their names are taken.
+        words: The captured graph's; by default those that follow from it alone.
     """
-    words = BufferWords(plan.program.graph)
+    words = BufferWords(plan.program.graph) if words is None else words
     known = ledger.kernels if ledger is not None else {}
     scope = kernel_scope()
     for key in [*plan.kernels, *(key for key in sorted(elsewhere) if key not in plan.kernels)]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from longhand.capture.graph import BackwardKind, Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
 from longhand.emit.names import UnitNames
@@ -20,11 +21,22 @@ class Pass:
     words: BufferWords
 
 
-def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: UnitNames) -> Pass:
+def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) -> Pass:
     """The backward pass, named after the forward: a kernel that both launch keeps its name."""
-    known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.kernels})
-    names = name_unit(training.backward, known, frozenset(forward.kernels))
-    return Pass(training.backward, names, BufferWords(training.backward.program.graph))
+    known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.names.kernels})
+    graphs = training.graphs
+    given: dict[str, tuple[str, ...]] = {}
+    for entry in graphs.inputs:
+        value = graphs.forward.outputs[entry.source].value if isinstance(entry.source, int) else None
+        if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
+            given[entry.node] = tuple(forward.words.candidates(value))
+    for node in graphs.backward.graph.nodes:
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        if origin.gradient_of in forward.words.nodes:
+            given[node.name] = tuple(f"d_{word}" for word in forward.words.candidates(origin.gradient_of))
+    words = BufferWords(graphs.backward, given)
+    names = name_unit(training.backward, known, frozenset(forward.names.kernels), words)
+    return Pass(training.backward, names, words)
 
 
 def kernels_of(passes: list[Pass]) -> dict[str, tuple[KernelPlan, Pass]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,3 +22,24 @@ class TrainedCall:
     launched: tuple[int, ...]
     gradients: frozenset[str]
     frozen: tuple[str, ...]
+
+
+_ENTRY = re.compile(r"(\w+)\[(\d+)\]")
+
+
+def launched_words(results: Sequence[str], saved: Sequence[str]) -> list[str]:
+    """What launch() returns: a list of which every entry is wanted is returned as it is, after all single tensors.
+
+    Args:
+        results: The user's results, as expressions; they come first.
+        saved: What the backward pass reads, likewise: ``x``, ``qkvs[3]``.
+    """
+    lists: dict[str, set[int]] = {}
+    for text in saved:
+        if entry := _ENTRY.fullmatch(text):
+            lists.setdefault(entry[1], set()).add(int(entry[2]))
+    whole = {
+        word for word, entries in lists.items() if entries == set(range(len(entries))) and len(entries) > 1
+    }
+    singles = [text for text in saved if not ((entry := _ENTRY.fullmatch(text)) and entry[1] in whole)]
+    return [*results, *singles, *(word for word in lists if word in whole)]

@@ -40,7 +40,7 @@ def emit_unit(
     if training is None:
         model = write_model(plan, names, words)
     else:
-        passes.append(name_backward(training, ledger, names))
+        passes.append(name_backward(training, ledger, passes[0]))
         writer = ModelWriter(plan, names, words, trained_call(training.graphs, plan))
         model = writer.write()
         backward["backward.py"] = write_backward(training.graphs, writer, passes[1])

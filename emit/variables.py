@@ -38,9 +38,12 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     names: dict[str, str] = {}
     own = set() if plan.program.graph.is_module else {plan.program.graph.name}
     scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
+    of_layers = given_to_layers(steps)
     for entry in plan.program.graph.inputs:
-        if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
-            names[entry.node] = scope.pick(words.candidates(entry.node))
+        if entry.node in of_layers:
+            names[entry.node] = of_layers[entry.node]
+        elif entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+            names[entry.node] = scope.pick(words.variables(entry.node))
         elif not plan.program.graph.is_module:
             names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
     kept = {result.buffer for result in plan.results if isinstance(result, View)}
@@ -48,12 +51,32 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     return names
 
 
+def owner_word(loop: Loop) -> str:
+    """The word of the list that holds the layers: ``blocks``."""
+    return identifier(loop.owner.rpartition(".")[2])
+
+
+def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
+    """What only one layer of a backward pass reads, and how the function around the loop would reach it."""
+    elsewhere = {
+        buffer for step in steps if not isinstance(step, Loop | FirstCall) for buffer in buffers_read(step)
+    }
+    return {
+        buffer: f"{owner_word(step)}[{position}][{place}]"
+        for step in steps
+        if isinstance(step, Loop)
+        for position, run in zip(step.positions, step.own, strict=False)
+        for place, buffer in enumerate(run)
+        if buffer not in elsewhere
+    }
+
+
 def name_block(loop: Loop, words: BufferWords) -> dict[str, str]:
     """The variables of a repeated block's forward(), by the buffers of its first run; its weights left out."""
     names: dict[str, str] = {}
     scope = Scope(RESERVED_IN_MODULE | _TAKEN - {"block"})
-    for buffer in (*loop.repeat.inputs[0], *loop.shared):
-        names[buffer] = scope.pick(words.candidates(buffer))
+    for buffer in (*(loop.own[0] if loop.own else ()), *loop.repeat.inputs[0], *loop.shared):
+        names[buffer] = scope.pick(words.variables(buffer))
     _Namer(words, names, scope, loop.repeat.outputs[0]).name(loop.repeat.runs[0])
     return names
 
@@ -85,7 +108,7 @@ class _Namer:
             else:
                 for buffer in buffers_made(step.repeat if isinstance(step, FirstCall) else step):
                     if buffer and buffer not in self.names:
-                        self.names[buffer] = self.scope.pick(self.words.candidates(buffer))
+                        self.names[buffer] = self.scope.pick(self.words.variables(buffer))
             if not early:
                 self._release(dying, given)
             for view in seen_as:
@@ -129,11 +152,13 @@ class _Namer:
         """What the loop carries keeps its variable; lists take the plural."""
         first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
         for place, buffer in enumerate(last):
+            if place in loop.collected and loop.own:
+                of_layers = f"d_{owner_word(loop)}"
+                for position, run in zip(loop.positions, loop.repeat.outputs, strict=True):
+                    self.names[run[place]] = f"{of_layers}[{position}][{loop.collected.index(place)}]"
+                continue
             if place in loop.collected:
-                # The loop binds the singular, too: it must not be a variable already.
-                own = {name.partition("[")[0] for name in self.names.values()}
-                candidates = [word for word in self.words.candidates(buffer) if word not in own]
-                word = self.scope.pick(plural(word) for word in candidates or ["layer_result"])
+                word = self.scope.pick(plural(word) for word in self.words.candidates(buffer))
                 for layer, run in enumerate(loop.repeat.outputs):
                     self.names[run[place]] = f"{word}[{layer}]"
                 continue
@@ -144,7 +169,7 @@ class _Namer:
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
                     self.names[buffer] = self.scope.take(variable)
                     continue
-            self.names[buffer] = self.scope.pick(self.words.candidates(buffer))
+            self.names[buffer] = self.scope.pick(self.words.variables(buffer))
 
 
 def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:

@@ -28,6 +28,7 @@ _CONTIGUOUS = frozenset(
         aten.dot.default,
         aten.linear.default,
         aten._grouped_mm.default,
+        aten.embedding_dense_backward.default,
     }
 )
 # Their results are contiguous if all tensor arguments are.
@@ -64,6 +65,10 @@ _LIBRARY_OPS = """
     convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward
+    _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_cudnn_attention_backward
+    convolution_backward embedding_dense_backward max_pool2d_with_indices_backward
+    avg_pool2d_backward avg_pool3d_backward upsample_bilinear2d_backward upsample_nearest2d_backward
     sort argsort topk kthvalue median nanmedian mode msort unique_dim _unique2 searchsorted bucketize
     _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_rfft fft_irfft fft_fft2 fft_ifft2 fft_fftn fft_ifftn
     fft_rfft2 fft_rfftn fft_irfft2 fft_irfftn fft_hfft fft_ihfft

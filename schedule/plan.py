@@ -395,12 +395,15 @@ class Repeat:
         inputs: For each run, the buffers made outside that it reads and that differ from run to run by position
             (what the previous run made); the same length for each run.
         outputs: For each run, the buffers that it makes and that are read after it, in the same order for each run.
+        own: For each run, what it alone reads of what was there before the first one, in the order of first use: its
+            weights, and in a backward pass what the forward pass saved for it.
     """
 
     runs: tuple[tuple[PlanStep, ...], ...]
     paths: tuple[str, ...]
     inputs: tuple[tuple[str, ...], ...]
     outputs: tuple[tuple[str, ...], ...]
+    own: tuple[tuple[str, ...], ...] = ()
 
 
 PlanStep = Launch | Extern | Allocate | Reuse | Release

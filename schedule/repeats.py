@@ -1,9 +1,10 @@
 """Equal layers, found after everything is planned: runs of steps that are one another up to the buffers named.
 
 Steps become tokens (what they do, without the names of buffers). A stretch that equals itself moved by a period is a
-repeat if the buffers correspond as well: made inside by the same step, the same weight of the next module, handed on
-from run to run, or one and the same. Where a run begins is free (a residual sum often is fused with the norm of the
-next layer): the beginning is chosen so that each run uses the weights of one module.
+repeat if the buffers correspond as well: made inside by the same step, the same weight of the next module, saved by
+the forward pass for the run, handed on from run to run, or one and the same. Where a run begins is free (a residual
+sum often is fused with the norm of the next layer): the beginning is chosen so that each run uses the weights of one
+module.
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ FEWEST_RUNS_OF_LONG = 2
 LONG = 4  # launches and library calls
 SHORTEST = 2
 
-Weights = Mapping[str, str]  # the dotted path of each weight, by buffer
+
+@dataclasses.dataclass(frozen=True)
+class Outside:
+    """What was there before the first step and may differ from run to run.
+
+    Attributes:
+        weights: The dotted path of each weight, by buffer.
+        given: In a backward pass: what the forward pass saved.
+    """
+
+    weights: Mapping[str, str]
+    given: frozenset[str]
 
 
 def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[str]) -> list[UnitStep]:
@@ -32,22 +44,24 @@ def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[st
         program: For buffers and the paths of weights.
         kept: Buffers that the caller sees.
     """
-    weights = {entry.node: entry.target for entry in program.graph.inputs if "." in entry.target}
-    folded = _fold(list(steps), program.buffers, weights, kept)
+    graph = program.graph
+    weights = {entry.node: graph.paths.get(entry.node, entry.target) for entry in graph.inputs}
+    outside = Outside({node: path for node, path in weights.items() if "." in path}, frozenset(graph.given))
+    folded = _fold(list(steps), program.buffers, outside, kept)
     return [step for part in folded for step in part]
 
 
 def _fold(
-    steps: list[PlanStep], buffers: Mapping[str, Buffer], weights: Weights, kept: frozenset[str]
+    steps: list[PlanStep], buffers: Mapping[str, Buffer], outside: Outside, kept: frozenset[str]
 ) -> list[list[UnitStep]]:
     numbers = _token_numbers(steps, buffers)
     for stretch in _stretches(numbers):
-        found = _best_repeat(steps, stretch, weights, kept)
+        found = _best_repeat(steps, stretch, outside, kept)
         if found is not None:
             start, end, repeat = found
             reads_after = frozenset(name for step in steps[start:] for name in _references(step))
-            before = _fold(steps[:start], buffers, weights, kept | reads_after)
-            after = _fold(steps[end:], buffers, weights, kept)
+            before = _fold(steps[:start], buffers, outside, kept | reads_after)
+            after = _fold(steps[end:], buffers, outside, kept)
             return [*before, [repeat], *after]
     return [list(steps)]
 
@@ -84,7 +98,7 @@ def _stretches(numbers: Sequence[int]) -> list[_Stretch]:
 
 
 def _best_repeat(
-    steps: Sequence[PlanStep], stretch: _Stretch, weights: Weights, kept: frozenset[str]
+    steps: Sequence[PlanStep], stretch: _Stretch, outside: Outside, kept: frozenset[str]
 ) -> tuple[int, int, Repeat] | None:
     """(start, end, repeat): the beginning with the most runs that hand on the least."""
     best: tuple[tuple[int, int, int], tuple[int, int, Repeat]] | None = None
@@ -95,7 +109,7 @@ def _best_repeat(
         # Tokens may agree where buffers do not: each segment goes as far as they do.
         while first < n_runs:
             begin = phase + first * period
-            repeat = _longest_repeat(steps, begin, period, n_runs - first, weights, kept)
+            repeat = _longest_repeat(steps, begin, period, n_runs - first, outside, kept)
             first += 1 if repeat is None else len(repeat.runs)
             if repeat is not None:
                 count = len(repeat.runs)
@@ -106,7 +120,7 @@ def _best_repeat(
 
 
 def _longest_repeat(
-    steps: Sequence[PlanStep], start: int, period: int, most: int, weights: Weights, kept: frozenset[str]
+    steps: Sequence[PlanStep], start: int, period: int, most: int, outside: Outside, kept: frozenset[str]
 ) -> Repeat | None:
     """The most runs from `start` on that correspond, if they are worth a loop. Fewer runs of a repeat are one, too."""
     run = steps[start : start + period]
@@ -115,7 +129,7 @@ def _longest_repeat(
     low, high, tries = 2, most, [most, 2]
     while low <= high and _is_worth(run, high):
         count = tries.pop() if tries else (low + high + 1) // 2
-        repeat = _as_repeat(steps, start, period, count, weights, kept)
+        repeat = _as_repeat(steps, start, period, count, outside, kept)
         if repeat is None:
             high = count - 1
         else:
@@ -129,13 +143,14 @@ def _is_worth(run: Sequence[PlanStep], count: int) -> bool:
 
 
 def _as_repeat(
-    steps: Sequence[PlanStep], start: int, period: int, count: int, weights: Weights, kept: frozenset[str]
+    steps: Sequence[PlanStep], start: int, period: int, count: int, outside: Outside, kept: frozenset[str]
 ) -> Repeat | None:
     """The runs as a Repeat if their buffers correspond."""
     runs = [tuple(steps[start + n * period : start + (n + 1) * period]) for n in range(count)]
     made = [_made_inside(run) for run in runs]
     paths: list[str] | None = None
     differing: dict[tuple[str, ...], None] = {}
+    own: dict[tuple[str, ...], None] = {}
     for place in range(period):
         for names in zip(*(_references(run[place]) for run in runs), strict=True):
             numbers = {own.get(name, -1) for own, name in zip(made, names, strict=True)}
@@ -143,11 +158,14 @@ def _as_repeat(
                 return None
             if numbers != {-1} or len(set(names)) == 1:
                 continue
-            if all(name in weights for name in names):
-                prefixes = _module_paths([weights[name] for name in names])
+            if all(name in outside.weights for name in names):
+                prefixes = _module_paths([outside.weights[name] for name in names])
                 if prefixes is None or (paths is not None and prefixes != paths):
                     return None
                 paths = prefixes
+                own[names] = None
+            elif all(name in outside.given for name in names) and len(set(names)) == count:
+                own[names] = None
             elif _is_handed_on(names, made):
                 differing[names] = None
             else:
@@ -161,6 +179,7 @@ def _as_repeat(
         tuple(paths),
         tuple(tuple(names[run] for names in inputs) for run in range(count)),
         outputs,
+        tuple(tuple(names[run] for names in own) for run in range(count)),
     )
 
 

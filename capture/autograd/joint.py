@@ -313,14 +313,15 @@ class _Walk:
             )
 
     def _name_gradient(self, value: fx.Node, gradient: fx.Node) -> None:
-        """The gradient of a named value is called after it."""
-        if gradient.op == "placeholder" or "word" in gradient.meta:
-            return
+        """The gradient of a named value is called after it, and so is what it is a view of."""
         origin: Provenance = value.meta["provenance"]
-        gradient.meta["word"] = f"d_{value.meta.get('word', value.name)}"
-        if origin.local:
-            before: Provenance = gradient.meta["provenance"]
-            gradient.meta["provenance"] = dataclasses.replace(before, local=f"d_{origin.local}")
+        word = value.meta.get("word", value.name)
+        node: Any = gradient
+        while isinstance(node, fx.Node) and node.op != "placeholder" and "word" not in node.meta:
+            node.meta["word"] = f"d_{word}"
+            before: Provenance = node.meta["provenance"]
+            node.meta["provenance"] = dataclasses.replace(before, local=_d(origin.local), gradient_of=word)
+            node = node.args[0] if _is_reshape(node) else None
 
     def _final_gradients(self) -> list[tuple[str, fx.Node]]:
         found = []
@@ -484,6 +485,10 @@ _NAMED = frozenset(
         "dropout",
     ]
 )
+
+
+def _is_reshape(node: fx.Node) -> bool:
+    return node.target in (aten.reshape.default, aten.transpose.int, aten.permute.default)
 
 
 def _d(word: str | None) -> str | None:

@@ -75,6 +75,8 @@ _HEAVY = frozenset(
         "_native_batch_norm_legit",
         "cross_entropy_loss",
         "nll_loss_forward",
+        # A gather reads as much as it yields, and its layer would differ from all others.
+        "embedding",
     ]
 )
 _HEAVY_PREFIXES = (

@@ -153,8 +153,25 @@ class _Splitter:
             in_spec=pytree.tree_structure((tuple(0 for _ in range(n_inputs)), {})),
             out_spec=pytree.tree_structure(tuple(0 for _ in values)),
             argument_leaves=tuple(node.name for node in placeholders),
+            paths=self._paths(inputs, values),
+            given=tuple(
+                entry.node for entry in inputs if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT)
+            ),
         )
         return captured, inputs
+
+    def _paths(self, inputs: Sequence[BackwardInput], values: Sequence[fx.Node]) -> dict[str, str]:
+        """The parameters and buffers that placeholders stand for, and those that the gradients belong to."""
+        held = {
+            entry.node: entry.target
+            for entry in self.captured.inputs
+            if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+        }
+        found = {entry.node: held[str(entry.source)] for entry in inputs if entry.source in held}
+        for (name, _), value in zip(self.joint.gradients, values, strict=True):
+            if name in held:
+                found.setdefault(value.name, held[name])
+        return found
 
     def _emit(self, builder: _Builder, node: fx.Node) -> None:
         """Emits a node after what it needs: a value is computed again where it is first read."""

@@ -1,0 +1,184 @@
+"""The function that computes the gradients, in backward.py: as model.py is written, but backwards.
+
+Equal layers are one function, ``block_backward``, called in a loop from the last layer to the first: it is given its
+own layer's weights and what the forward pass saved for it, and returns what it hands on and its weights' gradients.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from longhand.capture.graph import TrainingGraphs
+from longhand.emit.dim_words import DimWords, Words
+from longhand.emit.loops import Loop
+from longhand.emit.model_body import BodyWriter
+from longhand.emit.model_loops import Block, write_method
+from longhand.emit.model_py import ModelWriter
+from longhand.emit.passes import Pass
+from longhand.emit.variables import given_to_layers, name_block, owner_word
+from longhand.emit.words import snake_case
+
+_OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """What the backward pass keeps apart for each layer of a loop.
+
+    Attributes:
+        word: The list that holds it, in the order of the layers: ``blocks``.
+        own: For each layer, first to last: placeholders of the backward graph.
+    """
+
+    word: str
+    own: tuple[tuple[str, ...], ...]
+
+    @property
+    def n_each(self) -> int:
+        """How many tensors a layer has."""
+        return len(self.own[0])
+
+
+class BackwardWriter(ModelWriter):
+    """Writes the backward pass as functions.
+
+    Args:
+        training: Both graphs.
+        backward: The backward pass.
+        order: The backward graph's results in the order in which they are to be returned, by position.
+        forward: The writer of model.py.
+    """
+
+    def __init__(
+        self, training: TrainingGraphs, backward: Pass, order: Sequence[int], forward: ModelWriter
+    ) -> None:
+        self._order = tuple(order)
+        self._training = training
+        self._forward = forward
+        super().__init__(backward.plan, backward.names, backward.words)
+        self._apart = given_to_layers(self.steps)
+        loops = [step for step in self.steps if isinstance(step, Loop)]
+        # The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers.
+        self.layers = tuple(Layers(owner_word(loop), loop.own[::-1]) for loop in loops)
+
+    def unpacking(self, saved: Sequence[str]) -> list[str]:
+        """The lines that take apart the list ``saved``: single tensors, then those of the layers.
+
+        Args:
+            saved: The words of the single tensors.
+        """
+        if not self.layers:
+            return [f"{', '.join(saved)}{',' * (len(saved) == 1)} = saved", "saved.clear()"] if saved else []
+        lines = [f"{', '.join([*saved, '*of_layers'])} = saved", "saved.clear()"]
+        begin = 0
+        for layers in self.layers:
+            end = begin + layers.n_each * len(layers.own)
+            last = "len(of_layers)" if layers is self.layers[-1] else str(end)
+            span = f"range({begin}, {last}, {layers.n_each})"
+            lines.append(f"{layers.word} = [of_layers[at : at + {layers.n_each}] for at in {span}]")
+            begin = end
+        return [*lines, "del of_layers"]
+
+    def single(self) -> list[str]:
+        """The placeholders that the function itself reads, in order."""
+        return [entry.node for entry in self.graph.inputs if entry.node not in self._apart]
+
+    def _dim_words(self) -> DimWords:
+        """The forward's words for what it saved; tensors with words come first, so that they bind them."""
+        given: dict[str, Words] = {}
+        for entry in self._training.inputs:
+            value = self.words.nodes[entry.node].meta["val"]
+            if isinstance(entry.source, int):
+                source = self._training.forward.outputs[entry.source].value
+            else:
+                source = entry.source
+            if (
+                isinstance(value, torch.Tensor)
+                and isinstance(source, str)
+                and entry.node not in self.graph.paths
+            ):
+                given[entry.node] = self._forward.dims.of(source, value.ndim)
+        return DimWords(self.graph, given)
+
+    def _unpacked(self) -> list[str]:
+        return []
+
+    def _device_expression(self) -> str:
+        """Of a tensor that is small and stays."""
+        single = self.single()
+        weights = [name for name in single if name in self.graph.paths]
+        return f"{self.variables[(weights or single)[0]]}.device"
+
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+        variables = name_block(loop, self.words)
+        run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
+        handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
+        results = [variables[outputs[place]] for place in (*handed_on, *loop.collected)]
+        inputs = (*loop.own[0], *loop.repeat.inputs[0], *loop.shared)
+        name = f"{snake_case(loop.class_name)}_backward"
+        while name in taken:
+            name = name.replace("_backward", "_layer_backward")
+        method = write_method(name, "", inputs, run, results, body, variables)
+        block = Block(name, loop.owner, "", "", (), (method,), frozenset())
+        return block, self._loop_lines(loop, name, handed_on, body)
+
+    def _loop_lines(self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter) -> list[str]:
+        variables = body.variables
+        word = owner_word(loop)
+        last = loop.repeat.outputs[-1]
+        lines = []
+        given = []
+        for place, source in enumerate(loop.carried):
+            variable = variables[last[source]]
+            given.append(variable)
+            if variables[loop.repeat.inputs[0][place]] != variable:
+                lines.append(f"{variable} = {variables[loop.repeat.inputs[0][place]]}")
+        given += [variables[buffer] for buffer in loop.shared]
+        targets = [variables[last[place]] for place in handed_on]
+        if loop.collected:
+            lines.append(f"d_{word} = {{}}")
+            targets.append(f"*d_{word}[layer]")
+        call = f"{name}({', '.join([f'*{word}.pop()', *given])})"
+        return [*lines, f"for layer in {_backwards(loop.positions)}:", f"    {', '.join(targets)} = {call}"]
+
+    def _returned(self, texts: list[str]) -> str:
+        """The gradients; those of all layers of a loop together."""
+        words: list[str] = []
+        ordered = [texts[place] for place in self._order]
+        while ordered:
+            n_together, together = _all_of_loop(ordered)
+            words.append(together or ordered[0])
+            ordered = ordered[max(1, n_together) :]
+        return f"{', '.join(words)}{',' * (len(words) == 1)}"
+
+    def _parameter_texts(self) -> Iterator[str]:
+        yield "saved"
+
+
+def _backwards(positions: Sequence[int]) -> str:
+    """``reversed(range(12))``"""
+    first, last = positions[-1], positions[0]
+    if list(positions) == list(range(last, first - 1, -1)):
+        return f"reversed(range({last + 1}))" if first == 0 else f"reversed(range({first}, {last + 1}))"
+    return f"({', '.join(map(str, positions))})"
+
+
+def _all_of_loop(texts: Sequence[str]) -> tuple[int, str]:
+    """How many of the first texts are all gradients of consecutive layers, in order, and how to write them."""
+    found = [_OF_LAYER.fullmatch(text) for text in texts]
+    begin = found[0]
+    if begin is None:
+        return 0, ""
+    word, first = begin[1], int(begin[2])
+    entries = [(int(m[2]), int(m[3])) for m in found if m is not None and m[1] == word]
+    n_each = 1 + max(place for _, place in entries)
+    last = max(layer for layer, _ in entries)
+    expected = [(layer, place) for layer in range(first, last + 1) for place in range(n_each)]
+    if entries != expected or any(m is None or m[1] != word for m in found[: len(expected)]):
+        return 0, ""
+    layers = f"range({last + 1})" if first == 0 else f"range({first}, {last + 1})"
+    return len(expected), f"*(gradient for layer in {layers} for gradient in {word}[layer])"
