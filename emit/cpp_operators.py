@@ -48,11 +48,12 @@ VECTOR_FUNCTIONS: dict[PointwiseOp, str] = {
     P.ASINH: "asinh",
     P.ACOSH: "acosh",
     P.ATANH: "atanh",
-    P.ERF: "erf",
+    P.ERF: "erf",  # of doubles; see VECTOR_ERF
     P.ERFC: "erfc",
     P.HYPOT: "hypot",
     P.POW: "pow",
 }
+VECTOR_ERF = "vector_erf"  # of floats, written out in vector_math.h: libmvec's takes twice as long
 BINARY_FUNCTIONS = frozenset({"atan2", "hypot", "pow"})
 
 # Compilers turn these into single instructions by themselves.
@@ -149,6 +150,8 @@ def operator_table(body: tuple[Value, ...]) -> Callable[[Pointwise], Operator]:
 def _float_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
     suffix = "" if dtype is torch.float64 else "f"
     one = "1.0" + suffix
+    if op is P.ERF and dtype is not torch.float64:
+        return call(VECTOR_ERF)
     if op in VECTOR_FUNCTIONS:
         function = VECTOR_FUNCTIONS[op] + suffix
         n_arguments = 2 if VECTOR_FUNCTIONS[op] in BINARY_FUNCTIONS else 1

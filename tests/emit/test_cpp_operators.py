@@ -233,6 +233,23 @@ def test_halves_round_as_eager(dtype: torch.dtype, tmp_path: Path) -> None:
     assert torch.equal(got[kept].view(I16), expected[kept].view(I16))
 
 
+def test_erf_of_floats_is_within_three_units_in_the_last_place(tmp_path: Path) -> None:
+    magnitudes = torch.arange(0, 0x7F800000, 4001, dtype=I32).view(F32)
+    dense = torch.linspace(0, 4.1, 200_000)
+    special = torch.tensor([math.inf, math.nan, 0.9, 4.0])
+    quiet_nan_with_payload = torch.tensor([0x7FFFFFFF, -1], dtype=I32).view(F32)
+    x = torch.cat((magnitudes, dense, special))
+    x = torch.cat((x, -x, quiet_nan_with_payload))
+    got = run_pointwise([P.ERF], [x], F32, tmp_path)[P.ERF]
+    exact = torch.erf(x.double())
+    assert torch.equal(got.isnan(), x.isnan())
+    assert torch.equal(got.signbit()[~x.isnan()], x.signbit()[~x.isnan()])
+    assert float(got.nan_to_num().abs().max()) == 1.0
+    spacing = torch.ldexp(torch.ones_like(exact), (torch.frexp(exact).exponent - 24).clamp(min=-149))
+    error = ((got.double() - exact).abs() / spacing)[~x.isnan()]
+    assert float(error.max()) <= 3.0
+
+
 @pytest.mark.parametrize("source", DTYPES)
 def test_casts(source: torch.dtype, tmp_path: Path) -> None:
     if source.is_floating_point:

@@ -14,6 +14,6 @@ extern "C" void bias_gelu(
 #pragma omp parallel for simd if (parallel : n >= GRAIN)
   for (long i = 0; i < n; ++i) {
     const float y = x[i] + bias[i];
-    out[i] = y * (erff(y * 0.70710677f) + 1.0f) * 0.5f;
+    out[i] = y * (vector_erf(y * 0.70710677f) + 1.0f) * 0.5f;
   }
 }

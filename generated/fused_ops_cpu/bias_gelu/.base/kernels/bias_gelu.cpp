@@ -23,7 +23,7 @@ extern "C" void bias_gelu(
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
       const float biased = x_row[col] + bias[col];
-      activated_row[col] = biased * 0.5f * (erff(biased * 0.70710677f) + 1.0f);
+      activated_row[col] = biased * 0.5f * (vector_erf(biased * 0.70710677f) + 1.0f);
     }
   }
 }
