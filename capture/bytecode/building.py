@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longhand.capture.bytecode import attributes, calls
+from longhand.capture.bytecode import attributes, calls, sets
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import as_key, as_mapping, as_python
 from longhand.capture.bytecode.dispatch import Steps
@@ -38,8 +38,7 @@ def _list_to_tuple(trace: Trace, frame: Frame, step: Instruction) -> None:
 
 @STEPS.of("BUILD_SET")
 def _build_set(trace: Trace, frame: Frame, step: Instruction) -> None:
-    keys = [as_key(trace, value) for value in frame.popn(step.arg)]
-    frame.push(SetOf(set, dict.fromkeys(keys)))
+    frame.push(sets.made_of(trace, set, frame.popn(step.arg)))
 
 
 @STEPS.of("BUILD_MAP")
@@ -92,8 +91,7 @@ def _set_add(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     owner = frame.stack[-step.arg]
     assert isinstance(owner, SetOf)
-    trace.changing(owner)
-    owner.items[as_key(trace, value)] = None
+    sets.add(trace, owner, as_key(trace, value))
 
 
 @STEPS.of("MAP_ADD")
@@ -119,9 +117,7 @@ def _set_update(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     owner = frame.stack[-step.arg]
     assert isinstance(owner, SetOf)
-    trace.changing(owner)
-    for part in calls.all_items(trace, value):
-        owner.items[as_key(trace, part)] = None
+    sets.update(trace, owner, value)
 
 
 @STEPS.of("DICT_MERGE", "DICT_UPDATE")

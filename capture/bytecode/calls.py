@@ -17,20 +17,22 @@ from longhand.capture.bytecode import (
     attributes,
     construction,
     copies,
+    dicts,
     functions,
     iterators,
     methods,
     operator_rules,
+    sets,
     torch_rules,
 )
 from longhand.capture.bytecode.breaks import Raised, Unsupported
-from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_key, from_python
+from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_python
 from longhand.capture.bytecode.contexts import ForwardContext
 from longhand.capture.bytecode.frames import Frame
 from longhand.capture.bytecode.leaves import is_torch_leaf
 from longhand.capture.bytecode.operators import is_python, kind_of
 from longhand.capture.bytecode.rules import Rule
-from longhand.capture.bytecode.sources import attribute
+from longhand.capture.bytecode.sources import attribute, root
 from longhand.capture.bytecode.tensors import torch_call
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -50,6 +52,7 @@ from longhand.capture.bytecode.values import (
     SetOf,
     Tensor,
     Value,
+    View,
 )
 
 __all__ = ["advance", "all_items", "call", "call_value", "iterate"]
@@ -137,10 +140,24 @@ def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[st
         trace.guard_keys(named)
         return call_value(trace, inner, [*before, *args], {**named.items, **kwargs})
     if isinstance(value, functools._lru_cache_wrapper):
-        source = function.source
-        wrapped = trace.wrap(value.__wrapped__, attribute(source, "__wrapped__")) if source else Const(None)
-        return call_value(trace, wrapped, args, kwargs)
+        return _call_cached(trace, function, args, kwargs)
     return call_value(trace, attributes.get(trace, function, "__call__"), args, kwargs)
+
+
+def _call_cached(trace: Trace, function: Obj, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function behind functools.cache is really called, once as in eager: later calls find what it kept."""
+    if function.source is None or trace.has_effects():
+        raise Unsupported("a cached function is called after side effects")
+    trace.guards.same_object(function.source, function.value)
+    given = [as_python(trace, value) for value in args]
+    named = {key: as_python(trace, value) for key, value in kwargs.items()}
+    result = function.value(*given, **named)
+    if isinstance(result, bool | int | float | str | type(None) | torch.dtype | torch.device):
+        return Const(result)
+    parts = [trace.guards.constant(part) for part in given]
+    parts += [f"{key}={trace.guards.constant(part)}" for key, part in named.items()]
+    text = f"{trace.guards.constant(function.value)}({', '.join(parts)})"
+    return trace.wrap(result, root(text, f"{function.source.name}(...)"))
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -228,7 +245,8 @@ def _generate(trace: Trace, frame: Frame) -> Iterator[Value]:
             frame.returned = value
             return
         yield value
-        frame.push(Const(None))
+        sent, frame.sent = frame.sent, Const(None)
+        frame.push(sent)
 
 
 def bind(trace: Trace, function: Func, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
@@ -278,23 +296,24 @@ def iterate(trace: Trace, value: Value) -> Value:
     value = trace.force(value)
     if isinstance(value, Iter):
         return value
+    if isinstance(value, View):
+        return dicts.iterate(trace, value.owner, value.word)
     if isinstance(value, Seq):
         return trace.over_items(value)
     if isinstance(value, Dict):
-        trace.guard_keys(value)
-        return Iter(iter([value.keys.get(key) or from_key(trace, key) for key in value.items]))
+        return dicts.iterate(trace, value)
     if isinstance(value, SetOf):
-        return Iter(iter([from_key(trace, key) for key in value.items]))
+        return Iter(iter(sets.set_items(trace, value)), is_fixed=True)
     if isinstance(value, Range):
-        return Iter(map(Const, iter(value.value)))
+        return Iter(map(Const, iter(value.value)), is_fixed=True)
     if isinstance(value, Const) and isinstance(value.value, str | bytes | type | types.MappingProxyType):
-        return Iter(iter([from_python(part) for part in value.value]))  # type: ignore[union-attr]
+        return Iter(iter([from_python(part) for part in value.value]), is_fixed=True)  # type: ignore[union-attr]
     if isinstance(value, Tensor):
         if not value.fake.dim() or isinstance(value.fake.shape[0], torch.SymInt):
             raise Unsupported("a tensor of unknown length is iterated over")
         parts = torch_call(trace, torch.unbind, [value], {})
         assert isinstance(parts, Seq)
-        return Iter(iter(parts.items))
+        return Iter(iter(parts.items), is_fixed=True)
     if isinstance(value, New | Obj):
         if value.storage is not None and not is_python(trace, kind_of(value), "__iter__"):
             return iterate(trace, value.storage)
@@ -310,7 +329,13 @@ def iterate(trace: Trace, value: Value) -> Value:
 def advance(trace: Trace, iterator: Value) -> Value | None:
     """``next(iterator)``; None at its end."""
     if isinstance(iterator, Iter):
-        return next(iterator.items, None)
+        if iterator.is_broken:
+            raise Unsupported("an iterator that raised is asked for more")
+        try:
+            return next(iterator.items, None)
+        except BaseException:
+            iterator.is_broken = iterator.frame is None
+            raise
     if isinstance(iterator, New | Obj):
         try:
             return call_value(trace, attributes.get(trace, iterator, "__next__"), [], {})

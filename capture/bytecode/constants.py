@@ -56,7 +56,7 @@ def from_python(value: Any) -> Value:
     if kind in (dict, collections.OrderedDict):
         return Dict(kind, {key: from_python(part) for key, part in value.items()})
     if kind in (set, frozenset):
-        return SetOf(kind, dict.fromkeys(value))
+        return SetOf(kind, value if kind is frozenset else value.copy())
     if kind is range:
         return Range(value)
     if kind is slice:
@@ -85,7 +85,7 @@ def as_python(trace: Trace, value: Value) -> Any:
         trace.guard_keys(value)
         return value.kind((key, as_python(trace, part)) for key, part in value.items.items())
     if isinstance(value, SetOf) and not any(isinstance(key, Value) for key in value.items):
-        return value.kind(value.items)
+        return value.kind(value.items if value.source is None or value.changed else value.real)
     if isinstance(value, Sym):
         raise NotConstant("a symbolic size is needed as a plain number")
     if isinstance(value, Tensor):

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from longhand.capture.bytecode import sets
 from longhand.capture.bytecode.breaks import Unsupported
-from longhand.capture.bytecode.constants import as_key, as_python, describe, fold_call, from_python
+from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_python
 from longhand.capture.bytecode.items import store
 from longhand.capture.bytecode.kinds import type_of
 from longhand.capture.bytecode.operators import truth
@@ -51,15 +52,17 @@ def construct(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Val
     if kind is bool:
         return Const(truth(trace, args[0])) if args else Const(False)
     if kind is slice:
-        given = [Const(None), *args, Const(None)] if len(args) == 1 else [*args, Const(None)][:3]
-        return Slice((given[0], given[1], given[2]))
+        parts = [Const(None), *args, Const(None)] if len(args) == 1 else [*args, Const(None)][:3]
+        return Slice((parts[0], parts[1], parts[2]))
     if kind in (list, tuple, collections.deque, torch.Size):
         if kwargs or len(args) > 1:
             raise Unsupported(f"{kind.__qualname__}() with such arguments")
         return Seq(kind, trace.all_items(args[0]) if args else [])
     if kind in (set, frozenset):
-        keys = [as_key(trace, value) for value in (trace.all_items(args[0]) if args else [])]
-        return SetOf(kind, dict.fromkeys(keys))
+        given = trace.force(args[0]) if args else Seq(tuple, [])
+        if isinstance(given, SetOf):
+            return SetOf(kind, kind(sets.members(given)))
+        return sets.made_of(trace, kind, trace.all_items(given))
     if kind in _MAPPINGS:
         made = Dict(kind, {})
         fill_dict(trace, made, args, kwargs)
@@ -197,7 +200,7 @@ def empty_instance(kind: type) -> New:
     storage: Value | None = None
     for base in kind.__mro__:
         if base in (*_MAPPINGS, list, collections.deque):
-            storage = Dict(base, {}) if base in _MAPPINGS else Seq(base, [])
+            storage = Dict(base, {}, is_storage=True) if base in _MAPPINGS else Seq(base, [])
             break
         if not base.__flags__ & (1 << 9) and base is not object:  # made by C
             raise Unsupported(f"a {kind.__qualname__} is made, which derives from {base.__qualname__}")

@@ -10,6 +10,7 @@ from longhand.capture.bytecode import attributes
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import describe
 from longhand.capture.bytecode.rules import Rules
+from longhand.capture.bytecode.sets import members
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
     Const,
@@ -37,7 +38,7 @@ def _copy(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         trace.guard_keys(value)
         return Dict(value.kind, dict(value.items), factory=value.factory, keys=dict(value.keys))
     if isinstance(value, SetOf):
-        return SetOf(value.kind, dict(value.items))
+        return SetOf(value.kind, members(value).copy())
     if isinstance(value, Const | Range):
         return value
     raise Unsupported(f"copy() of a {describe(value)}")
@@ -68,7 +69,7 @@ def _deep(trace: Trace, value: Value, memo: dict[Value, Value]) -> Value:
         mapped.items.update({key: _deep(trace, part, memo) for key, part in value.items.items()})
         return mapped
     if isinstance(value, SetOf):
-        return SetOf(value.kind, dict(value.items))
+        return SetOf(value.kind, members(value).copy())
     if isinstance(value, Obj) and not trace.attributes.get(value) and _copies_plainly(type(value.value)):
         held = attributes.get_plain(trace, value, "__dict__")
         assert isinstance(held, Dict)

@@ -119,6 +119,7 @@ class Frame:
         self.finished = False
         self.returned: Value = Const(None)
         self.thrown: Value | None = None
+        self.sent: Value = Const(None)
 
     def push(self, value: Value) -> None:
         self.stack.append(value)

@@ -20,7 +20,7 @@ from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import as_python, fold_call
 from longhand.capture.bytecode.kinds import is_instance, type_of
-from longhand.capture.bytecode.operators import binary, compare, is_python, kind_of, truth
+from longhand.capture.bytecode.operators import binary, compare, is_none, is_python, kind_of, truth
 from longhand.capture.bytecode.rules import Rule, Rules
 from longhand.capture.bytecode.tensors import has_tensor, operate, tensor_method
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -165,10 +165,12 @@ def _extreme(function: Any) -> Rule:
 
     def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         values = trace.all_items(args[0]) if len(args) == 1 else [trace.force(a) for a in args]
-        if "key" in kwargs or not values:
-            if not values and "default" in kwargs:
+        if not values:
+            if "default" in kwargs:
                 return kwargs["default"]
-            raise Unsupported(f"{function.__name__}() with a key, or of nothing")
+            raise Unsupported(f"{function.__name__}() of nothing")
+        if "key" in kwargs and not is_none(trace, kwargs["key"]):
+            return _extreme_by_key(trace, symbol, values, kwargs["key"])
         if any(isinstance(value, Sym) for value in values):
             together = torch.sym_min if function is min else torch.sym_max
             best = values[0]
@@ -182,6 +184,15 @@ def _extreme(function: Any) -> Rule:
         return best
 
     return rule
+
+
+def _extreme_by_key(trace: Trace, symbol: str, values: list[Value], key: Value) -> Value:
+    best, best_key = values[0], trace.call_value(key, [values[0]], {})
+    for value in values[1:]:
+        its_key = trace.call_value(key, [value], {})
+        if truth(trace, compare(trace, symbol, its_key, best_key)):
+            best, best_key = value, its_key
+    return best
 
 
 RULES[min] = _extreme(min)

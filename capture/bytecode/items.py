@@ -23,6 +23,7 @@ from longhand.capture.bytecode.values import (
     Seq,
     Tensor,
     Value,
+    View,
 )
 
 __all__ = ["delete_item", "get_item", "set_item", "store"]
@@ -44,6 +45,8 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
     owner, key = trace.force(owner), trace.force(key)
     if isinstance(owner, Tensor):
         return operate(trace, operator.getitem, [owner, key])
+    if isinstance(owner, View):
+        raise Unsupported("an item of a dict's view")
     if isinstance(owner, Seq):
         if isinstance(key, Tensor):
             raise NotConstant("a list is indexed by a tensor")
@@ -94,12 +97,11 @@ def set_item(trace: Trace, owner: Value, key: Value, value: Value) -> None:
         operate(trace, operator.setitem, [owner, key, value])
     elif isinstance(owner, Seq) and not issubclass(owner.kind, tuple):
         where = as_python(trace, key)
+        given = trace.all_items(value) if isinstance(where, slice) else value
         trace.changing(owner)
-        if isinstance(where, slice):
-            raise Unsupported("a slice of a list is assigned to")
         try:
-            owner.items[where] = value
-        except (IndexError, TypeError) as error:
+            owner.items[where] = given
+        except (IndexError, TypeError, ValueError) as error:
             raise Raised(Error(type(error), trace.constants(error.args))) from None
     elif isinstance(owner, Dict):
         trace.changing(owner)

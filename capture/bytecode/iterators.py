@@ -20,8 +20,10 @@ from longhand.capture.bytecode.values import (
     New,
     Obj,
     Partial,
+    Range,
     Seq,
     Value,
+    View,
 )
 
 __all__ = ["RULES"]
@@ -58,35 +60,57 @@ def _pull(trace: Trace, iterator: Value) -> Iterator[Value]:
 @RULES.of(enumerate)
 def _enumerate(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = as_python(trace, args[1] if len(args) > 1 else kwargs.get("start", Const(0)))
-    values = _pull(trace, trace.iterate(args[0]))
-    return Iter(Seq(tuple, [Const(i), value]) for i, value in enumerate(values, start))
+    inner = trace.iterate(args[0])
+    number = [start]
+
+    def pull() -> Iterator[Value]:
+        while (value := trace.advance(inner)) is not None:
+            number[0] += 1
+            yield Seq(tuple, [Const(number[0] - 1), value])
+
+    return Iter(pull(), remake=lambda outcome: f"enumerate({outcome.expression(inner)}, {number[0]})")
 
 
 @RULES.of(zip)
 def _zip(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    strict = truth(trace, kwargs.get("strict", Const(False)))
-    if strict:
+    if truth(trace, kwargs.get("strict", Const(False))):
         lists = [trace.all_items(value) for value in args]
         if len({len(values) for values in lists}) > 1:
             raise Unsupported("zip(strict=True) of different lengths")
         return Iter(Seq(tuple, list(values)) for values in zip(*lists, strict=True))
-    iterators = [_pull(trace, trace.iterate(value)) for value in args]
-    return Iter(Seq(tuple, list(values)) for values in zip(*iterators, strict=False))
+    inner = [trace.iterate(value) for value in args]
+    pulled = zip(*(_pull(trace, part) for part in inner), strict=False)
+    return Iter(
+        (Seq(tuple, list(values)) for values in pulled), remake=lambda outcome: _made("zip", outcome, inner)
+    )
+
+
+def _made(word: str, outcome: Any, parts: list[Value]) -> str:
+    """The text of a lazy iterator over others."""
+    return f"{word}({', '.join(outcome.expression(part) for part in parts)})"
 
 
 @RULES.of(map)
 def _map(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    iterators = [_pull(trace, trace.iterate(value)) for value in args[1:]]
-    return Iter(trace.call_value(args[0], list(values), {}) for values in zip(*iterators, strict=False))
+    inner = [trace.iterate(value) for value in args[1:]]
+    pulled = zip(*(_pull(trace, part) for part in inner), strict=False)
+    return Iter(
+        (trace.call_value(args[0], list(values), {}) for values in pulled),
+        remake=lambda outcome: _made("map", outcome, [args[0], *inner]),
+    )
 
 
 @RULES.of(filter)
 def _filter(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    test = trace.force(args[0])
-    values = _pull(trace, trace.iterate(args[1]))
-    if isinstance(test, Const) and test.value is None:
-        return Iter(value for value in values if truth(trace, value))
-    return Iter(value for value in values if truth(trace, trace.call_value(test, [value], {})))
+    test, inner = trace.force(args[0]), trace.iterate(args[1])
+
+    def is_kept(value: Value) -> bool:
+        if isinstance(test, Const) and test.value is None:
+            return truth(trace, value)
+        return truth(trace, trace.call_value(test, [value], {}))
+
+    kept = (value for value in _pull(trace, inner) if is_kept(value))
+    return Iter(kept, remake=lambda outcome: _made("filter", outcome, [test, inner]))
 
 
 @RULES.of(reversed)
@@ -94,7 +118,27 @@ def _reversed(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Valu
     value = trace.force(args[0])
     if isinstance(value, New | Obj) and attributes.has(trace, value, "__reversed__"):
         return trace.call_value(attributes.get(trace, value, "__reversed__"), [], {})
-    return Iter(iter(trace.all_items(value)[::-1]))
+    if isinstance(value, Range):
+        return Iter(map(Const, reversed(value.value)), is_fixed=True)
+    if not isinstance(value, Seq) or isinstance(value, View):
+        return Iter(iter(trace.all_items(value)[::-1]))
+    owner = value
+    position = [len(owner.items) - 1]
+
+    def pull() -> Iterator[Value]:
+        while 0 <= position[0] < len(owner.items):
+            position[0] -= 1
+            yield trace.force(owner.items[position[0] + 1])
+        position[0] = -1
+
+    def remake(outcome: Any) -> str:
+        if position[0] < 0:
+            return "iter(())"
+        name = outcome.skipping(f"reversed({outcome.expression(owner)})", 0)
+        outcome.late.append(f"{name}.__setstate__({position[0]})")
+        return name
+
+    return Iter(pull(), remake=remake)
 
 
 @RULES.of(sorted)
@@ -148,7 +192,8 @@ def _chain_from(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Va
 def _product(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     repeat = as_python(trace, kwargs.get("repeat", Const(1)))
     lists = [trace.all_items(value) for value in args]
-    return Iter(Seq(tuple, list(values)) for values in itertools.product(*lists, repeat=repeat))
+    pairs = itertools.product(*lists, repeat=repeat)
+    return Iter((Seq(tuple, list(values)) for values in pairs), is_fixed=True)
 
 
 def _over_items(function: Any) -> Rule:
@@ -177,4 +222,17 @@ def _repeat(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @RULES.of(itertools.count)
 def _count(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return Iter(map(Const, itertools.count(*(as_python(trace, value) for value in args))))
+    numbers = [as_python(trace, value) for value in args]
+    start = numbers[0] if numbers else 0
+    step = numbers[1] if len(numbers) > 1 else 1
+    n_given = [0]
+
+    def pull() -> Iterator[Value]:
+        for number in itertools.count(start, step):
+            n_given[0] += 1
+            yield Const(number)
+
+    def remake(outcome: Any) -> str:
+        return f"{outcome.constant(itertools.count)}({start + n_given[0] * step}, {step})"
+
+    return Iter(pull(), remake=remake if isinstance(start, int) and isinstance(step, int) else None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture.bytecode import attributes
+from longhand.capture.bytecode import attributes, dicts, sets
 from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Raised, Unsupported
 from longhand.capture.bytecode.constants import as_key, as_python, describe, from_key, from_python
@@ -44,8 +44,6 @@ _FOLDED = (
     str, bytes, int, float, complex, range, types.MappingProxyType, torch.dtype, torch.device, torch.finfo,
     torch.layout, type(None), bool,
 )  # fmt: skip
-_EMPTY: dict[Any, Any] = {}
-_KEYS, _VALUES, _ITEMS = type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items())
 
 
 def call_method(trace: Trace, bound: Bound, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -108,7 +106,7 @@ def _of_constant(
         result = getattr(value, name)(*given, **named)
     except Exception as error:
         raise Raised(Error(type(error), [from_python(part) for part in error.args])) from None
-    if isinstance(result, _KEYS | _VALUES | _ITEMS) or name in ("keys", "values", "items"):
+    if isinstance(result, dicts.VIEW_TYPES) or name in ("keys", "values", "items"):
         return Seq(tuple, [from_python(part) for part in result])
     return from_python(result)
 
@@ -268,13 +266,8 @@ def _of_dict(trace: Trace, owner: Dict, name: str, args: list[Value], kwargs: di
         return _with_default(trace, owner, name, args)
     if name in ("keys", "values", "items", "copy", "popitem", "move_to_end", "clear", "update"):
         trace.guard_keys(owner)
-    if name == "keys":
-        return Seq(_KEYS, [owner.keys.get(key) or from_key(trace, key) for key in owner.items])
-    if name == "values":
-        return Seq(_VALUES, list(owner.items.values()))
-    if name == "items":
-        pairs = [[owner.keys.get(k) or from_key(trace, k), v] for k, v in owner.items.items()]
-        return Seq(_ITEMS, [Seq(tuple, pair) for pair in pairs])
+    if name in ("keys", "values", "items"):
+        return dicts.view(trace, owner, name)
     if name == "copy":
         return Dict(owner.kind, dict(owner.items), factory=owner.factory, keys=dict(owner.keys))
     trace.changing(owner)
@@ -316,35 +309,7 @@ def _with_default(trace: Trace, owner: Dict, name: str, args: list[Value]) -> Va
 def _of_set(trace: Trace, owner: SetOf, name: str, args: list[Value]) -> Value:
     if name in ("__contains__", "__iter__", "__len__", "__eq__", "__ne__"):
         return _DUNDERS[name](trace, owner, args)
-    if name in ("add", "discard", "remove"):
-        key = as_key(trace, args[0])
-        if name == "remove" and key not in owner.items:
-            raise Raised(Error(KeyError, [args[0]]))
-        trace.changing(owner)
-        if name == "add":
-            owner.items[key] = None
-        else:
-            owner.items.pop(key, None)
-        return Const(None)
-    others = [{as_key(trace, part) for part in trace.all_items(value)} for value in args]
-    if name in (
-        "union",
-        "intersection",
-        "difference",
-        "symmetric_difference",
-        "issubset",
-        "issuperset",
-        "isdisjoint",
-        "copy",
-    ):
-        made = getattr(owner.kind(owner.items), name)(*others)
-        return Const(made) if isinstance(made, bool) else SetOf(owner.kind, dict.fromkeys(made))
-    if name == "update":
-        trace.changing(owner)
-        for other in others:
-            owner.items.update(dict.fromkeys(other))
-        return Const(None)
-    raise Unsupported(f"the method {name} of a set")
+    return sets.method(trace, owner, name, args)
 
 
 def _of_iterator(trace: Trace, owner: Iter, name: str, args: list[Value]) -> Value:
@@ -355,6 +320,9 @@ def _of_iterator(trace: Trace, owner: Iter, name: str, args: list[Value]) -> Val
     if name == "close" and owner.frame is not None and (owner.frame.finished or owner.frame.index == 0):
         owner.frame.finished = True
         return Const(None)
+    if name == "send" and owner.frame is not None and owner.frame.index > 0:
+        owner.frame.sent = args[0]
+        return trace.call_value(Const(next), [owner], {})
     if name == "throw" and owner.frame is not None and args:
         error = trace.force(args[-1] if len(args) < 3 else args[1])
         if isinstance(error, Error):

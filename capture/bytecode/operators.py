@@ -12,6 +12,7 @@ import torch
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_key, as_python, describe, fold, from_python
+from longhand.capture.bytecode.sets import combined
 from longhand.capture.bytecode.tensors import has_tensor, operate
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -243,14 +244,18 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         sequence, times = (left, right) if isinstance(left, Seq) else (right, left)
         assert isinstance(sequence, Seq)
         if in_place and sequence is left and sequence.kind is list:
-            raise Unsupported("a list is repeated in place")
-        assert isinstance(sequence, Seq)
+            trace.changing(sequence)
+            sequence.items[:] = sequence.items * as_python(trace, times)
+            return sequence
         kind = (
             tuple if issubclass(sequence.kind, tuple) and sequence.kind is not torch.Size else sequence.kind
         )
         return Seq(kind, sequence.items * as_python(trace, times))
     if isinstance(left, Seq) and left.kind is list and in_place and plain == "+":
-        raise Unsupported("a list is extended by += with something that is no list")
+        items = trace.all_items(right)
+        trace.changing(left)
+        left.items.extend(items)
+        return left
     if isinstance(left, Dict) and isinstance(right, Dict) and plain == "|":
         trace.guard_keys(left)
         trace.guard_keys(right)
@@ -260,11 +265,7 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
             return left
         return Dict(left.kind, {**left.items, **right.items})
     if isinstance(left, SetOf) and isinstance(right, SetOf):
-        if in_place and left.kind is set:
-            trace.changing(left)
-            left.items = dict.fromkeys(_BINARY[plain](set(left.items), set(right.items)))
-            return left
-        return SetOf(left.kind, dict.fromkeys(_BINARY[plain](set(left.items), set(right.items))))
+        return combined(trace, plain, left, right, in_place)
     if isinstance(left, New | Obj) or isinstance(right, New | Obj):
         return _user_binary(trace, plain, left, right, in_place)
     return fold(_BINARY[plain], as_python(trace, left), as_python(trace, right))

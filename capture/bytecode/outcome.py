@@ -36,6 +36,7 @@ from longhand.capture.bytecode.values import (
     Sym,
     Tensor,
     Value,
+    View,
 )
 
 __all__ = ["Outcome"]
@@ -90,6 +91,13 @@ class Outcome:
         self._memo[value] = text
         return text
 
+    def skipping(self, iterator: str, n_passed: int) -> str:
+        """The text of an iterator from which some items were taken."""
+        name = self._let(iterator)
+        if n_passed:
+            self.lines.append(f"next({self.constant(itertools.islice)}({name}, {n_passed - 1}, None))")
+        return name
+
     def _all(self, values: Any) -> str:
         return "".join(self.expression(value) + ", " for value in values)
 
@@ -117,6 +125,8 @@ class Outcome:
         if isinstance(value, Dict):
             return self._dict(value)
         if isinstance(value, SetOf):
+            if list(value.kind(list(value.items))) != list(value.items):
+                raise SkipFrame("a set whose order comes from its history cannot be made again")
             return self._let(f"{self.constant(value.kind)}({self._keys(value)})")
         if isinstance(value, New):
             return self._instance(value)
@@ -146,11 +156,10 @@ class Outcome:
             name = self._let(f"iter({self.expression(value.sequence)})")
             self.late.append(f"{name}.__setstate__({value.position})")
             return name
-        if isinstance(value, Iter) and value.frame is None:
-            rest = list(itertools.islice(value.items, 10_000))
-            if len(rest) == 10_000:
-                raise SkipFrame("an endless iterator is alive at a graph break")
-            return self._let(f"iter([{self._all(rest)}])")
+        if isinstance(value, Iter) and value.remake is not None and not value.is_broken:
+            return self._let(value.remake(self))
+        if isinstance(value, Iter) and value.is_fixed:
+            return self._let(f"iter([{self._all(value.items)}])")
         if isinstance(value, Error) and not value.attributes:
             return self._let(f"{self.constant(value.kind)}({self._all(value.args)})")
         if isinstance(value, Obj):
@@ -170,6 +179,8 @@ class Outcome:
             self._memo[value] = name
             self.lines.append(f"{name}.extend(({self._all(value.items)}))" if value.items else "pass")
             return name
+        if isinstance(value, View) and not value.owner.is_storage:
+            return self._let(f"{self.expression(value.owner)}.{value.word}()")
         if value.kind is tuple:
             return f"({self._all(value.items)})" if value.items else "()"
         if value.kind is torch.Size or value.kind.__module__ == "torch.return_types":
@@ -282,8 +293,9 @@ class Outcome:
             self.effects.append(f"{base}.clear({target})")
             self.effects.append(f"{base}.update({target}, {pairs})")
         elif isinstance(value, SetOf):
-            self.effects.append(f"{target}.clear()")
-            self.effects.append(f"{target}.update({self._keys(value)})")
+            for word, key in value.log:
+                given = self._key(key) if word != "clear" else ""
+                self.effects.append(f"{self.constant(set)}.{word}({target}, {given})")
         else:
             raise SkipFrame("a change cannot be made again after the graph")
 

@@ -189,7 +189,7 @@ class Trace:
                     dict.__getitem__(value, key),
                     source.then(f"{base}.__getitem__({{}}, {text})", "{}[" + text + "]"),
                 )
-            return Dict(base_of(type(value)), items, real=value, source=source)
+            return Dict(base_of(type(value)), items, real=value, is_storage=True, source=source)
         if isinstance(value, list):
             self.guards.add(source, f"list.__len__({{}}) == {list.__len__(value)}")
             parts: list[Value] = [
@@ -319,7 +319,7 @@ class Trace:
         self.guards.add(
             source, "tuple({}) == " + self.guards.constant(ordered), f"{source.name} == {value!r}"
         )
-        return SetOf(kind, dict.fromkeys(value), real=value, source=source)
+        return SetOf(kind, set(value) if kind is set else value, real=value, source=source)
 
     def guard_keys(self, value: Dict) -> None:
         """The keys, and their order, matter."""
@@ -439,6 +439,10 @@ class Trace:
         if not value.changed:  # type: ignore[attr-defined]
             value.changed = True  # type: ignore[attr-defined]
             self.changed.append(value)
+
+    def has_effects(self) -> bool:
+        """Whether anything that was there before is to be changed."""
+        return bool(self.changed or self.attributes or self.globals_written)
 
     def guard_separate(self) -> None:
         """What was written to must not be, in a later call, another object that was read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ __all__ = [
     "Sym",
     "Tensor",
     "Value",
+    "View",
 ]
 
 
@@ -100,24 +101,53 @@ class Seq(Value):
 
 @dataclasses.dataclass(eq=False)
 class Dict(Value):
-    """A dict, OrderedDict or defaultdict; keys are Python values."""
+    """A dict, OrderedDict or defaultdict; keys are Python values.
+
+    Attributes:
+        is_storage: It is what an instance of a subclass holds.
+    """
 
     kind: type
     items: dict[Any, Value]
     changed: bool = False
     real: Any = None
     factory: Value | None = None
+    is_storage: bool = False
     keys: dict[Any, Value] = dataclasses.field(default_factory=dict)
+
+
+class View(Seq):
+    """``keys()``, ``values()`` or ``items()`` of a dict: it shows what the dict holds now.
+
+    Attributes:
+        owner: The dict.
+        word: The method's name.
+    """
+
+    def __init__(self, kind: type, owner: Dict, word: str, parts: Callable[[], list[Value]]) -> None:
+        self.source = None
+        self.kind, self.owner, self.word, self._parts = kind, owner, word, parts
+        self.changed, self.real = False, None
+
+    @property
+    def items(self) -> list[Value]:  # type: ignore[override]
+        return self._parts()
 
 
 @dataclasses.dataclass(eq=False)
 class SetOf(Value):
-    """A set or frozenset of Python values."""
+    """A set or frozenset of Python values.
+
+    Attributes:
+        items: A real set that went through the same.
+        log: What was done to it, in order: ("add", key), ("discard", key), ("clear", None).
+    """
 
     kind: type
-    items: dict[Any, None]
+    items: Any
     changed: bool = False
     real: Any = None
+    log: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(eq=False)
@@ -233,10 +263,16 @@ class Iter(Value):
         frame: A generator's own frame.
         sequence: What it goes over, if that is a list or tuple; `position` is the next one's, -1 at the end.
         changed: An iterator from outside was advanced.
+        remake: Given the outcome, the text that makes it again where it stands; None if only the rest of its items do.
+        is_fixed: The rest of its items is the same whenever it is asked for.
+        is_broken: It raised: where it stands is not known.
     """
 
     items: Iterator[Value]
     frame: Any = None
+    remake: Callable[[Any], str] | None = dataclasses.field(default=None, kw_only=True)
+    is_fixed: bool = dataclasses.field(default=False, kw_only=True)
+    is_broken: bool = dataclasses.field(default=False, kw_only=True)
     sequence: Seq | None = None
     position: int = 0
     changed: bool = False

@@ -250,6 +250,74 @@ def list_grows_while_iterated(x, given):
     return x
 
 
+@behaviour((X,))
+def list_slices_are_assigned(x):
+    a = [1, 2, 3, 4]
+    a[1:3] = [x, 5, 6]
+    a[::2] = [0] * len(a[::2])
+    del a[1:2]
+    b = [1, 2]
+    b *= 2
+    b += (3, 4)
+    b[len(b) :] = [9]
+    return a, b
+
+
+@behaviour((X, [1, 2, 3]))
+def argument_list_slices(x, given):
+    given[1:] = [x]
+    given += (5,)
+    given *= 2
+    return x + len(given)
+
+
+@behaviour((X,), breaks=None)
+def bounded_deques(x):
+    d = collections.deque([1, 2], maxlen=2)
+    d.append(x)
+    d.rotate(1)
+    return d, d.maxlen, list(d)
+
+
+@behaviour((X, collections.deque([1, 2], maxlen=2)), breaks=None)
+def bounded_deque_argument(x, d):
+    d.append(x)
+    return list(d), d
+
+
+@behaviour((X,), breaks=None)
+def sequence_comparisons(x):
+    return (
+        [1, 2] < [1, 3],
+        (1,) == (1,),
+        [1] == (1,),
+        {"a": 1} == {"a": 1},
+        {1} == {1},
+        x + 1,
+        (1, "a") != (1, "b"),
+    )
+
+
+@behaviour((X,), breaks=None)
+def tuples_of_tensors_compare(x):
+    t = (x, 1)
+    return t == (x, 1), t == (x, 2), [x] != [x], x in [x]
+
+
+@behaviour((X, [3, 1, 2], {"b": 1, "a": 2}), breaks=None)
+def sorting(x, given, d):
+    return (
+        x,
+        sorted(given),
+        sorted(d),
+        sorted(d.items(), key=lambda kv: kv[1]),
+        sorted(given, key=lambda v: -v),
+        sorted("bca", reverse=True),
+        sorted([(1, "b"), (1, "a")]),
+        sorted([True, False]),
+    )
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)

@@ -80,6 +80,13 @@ def star_expressions(x):
     return x + count(*[1, 2], *(3,), a=1, b=2), {"a": 1, "b": 2}, [*range(3)], (*"ab",)
 
 
+@behaviour((X,), breaks=None)
+def nested_unpacking_and_star(x):
+    (a, *b), c = (1, 2, 3), x
+    first, *_, last = [1, 2, 3, x]
+    return a, b, c, first, last, [*b, *b], {**{"a": 1}, "a": 2}
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)

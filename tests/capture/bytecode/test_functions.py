@@ -144,6 +144,47 @@ def autograd_functions_with_gradients(x, k):
     return Doubling.apply(x, k) + 1
 
 
+@functools.singledispatch
+def dispatched(value):
+    return "object"
+
+
+@dispatched.register
+def _(value: int):
+    return "int"
+
+
+@behaviour((X,), breaks=None)
+def single_dispatch(x):
+    return x + 1, dispatched(3), dispatched("a")
+
+
+CACHE_LOG = []
+
+
+@functools.lru_cache(maxsize=None)
+def cached_with_effect(n):
+    CACHE_LOG.append(n)
+    return n * 3
+
+
+@behaviour((X,), breaks=None)
+def cached_function_effects(x):
+    before = len(CACHE_LOG)
+    y = x * cached_with_effect(11) + cached_with_effect(11)
+    return y
+
+
+@functools.cache
+def cached_tensor(n):
+    return torch.arange(n)
+
+
+@behaviour((X,), breaks=None)
+def cached_tensors_are_one(x):
+    return x + cached_tensor(4), cached_tensor(4) is cached_tensor(4)
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)

@@ -226,6 +226,24 @@ def cached_properties(x, lazy):
     return x * lazy.table, x + lazy.table
 
 
+@functools.total_ordering
+class Ordered:
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return self.n == other.n
+
+    def __lt__(self, other):
+        return self.n < other.n
+
+
+@behaviour((X,), breaks=None)
+def ordered_objects(x):
+    a, b = Ordered(1), Ordered(2)
+    return x, a < b, a >= b, a != b, max(a, b).n, sorted([b, a])[0].n
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)

@@ -1,6 +1,7 @@
 """Numbers, strings, constants and the standard library, captured, against eager."""
 
 import copy
+import functools
 import math
 import operator
 
@@ -120,6 +121,62 @@ def string_keys_and_formats(x):
         ["a", "b"],
         str(3.5),
         repr("q"),
+    )
+
+
+@behaviour((X,))
+def max_with_key(x):
+    return (
+        max([1, -5, 3], key=abs) * x,
+        min(["aa", "b"], key=len),
+        max([], default=3),
+        max(2, 1, key=lambda v: -v),
+    )
+
+
+@behaviour((X,), breaks=None)
+def string_methods(x):
+    s = "Hello, World"
+    return (
+        x,
+        s.lower(),
+        s.split(", "),
+        s.find("W"),
+        s.partition(","),
+        s.replace("l", "L", 1),
+        s.encode(),
+        s.title(),
+        s.zfill(15),
+        s * 2,
+        s[::2],
+        "l" in s,
+        s.count("l"),
+        " a ".strip(),
+        "a,b".rsplit(",", 1),
+        s.isalpha(),
+        "%05.2f" % 3.14159,
+        f"{3.14159:.2f}{s!r:>20}{1_000_000:,}",
+        s.endswith("ld"),
+        "x".join(map(str, range(3))),
+        ord("a"),
+        chr(98),
+        s.index("o"),
+        "abc" < "abd",
+        "{a}{0}".format(1, a=2),
+        s.center(20, "*"),
+        "\t".expandtabs(),
+    )
+
+
+@behaviour((X,), breaks=None)
+def functools_more(x):
+    return (
+        functools.reduce(lambda a, b: a * b, [1, 2, x]),
+        sorted([3, 1], key=functools.cmp_to_key(lambda a, b: a - b)),
+        operator.itemgetter(1)([1, 2]),
+        operator.itemgetter("a", "b")({"a": 1, "b": 2}),
+        operator.attrgetter("real")(3),
+        operator.methodcaller("upper")("a"),
     )
 
 
