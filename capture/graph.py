@@ -43,6 +43,7 @@ class Provenance:
         differentiated: The op of that node: ``gelu``; empty for ops that only move data and where gradients are
             added up.
         gradient_of: In a backward pass: the node of the forward that the node is the gradient of.
+        remark: Of a node that longhand added: why, in one sentence.
     """
 
     statement: str = ""
@@ -55,6 +56,7 @@ class Provenance:
     differentiates: str = ""
     differentiated: str = ""
     gradient_of: str = ""
+    remark: str = ""
 
 
 class InputKind(enum.Enum):

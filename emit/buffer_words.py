@@ -79,6 +79,7 @@ class BufferWords:
         self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         self._users = _local_of_views(graph)
+        self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
         self._calls: Counter[tuple[str, str, str]] = Counter()
 
     @property
@@ -104,6 +105,7 @@ class BufferWords:
             yield from (f"{prefix}{word}" for word in path_words(self._paths[buffer]))
         entry = self._inputs.get(buffer)
         if entry is not None:
+            yield from self._of_table(entry)
             yield from _of_input(entry)
             return
         node = self._nodes.get(buffer)
@@ -122,6 +124,16 @@ class BufferWords:
         bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths else set()
         yield from [word for word in words if word not in bare] or words
 
+    def _of_table(self, entry: GraphInput) -> Iterator[str]:
+        """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
+        owner, _, leaf = entry.target.rpartition(".")
+        word = _last_word(owner)
+        node = self._nodes.get(entry.node)
+        if node is None or word is None or leaf != "weight":
+            return
+        if any(aten_name(user) == "embedding" and user.args[0] is node for user in node.users):
+            yield word
+
     def adds_bias(self, name: str) -> bool:
         """Whether a node adds a vector that the module holds."""
         node = self._nodes.get(name)
@@ -137,6 +149,7 @@ class BufferWords:
             yield piece
         yield from self._returned(node, origin)
         yield from _of_module(origin)
+        yield from self._of_stream(node)
         phrase = self._phrase(node)
         if phrase:
             yield phrase
@@ -227,6 +240,19 @@ class BufferWords:
                 waiting.append(source)
         return None
 
+    def _of_stream(self, node: fx.Node) -> Iterator[str]:
+        """What a layer's output is added to: ``residual`` where the sum goes on, ``out`` where it is the result."""
+        if aten_name(node) not in ("add", "add_"):
+            return
+        sides = [side for side in node.args[:2] if isinstance(side, fx.Node) and side.name not in self._held]
+        if len(sides) != 2 or len({str(_shape_of(side)) for side in (*sides, node)}) != 1:
+            return
+        users = [user for user in node.users if not op_word(user).silent]
+        if any(user.op == "output" for user in users):
+            yield "out"
+        elif len(users) > 1:
+            yield "residual"
+
     def _phrase(self, node: fx.Node) -> str | None:
         """``x_plus_attn``: the sum of two values that have short names of their own."""
         if aten_name(node) not in ("add", "add_"):
@@ -296,8 +322,16 @@ def _of_input(entry: GraphInput) -> Iterator[str]:
 
 
 def _of_module(origin: Provenance) -> Iterator[str]:
-    """The name under which the user holds the module whose call this is, if it is a layer of torch.nn's kind."""
+    """The name under which the user holds the module whose call this is, if it is a layer of torch.nn's kind.
+
+    Of a layer in a Sequential, the name of that: ``self.shortcut(x)``.
+    """
     word = _last_word(origin.module)
+    path = origin.module
+    while path and path.rpartition(".")[2].isdigit():
+        path = path.rpartition(".")[0]
+    if path != origin.module and path and _is_call_of(origin.statement, path):
+        yield identifier(path.rpartition(".")[2])
     if word and (not origin.statement or not origin.qualname or _is_call_of(origin.statement, origin.module)):
         yield word
 
@@ -306,6 +340,11 @@ def _is_call_of(statement: str, module: str) -> bool:
     """Whether the statement calls the module by its attribute: ``x + self.c_proj(h)`` calls c_proj."""
     last = module.rpartition(".")[2]
     return f".{last}(" in statement
+
+
+def _shape_of(node: fx.Node) -> tuple[object, ...] | None:
+    value = node.meta.get("val")
+    return tuple(value.shape) if hasattr(value, "shape") else None
 
 
 def _last_word(path: str) -> str | None:

@@ -15,7 +15,8 @@ from longhand.emit.call_checks import as_size
 from longhand.emit.names import KernelNames
 from longhand.emit.op_words import SILENT, aten_name
 from longhand.emit.passes import Pass, kernels_of
-from longhand.emit.reference import Reference, StridedView
+from longhand.emit.reference import Reference
+from longhand.emit.reference_views import StridedView
 from longhand.emit.templates import render_template
 from longhand.emit.trees import Parameter, build_arguments, parameters
 from longhand.schedule.plan import KernelPlan

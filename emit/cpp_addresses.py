@@ -7,7 +7,7 @@ from collections import Counter
 
 from longhand.emit.expression import Precedence, Text
 from longhand.emit.names import KernelNames
-from longhand.schedule.plan import Factor, ParameterRef, Product, SizeOf
+from longhand.schedule.plan import Factor, ParameterRef, Product, ScalarRef, SizeOf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +90,8 @@ def _factor_word(factor: Factor, names: KernelNames) -> str:
             return names.axes[factor.axis].size
         case ParameterRef():
             return names.ints[factor.name]
+        case ScalarRef():
+            return names.scalars[factor.position]
     return str(factor)
 
 

@@ -1,7 +1,7 @@
 """The run before a loop that begins differently: block 0, whose norm is fused with the embedding, say.
 
 Where the steps right before a loop end as each of its runs does, the block's forward() is printed in two parts, and the
-run before the loop calls the second: ``x, mlp = self.blocks[0].from_ln_1(x, ln_1)``.
+run before the loop calls the second: ``x, mlp = self.blocks[0].after_ln_1(x, ln_1)``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Operator, Precedence, Text
 from longhand.emit.names import KernelNames
-from longhand.emit.op_words import aten_name, op_word
+from longhand.emit.op_formula import op_formula
+from longhand.emit.op_words import op_word
 from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_ops import operation
 from longhand.emit.view_calls import literal_text
@@ -17,25 +18,54 @@ from longhand.schedule.plan import KernelPlan, SizeOf, Style
 
 _LONGEST = 88
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
+_MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
+_OF_TWO = frozenset(
+    {"cross_entropy"}
+)  # what it compares with belongs to the formula; a norm's weight does not
 _REDUCED = {ReduceOp.PROD: "prod", ReduceOp.ARGMAX: "argmax", ReduceOp.ARGMIN: "argmin"}
 
 
 def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """One line: the results as formulas, or where these are long the operations in words."""
-    formula = _Formula(plan, names, words).text()
+    """What the kernel computes, in one line."""
+    if names.kernel == "to_channels_last":
+        source, made = (names.pointers[pointer.name] for pointer in plan.pointers)
+        return f"{made} = {source} with its channels last in memory{_walk(plan)}."
+    return _computed(plan, names, words)
+
+
+def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+    """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan)
-    if formula and len(formula) + len(how) <= _WIDEST - len(names.kernel):
-        return f"{formula}{how}."
+    room = _WIDEST - len(names.kernel)
+    exact, coarse = _Formula(plan, names, words).text(), op_formula(plan, names, words)
+    is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)
+    for formula in (coarse, exact) if is_coarser else (exact, coarse):
+        if formula and len(formula) <= room:
+            return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
+    return f"{_in_words(plan, names, words)}{how}."
+
+
+def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+    """``batch norm, add and relu in one pass, from conv2 and features to activated``."""
     nodes = [words.nodes[name] for name in plan.origins if name in words.nodes]
     ops = list(
         dict.fromkeys(op_word(node).word.replace("_", " ") for node in nodes if not op_word(node).silent)
     )
     if len(ops) > 5:
         ops = [*ops[:4], "more"]
-    results = list(
-        dict.fromkeys(names.pointers[value.buffer] for value in plan.body if isinstance(value, Store))
+    bodies = [value for value in plan.body if isinstance(value, Load | Store)]
+    written = dict.fromkeys(names.pointers[v.buffer] for v in bodies if isinstance(v, Store))
+    whole = max(
+        (len(plan.addresses[p].axes) for p, v in enumerate(plan.body) if isinstance(v, Load)), default=0
     )
-    return f"{listed(results)} by {listed(ops) or 'copying'} in one pass{how}."
+    read = dict.fromkeys(
+        names.pointers[value.buffer]
+        for position, value in enumerate(plan.body)
+        if isinstance(value, Load) and len(plan.addresses[position].axes) == whole
+    )
+    given = listed(list(read)[:3])
+    source = f" from {given}" if given else ""
+    return f"{listed(ops) or 'a copy'} in one pass,{source} to {listed(list(written)[:3])}"
 
 
 def _walk(plan: KernelPlan) -> str:
@@ -57,7 +87,7 @@ class _Formula:
     def text(self) -> str:
         """All results; empty where there is no formula for them."""
         parts: list[str] = []
-        for position, value in enumerate(self.plan.body):
+        for value in self.plan.body:
             if not isinstance(value, Store):
                 continue
             if value.mask is not None or value.value in self.stored:
@@ -67,8 +97,7 @@ class _Formula:
                 return ""
             parts.append(f"{self.names.pointers[value.buffer]} = {text.text}")
             self.stored[value.value] = self.names.pointers[value.buffer]
-            del position
-        return ", ".join(parts)
+        return "; ".join(parts)
 
     def _value(self, position: int) -> Text | None:
         if position in self.stored:
@@ -76,9 +105,14 @@ class _Formula:
         group = self.groups.get(position)
         value = self.plan.body[position]
         if group is not None:
-            inner = self._value(group.inputs[0])
             node = self.words.nodes[getattr(value, "origin", "")]
-            return None if inner is None else Text(f"{aten_name(node).strip('_')}({inner.text})")
+            given = group.inputs if op_word(node).word in _OF_TWO else group.inputs[:1]
+            texts = [text for one in given if (text := self._value(one)) is not None]
+            if len(texts) < len(given):
+                return None
+            if group.memory:
+                return Text(f"{self.names.pointers[group.memory[0]]}[{texts[0].text}]")
+            return Text(f"{op_word(node).word}({', '.join(text.text for text in texts)})")
         match value:
             case Load():
                 return self._load(position, value)

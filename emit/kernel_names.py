@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import torch
 from torch import fx
 
+from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import name_of_ops, op_word
 from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, snake_case, without_counter
@@ -65,10 +67,12 @@ def _candidates(
 ) -> Iterator[str]:
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
-    base = name_of_ops(nodes)
+    base = _of_two_results(plan, nodes) or name_of_ops(nodes)
+    if plan.style is Style.COLUMNS:
+        base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std|norm)$", r"\1column_\2", base)
     if plan.style is Style.TRANSPOSED and "transpose" not in base:
         base = _joined("transpose", base)
-    base = _of_layout(plan, launch, nodes) or base
+    base = _of_layout(plan, launch, nodes) or _of_padding(nodes) or base
     yield base
     differences = list(_differences(plan, named[base])) if base in named else []
     found = [*differences, *_qualifiers(plan, launch, words)]
@@ -81,6 +85,27 @@ def _candidates(
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _of_two_results(plan: KernelPlan, nodes: list[fx.Node]) -> str | None:
+    """``add_and_layer_norm``: a kernel that keeps the sum, too, which ``add_layer_norm`` does not."""
+    stores = [value for value in plan.body if isinstance(value, Store)]
+    places = {node.name: place for place, node in enumerate(nodes)}
+    if len(stores) != 2 or any(store.buffer not in places for store in stores):
+        return None
+    first, last = sorted(places[store.buffer] for store in stores)
+    before, after = nodes[: first + 1], nodes[first + 1 :]
+    if first == last or any(all(op_word(node).silent for node in part) for part in (before, after)):
+        return None
+    name = f"{name_of_ops(before)}_and_{name_of_ops(after)}"
+    return name if len(name) <= _LONGEST and name_of_ops(before) != name_of_ops(after) else None
+
+
+def _of_padding(nodes: list[fx.Node]) -> str | None:
+    """``pad_head``: a weight that longhand pads for the layer of that name."""
+    origins = [node.meta.get("provenance", Provenance()) for node in nodes]
+    layer = next((origin.module.rpartition(".")[2] for origin in origins if origin.remark), "")
+    return f"pad_{identifier(layer)}" if len(nodes) == 1 and layer and not layer.isdigit() else None
 
 
 def _of_layout(plan: KernelPlan, launch: Launch, nodes: list[fx.Node]) -> str | None:

@@ -215,7 +215,14 @@ class BodyWriter:
         given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
         tensors = [self.variables[name] for name in step.buffers]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
-        return [f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"]
+        why = dict.fromkeys(self.words.provenance(origin).remark for origin in step.origins)
+        lines = [
+            line
+            for text in why
+            if text
+            for line in textwrap.wrap(f"# {text}", _WIDEST, subsequent_indent="# ")
+        ]
+        return [*lines, f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"]
 
     def _is_in_place(self, step: Launch) -> bool:
         """Whether two buffers of the launch share a variable because one takes over the other's memory."""
@@ -355,7 +362,8 @@ def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
     for quote in quotes:
         head = f"{quote.qualname}    "
         text = quote.statement
-        if lines and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
+        is_over = lines and lines[-1].startswith(f"{head}return ")
+        if lines and not is_over and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
             lines[-1] += f"; {text}"
         else:
             lines.append(f"{head}{text}")

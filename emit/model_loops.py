@@ -23,7 +23,7 @@ class Method:
     """A function of a block's class.
 
     Attributes:
-        name: ``forward``; of what the run before the loop shares, ``from_ln_1``.
+        name: ``forward``; of what the run before the loop shares, ``after_ln_1``.
         remark: What its docstring says, or empty.
         parameters: Its parameters.
         sizes: Lines that bind sizes to words.
@@ -78,8 +78,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     methods: tuple[Method, ...]
     if loop.n_head:
         newest = variables[_newest(loop)]
-        second = f"from_{newest}"
-        remark = f"The block from {newest} on: what makes {newest} differs in the block before the loop."
+        second = f"after_{newest}"
+        remark = f"The block after {newest}; the first one starts here: what makes its {newest} is a kernel of its own."
         given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
         methods = (
             write_method(
@@ -146,7 +146,7 @@ def _own(steps: Sequence[PlanStep]) -> list[PlanStep]:
 
 
 def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWriter) -> list[str]:
-    """``x, mlp = self.blocks[0].from_ln_1(x, ln_1)``"""
+    """``x, mlp = self.blocks[0].after_ln_1(x, ln_1)``"""
     targets = ", ".join(outer.variables[buffer] for buffer in call.repeat.outputs[0])
     given = ", ".join(outer.variables[buffer] for buffer in call.repeat.inputs[0])
     owner = member(loop.owner) if loop.owner else "self"

@@ -1,4 +1,8 @@
-"""Whole numbers of two digits or more get a name at the top of the file, so that none stands bare in a loop."""
+"""Numbers that get a name at the top of the file.
+
+Whole numbers of two digits or more, so that none stands bare in a loop, and what a lowering has a word for
+(``SQRT_HALF``).
+"""
 
 from __future__ import annotations
 
@@ -42,15 +46,11 @@ class NamedConstant:
 
 
 def named_constants(body: tuple[Value, ...], taken: frozenset[str]) -> dict[int, NamedConstant]:
-    """The integer constants of a body that need a name, by position; equal ones share it."""
+    """The constants of a body that need a name, by position; equal ones share it."""
     found: dict[int, NamedConstant] = {}
     used = set(taken)
     for position, value in enumerate(body):
-        if (
-            not isinstance(value, Constant)
-            or value.dtype.is_floating_point
-            or abs(value.value) <= _LARGEST_BARE
-        ):
+        if not isinstance(value, Constant) or not _wants_name(value):
             continue
         kind, text = cpp_type(value.dtype), literal(value.value, value.dtype).text
         same = next((c for c in found.values() if (c.type, c.value) == (kind, text)), None)
@@ -62,6 +62,12 @@ def named_constants(body: tuple[Value, ...], taken: frozenset[str]) -> dict[int,
             same = NamedConstant(kind, word, text)
         found[position] = same
     return found
+
+
+def _wants_name(value: Constant) -> bool:
+    if value.dtype.is_floating_point:
+        return value.name is not None
+    return abs(value.value) > _LARGEST_BARE
 
 
 def _role(position: int, body: tuple[Value, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator
 
 from longhand.capture.graph import Provenance
@@ -57,7 +58,9 @@ def name_unit(
         if kept is not None:
             current = _with_current_quotes(kept, plan, launch, words)
             kernels[launch.kernel] = dataclasses.replace(
-                current, title=title_of(kernel, current, words), notes=_notes(kernel, dict(current.pointers))
+                current,
+                title=title_of(kernel, current, words),
+                notes=_notes(kernel, dict(current.pointers), words),
             )
             continue
         named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
@@ -156,7 +159,7 @@ def _name_kernel_words(
         ints=ints,
         scalars=scalars,
         values=values,
-        notes=_notes(kernel, pointers),
+        notes=_notes(kernel, pointers, words),
     )
     return dataclasses.replace(names, title=title_of(kernel, names, words))
 
@@ -164,6 +167,7 @@ def _name_kernel_words(
 def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> dict[str, str]:
     passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
     buffer_of = {pointer.name: buffer for pointer, buffer in zip(passed, launch.buffers, strict=True)}
+    plain = Counter(next(iter(words.candidates(buffer))) for buffer in {*buffer_of.values()})
     names = {}
     for pointer in kernel.pointers:
         if pointer.scratch:
@@ -172,6 +176,8 @@ def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope
             )
             continue
         candidates = list(words.candidates(buffer_of[pointer.name]))
+        if buffer_of[pointer.name] in words.inputs and plain[candidates[0]] > 1 and len(candidates) > 1:
+            candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
         names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates)])
     return names
 
@@ -205,8 +211,8 @@ def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
     ]
 
 
-def _notes(kernel: KernelPlan, pointers: dict[str, str]) -> tuple[str, ...]:
-    """What is read and written how often."""
+def _notes(kernel: KernelPlan, pointers: dict[str, str], words: BufferWords) -> tuple[str, ...]:
+    """What is read and written how often; why longhand added the operation, if it did."""
     n_reads: dict[str, int] = {}
     passes = [set(one.compute) for one in kernel.passes] or [set(range(len(kernel.body)))]
     cached: dict[str, bool] = {}
@@ -217,12 +223,11 @@ def _notes(kernel: KernelPlan, pointers: dict[str, str]) -> tuple[str, ...]:
         n_reads[value.buffer] = max(n_reads.get(value.buffer, 0), n)
         varying = {axis for axis, _ in kernel.addresses[position].axes}
         rows = {axis.name for axis in kernel.rows}
-        cached[value.buffer] = bool(rows) and not varying & rows and not kernel.addresses[position].values
+        cached[value.buffer] = not rows <= varying and not kernel.addresses[position].values
     everything = [pointers[buffer] for buffer, n in n_reads.items() if n == 1 and not cached[buffer]]
     once = everything if len(everything) <= 4 else [*everything[:3], f"{len(everything) - 3} more"]
     again = [pointers[buffer] for buffer, n in n_reads.items() if n > 1 and not cached[buffer]]
     kept = [pointers[buffer] for buffer in n_reads if cached[buffer]]
-    kept = kept if len(kept) <= 4 else [f"{len(kept)} vectors"]
     written = dict.fromkeys(pointers[value.buffer] for value in kernel.body if isinstance(value, Store))
     parts = [f"{listed(once)} once"] if once else []
     if again:
@@ -233,5 +238,7 @@ def _notes(kernel: KernelPlan, pointers: dict[str, str]) -> tuple[str, ...]:
         else f"Writes {listed(written)} once"
     )
     if kept:
-        line += f"; {listed(kept)} stay{'s' * (len(kept) == 1)} in cache"
-    return (f"{line}.",)
+        what = listed(kept) if len(kept) <= 4 else f"the {len(kept)} vectors"
+        line += f"; {what} stay{'s' * (len(kept) == 1)} in cache"
+    remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
+    return (*(remark for remark in remarks if remark), f"{line}.")

@@ -55,7 +55,7 @@ _SPELLED = {
 }
 
 _ACTIVATIONS = """
-    gelu silu relu sigmoid tanh elu softplus mish hardswish leaky_relu swiglu dropout
+    gelu silu relu sigmoid tanh elu softplus mish hardswish leaky_relu swiglu geglu dropout
 """
 _REDUCTIONS = """
     sum mean var std max min argmax argmin cumsum sort topk norm cat gather mask tril triu
@@ -95,6 +95,8 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("max", "sub", "exp", "sum", "div"), "softmax"),
     (("exp", "sum", "div"), "exp_normalize"),
     (("log_softmax", "nll_loss"), "cross_entropy"),
+    (("silu", "mul"), "swiglu"),
+    (("gelu", "mul"), "geglu"),
 )
 
 # A derivative tells as much as what it differentiates.

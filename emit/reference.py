@@ -1,11 +1,10 @@
 """The PyTorch reference of a kernel, in the kernel's own space.
 
-Every tensor that the kernel reads comes as (rows..., cols...), with size 1 where it does not vary and without
-leading ones, so that broadcasting puts everything in place and the text holds for every caller. What has no such
-view (gathered tables, reads behind a mask) comes as flat memory. The result is what each store must have written.
+How it sees what the kernel is given stands in reference_views.py: so that the text holds for every caller. The result
+is what each store must have written.
 
-An operation that stayed whole up to lowering is put back into the one call that it was (`layer_norm`); the rest is
-printed value by value.
+An operation that stayed whole up to lowering is put back into the one call that it was (`layer_norm`:
+reference_calls.py; `cat`: reference_joins.py); the rest is printed value by value.
 """
 
 from __future__ import annotations
@@ -13,13 +12,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Precedence, Text
 from longhand.emit.names import KernelNames
 from longhand.emit.reference_calls import Group, find_groups
+from longhand.emit.reference_joins import Join, find_joins
 from longhand.emit.reference_ops import operation
+from longhand.emit.reference_views import StridedView, ViewFinder, flat_pointers
 from longhand.emit.view_calls import literal_text
 from longhand.emit.words import RESERVED_IN_MODULE, Scope
 from longhand.lower.ir import (
@@ -35,7 +36,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, SizeOf
+from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 _LONGEST = 84
 
@@ -49,23 +50,6 @@ _REDUCTIONS = {
     ReduceOp.ANY: "any",
     ReduceOp.ALL: "all",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class StridedView:
-    """How a tensor argument is seen in the kernel's space; Python expressions over the kernel's own arguments.
-
-    Attributes:
-        tensor: The pointer's word.
-        shape: Sizes; empty for one element.
-        stride: Strides in elements.
-        offset: Elements from the tensor's first to the view's.
-    """
-
-    tensor: str
-    shape: tuple[str, ...]
-    stride: tuple[str, ...]
-    offset: str = "0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +82,16 @@ class _Writer:
         self.names = names
         self.domains = domains(plan.body)
         self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.joins, self.pieces = find_joins(plan, names, words)
+        self.finder = ViewFinder(plan, names, self.pieces)
         self.uses = self._count_uses()
-        self.flat = _flat_pointers(plan, self.uses) | {key for p in self.uses for key in self._memory(p)}
+        self.flat = flat_pointers(plan, self.uses, self.pieces) | {
+            key for p in self.uses for key in self._memory(p)
+        }
         self.views = self._read_views()
         self.used_numbers: set[str] = set()
         self.lines: list[str] = []
+        self.turned: set[str] = set()  # tensors that a line has brought into the kernel's space
         self.done: dict[int, Text] = {}
         self.scope = Scope(RESERVED_IN_MODULE | {"reference"})
         for word in (*self._number_words(), *self.views):
@@ -124,46 +113,21 @@ class _Writer:
         """By parameter: the one view of each pointer that is read at one address; None where it comes flat."""
         found: dict[str, StridedView | None] = {}
         for position, value in enumerate(self.plan.body):
-            if isinstance(value, Load) and position in self.uses:
+            if isinstance(value, Load) and position in self.uses and not self._is_slice(position):
                 word = self.names.pointers[value.buffer]
-                found[word] = None if value.buffer in self.flat else self._view(position, value.buffer)
+                found[word] = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
             for key in self._memory(position):
                 found[self.names.pointers[key]] = None
             if isinstance(value, Store) and value.mask is not None:
-                found.setdefault(self.names.pointers[value.buffer], self._view(position, value.buffer))
+                found.setdefault(
+                    self.names.pointers[value.buffer], self.finder.written(position, value.buffer)
+                )
         order = [self.names.pointers[pointer.name] for pointer in self.plan.pointers]
         return {word: found[word] for word in order if word in found}
 
     def _memory(self, position: int) -> tuple[str, ...]:
         group = self.groups.get(position)
         return group.memory if group is not None and position in self.uses else ()
-
-    def _view(self, position: int, buffer: str, keep_rank: bool = False) -> StridedView:
-        address = self.plan.addresses[position]
-        steps = dict(address.axes)
-        varying = [axis.name for axis in self.plan.axes]
-        while not keep_rank and varying and varying[0] not in steps:
-            varying.pop(0)
-        shape = tuple(self.names.axes[axis].size if axis in steps else "1" for axis in varying)
-        stride = tuple(self._product(steps[axis]).text if axis in steps else "0" for axis in varying)
-        return StridedView(self.names.pointers[buffer], shape, stride, self._sum(address.offset))
-
-    def _product(self, product: Product) -> Text:
-        factors = []
-        for factor in product:
-            match factor:
-                case SizeOf(axis=axis):
-                    factors.append(self.names.axes[axis].size)
-                case ParameterRef(name=name):
-                    factors.append(self.names.ints[name])
-                case int():
-                    factors.append(str(factor))
-        if not factors:
-            return Text("1")
-        return Text(" * ".join(factors), Precedence.PRODUCT if len(factors) > 1 else Precedence.ATOM)
-
-    def _sum(self, products: tuple[Product, ...]) -> str:
-        return " + ".join(self._product(product).text for product in products) or "0"
 
     # What it computes.
 
@@ -178,7 +142,7 @@ class _Writer:
                 return
             reached.add(position)
             group = self.groups.get(position)
-            inner = group.inputs if group else arguments(self.plan.body[position])
+            inner = group.inputs if group else self._inner(position)
             for argument in inner:
                 reach(argument)
 
@@ -189,13 +153,23 @@ class _Writer:
                     reach(value.mask)
         return uses
 
+    def _inner(self, position: int) -> tuple[int, ...]:
+        """What a value is printed from."""
+        if position in self.joins and self.joins[position].fill is None:
+            return self.joins[position].pieces
+        return () if position in self.pieces else arguments(self.plan.body[position])
+
+    def _is_slice(self, position: int) -> bool:
+        return position in self.pieces and self.pieces[position].slice is not None
+
     def write(self) -> Reference:
         stores = [
             (position, value) for position, value in enumerate(self.plan.body) if isinstance(value, Store)
         ]
+        self._turn_once()
         results, texts = [], []
         for position, store in stores:
-            results.append(self._view(position, store.buffer, keep_rank=True))
+            results.append(self.finder.written(position, store.buffer))
             text = self._value(store.value)
             if store.mask is not None:
                 word = self.names.pointers[store.buffer]
@@ -219,6 +193,22 @@ class _Writer:
         )
         return Reference(source, parameters, self.views, tuple(results), "F." in printed)
 
+    def _turn_once(self) -> None:
+        """Brings what is read several times into the kernel's space on a line of its own: ``q = q.transpose(1, 2)``."""
+        reads: Counter[str] = Counter()
+        for position, n_uses in self.uses.items():
+            value = self.plan.body[position]
+            if isinstance(value, Load):
+                reads[self.names.pointers[value.buffer]] += n_uses
+        for word, view in self.views.items():
+            if view is not None and view.back and reads[word] > 1:
+                self.lines.append(f"{word} = {word}{view.back}")
+                self.turned.add(word)
+
+    def _in_space(self, word: str) -> str:
+        view = self.views[word]
+        return word + (view.back if view is not None and word not in self.turned else "")
+
     def _value(self, position: int) -> Text:
         """The text of a value where it is used; values used twice, and long ones, get a line first."""
         if position in self.done:
@@ -228,7 +218,8 @@ class _Writer:
         is_leaf = isinstance(value, Constant | Scalar | Extent) or (
             isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None
         )
-        if not is_leaf and (self.uses[position] > 1 or len(text.text) > _LONGEST):
+        is_named_join = position in self.joins and position in self.names.values
+        if not is_leaf and (is_named_join or self.uses[position] > 1 or len(text.text) > _LONGEST):
             name = self.scope.pick(self._words(position))
             self.lines.append(f"{name} = {text.text}")
             text = Text(name)
@@ -250,10 +241,13 @@ class _Writer:
             text = group.write([self._value(argument) for argument in group.inputs])
             self.used_numbers |= {word for word in self._number_words() if re.search(rf"\b{word}\b", text)}
             return Text(text)
+        join = self.joins.get(position)
+        if join is not None and join.fill is None:
+            return self._cat(join)
         value = self.plan.body[position]
         match value:
             case Load():
-                return self._load(position, value)
+                return self._load(position, value) if join is None else self._pad(join, position, value)
             case Constant(value=number):
                 return _number(number)
             case Scalar():
@@ -288,14 +282,44 @@ class _Writer:
 
     def _load(self, position: int, value: Load) -> Text:
         word = self.names.pointers[value.buffer]
+        if position in self.pieces:
+            return self._piece(position, word)
         if value.buffer not in self.flat:
-            return Text(word)
+            return Text(self._in_space(word))
         at = self._indices(self.plan.addresses[position])
         if value.mask is None:
             return Text(f"{word}[{at.text}]")
         mask = self._value(value.mask).text
         inside = f"{word}[torch.where({mask}, {at.text}, 0)]"
         return Text(f"torch.where({mask}, {inside}, {_number(value.other).text})")
+
+    def _piece(self, position: int, word: str) -> Text:
+        """What a piece of a cat is computed from: a slice along the axis, or all of a tensor."""
+        piece = self.pieces[position]
+        if piece.slice is None:
+            return Text(word)
+        for limit in (piece.range.start, piece.range.end):
+            if limit is not None:
+                self._number_word(self.names.scalars[limit])
+        n_after = len(self.plan.axes) - 1 - self._place(piece.range.axis)
+        return Text(f"{self._in_space(word)}[..., {piece.slice}{', :' * n_after}]")
+
+    def _place(self, axis: str) -> int:
+        return [one.name for one in self.plan.axes].index(axis)
+
+    def _cat(self, join: Join) -> Text:
+        parts = ", ".join(self._value(piece).text for piece in join.pieces)
+        return Text(f"torch.cat([{parts}], dim={self._place(join.axis) - len(self.plan.axes)})")
+
+    def _pad(self, join: Join, position: int, value: Load) -> Text:
+        (where,) = join.ranges
+        size = self._number_word(self.names.axes[join.axis].size)
+        before = "0" if where.start is None else self._number_word(self.names.scalars[where.start])
+        after = "0" if where.end is None else f"{size} - {self._number_word(self.names.scalars[where.end])}"
+        n_after = len(self.plan.axes) - 1 - self._place(join.axis)
+        widths = ", ".join(["0, 0"] * n_after + [f"{before}, {after}"])
+        fill = "" if not join.fill and join.fill == 0 else f", value={_number(value.other).text}"
+        return Text(f"F.pad({self.names.pointers[value.buffer]}, ({widths}){fill})")
 
     def _indices(self, address: Address) -> Text:
         """Positions in flat memory, one for each point of the space; what the axes give has a line of its own."""
@@ -308,7 +332,7 @@ class _Writer:
             terms.append(self._times(self._value(position), product))
         for product in address.offset:
             self._note_numbers(product)
-            terms.append(self._product(product))
+            terms.append(self.finder.product(product))
         if not terms:
             return Text("0")
         text = " + ".join(term.within(Precedence.SUM) for term in terms)
@@ -336,7 +360,9 @@ class _Writer:
         if not product:
             return text
         self._note_numbers(product)
-        return Text(f"{text.within(Precedence.PRODUCT)} * {self._product(product).text}", Precedence.PRODUCT)
+        return Text(
+            f"{text.within(Precedence.PRODUCT)} * {self.finder.product(product).text}", Precedence.PRODUCT
+        )
 
     def _note_numbers(self, product: Product) -> None:
         for factor in product:
@@ -344,6 +370,8 @@ class _Writer:
                 self.used_numbers.add(self.names.axes[factor.axis].size)
             elif isinstance(factor, ParameterRef):
                 self.used_numbers.add(self.names.ints[factor.name])
+            elif isinstance(factor, ScalarRef):
+                self.used_numbers.add(self.names.scalars[factor.position])
 
     def _reduce(self, position: int, value: Reduce) -> Text:
         arg = self._value(value.arg)
@@ -379,30 +407,6 @@ class _Writer:
         if value.op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
             raise AssertionError("positions are reduced over trailing axes only")
         return Text(text + "".join(f".{_REDUCTIONS[value.op]}({dim}, keepdim=True)" for dim in dims))
-
-
-def _flat_pointers(plan: KernelPlan, used: Container[int]) -> frozenset[str]:
-    """Pointers that no single strided view shows: gathered, masked, or read at several addresses."""
-    seen: dict[str, Address] = {}
-    flat: set[str] = set()
-    for position, value in enumerate(plan.body):
-        if not isinstance(value, Load) or position not in used:
-            continue
-        address = plan.addresses[position]
-        if (
-            address.values
-            or value.mask is not None
-            or _goes_back(address)
-            or seen.get(value.buffer, address) != address
-        ):
-            flat.add(value.buffer)
-        seen[value.buffer] = address
-    return frozenset(flat)
-
-
-def _goes_back(address: Address) -> bool:
-    """Whether some axis walks backwards (a flip), which as_strided does not do."""
-    return any(isinstance(factor, int) and factor < 0 for _, product in address.axes for factor in product)
 
 
 def _number(number: float | int | bool) -> Text:

@@ -31,7 +31,8 @@ from longhand.emit.triton_styles import (
     transposed,
 )
 from longhand.emit.triton_types import dtype_word, is_narrow
-from longhand.lower.ir import Constant
+from longhand.emit.view_calls import literal_text
+from longhand.lower.ir import Constant, Pointwise, Reduce
 from longhand.schedule.plan import Access, KernelPlan, Pointer, Style, Tunable
 
 _WIDTH = 110
@@ -141,7 +142,7 @@ def _constant_lines(plan: KernelPlan) -> tuple[str, ...]:
     named = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables))
     values = {constant.name: plan.body[position] for position, constant in named.items()}
     return tuple(
-        f"{name} = tl.constexpr({int(value.value)})"
+        f"{name} = tl.constexpr({literal_text(value.value) if value.dtype.is_floating_point else int(value.value)})"
         for name, value in values.items()
         if isinstance(value, Constant)
     )
@@ -278,7 +279,9 @@ def _listed(words: list[str]) -> str:
 
 
 def _precision(plan: KernelPlan) -> str:
-    return "; arithmetic in float32" if any(is_narrow(pointer.dtype) for pointer in plan.pointers) else ""
+    computes = any(isinstance(v, Pointwise | Reduce) and v.dtype.is_floating_point for v in plan.body)
+    is_narrowed = computes and any(is_narrow(pointer.dtype) for pointer in plan.pointers)
+    return "; arithmetic in float32" if is_narrowed else ""
 
 
 def _launch_call(

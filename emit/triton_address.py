@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from longhand.emit.expression import Precedence, Text
 from longhand.emit.names import KernelNames
-from longhand.schedule.plan import Address, Factor, ParameterRef, Product, SizeOf
+from longhand.schedule.plan import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,8 @@ def factor_text(factor: Factor, names: KernelNames) -> str:
             return names.axes[axis].size
         case ParameterRef(name):
             return names.ints[name]
+        case ScalarRef(position):
+            return names.scalars[position]
     return str(factor)
 
 
@@ -84,6 +86,8 @@ def address_text(
         value_text: Prints a value of the body (a gathered index).
     """
     remaining: Mapping[str, Product] = dict(address.axes)
+    if len(flats) > 2 and not address.values and not address.offset and all(len(f.axes) == 1 for f in flats):
+        return AddressText("", _sum(_nested(remaining, names)))  # a tile of a batch: one nested sum
     base: list[str] = []
     rest = [_scaled(value_text(position), product, names) for position, product in address.values]
     for flat in flats:

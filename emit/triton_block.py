@@ -257,7 +257,18 @@ class Block:
                 arguments.append(f"other={number(other, value.dtype)}")
         text = f"tl.load({', '.join(arguments)})"
         pointer = next(p for p in self.plan.pointers if p.name == value.buffer)
-        return text if pointer.dtype == value.dtype else f"{text}.to({language_dtype(value.dtype)})"
+        if pointer.dtype == value.dtype or self._is_copied(position, pointer.dtype):
+            return text
+        return f"{text}.to({language_dtype(value.dtype)})"
+
+    def _is_copied(self, position: int, dtype: torch.dtype) -> bool:
+        """Whether a loaded value is only stored, in the dtype that it has in memory."""
+        written = {pointer.name: pointer.dtype for pointer in self.plan.pointers}
+        users = [value for value in self.body if position in arguments(value)]
+        return all(
+            isinstance(user, Store) and user.mask != position and written[user.buffer] == dtype
+            for user in users
+        )
 
     def store(self, position: int) -> str:
         """``tl.store(...)``; Triton rounds to the pointer's dtype."""
@@ -381,7 +392,8 @@ class Block:
             return []
         word = self.names.values.get(position, self.names.pointers[value.buffer])
         self._masks[position] = f"{'has' if isinstance(value, Load) else 'writes'}_{word}"
-        return [Line(Kind.COMPUTE, f"{self._masks[position]} = {mask}")]
+        kind = Kind.LOAD if isinstance(value, Load) else Kind.COMPUTE
+        return [Line(kind, f"{self._masks[position]} = {mask}")]
 
     def _assignment(self, position: int) -> str:
         text = self.expression(position).text

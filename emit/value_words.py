@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+import torch
+
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.words import Scope, plural, without_counter
 from longhand.lower.ir import (
@@ -23,7 +25,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import KernelPlan
+from longhand.schedule.plan import KernelPlan, Style
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
@@ -83,6 +85,7 @@ _REDUCED = {
     ReduceOp.ANY: "any",
     ReduceOp.ALL: "all",
 }
+_SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
 _PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
 
 
@@ -129,7 +132,7 @@ class ValueWords:
         """For the value that is an origin's result: the user's local for it."""
         last: dict[str, int] = {}
         for position, value in enumerate(self.plan.body):
-            if isinstance(value, Pointwise | Reduce) and value.origin:
+            if isinstance(value, Pointwise | Reduce) and value.origin and not self._is_condition(value):
                 last[value.origin] = position
         found = {}
         for origin, position in last.items():
@@ -137,6 +140,12 @@ class ValueWords:
             if local:
                 found[position] = local
         return found
+
+    def _is_condition(self, value: Pointwise | Reduce) -> bool:
+        """Whether a value only says where an operation's result comes from."""
+        node = self.words.nodes.get(value.origin)
+        made = node.meta.get("val") if node is not None else None
+        return value.dtype is torch.bool and isinstance(made, torch.Tensor) and made.dtype is not torch.bool
 
     def _wants_line(self, position: int, value: Value, uses: Counter[int], locals_of: dict[int, str]) -> bool:
         body = self.plan.body
@@ -213,10 +222,14 @@ class ValueWords:
             yield from self._load_words(value)
             return
         local = locals_of.get(position)
-        if local:
-            yield local
+        stored = self._stored(position)
+        for word in (local, stored):
+            if word and not self.loads_have_lines:  # C++: one element of what the word stands for
+                yield singular(word)
+            if word:
+                yield word
         role = getattr(value, "name", None)
-        if role:
+        if role and role != local:
             yield role
             yield from (f"{word}_{role}" for word in self._places(value))
         yield from self._op_words(position, value, names)
@@ -231,6 +244,11 @@ class ValueWords:
         for prefix in _PREFIXED:
             yield f"{prefix}_{word}"
 
+    def _stored(self, position: int) -> str | None:
+        """The word of the result that the value is."""
+        users = (value for value in self.plan.body if isinstance(value, Store) and value.value == position)
+        return next((self.pointers[value.buffer] for value in users if value.buffer in self.pointers), None)
+
     def _places(self, value: Value) -> Iterator[str]:
         """Words that tell which of several modules of a kind a value belongs to: ``shortcut``."""
         parts = self.words.provenance(getattr(value, "origin", "")).module.split(".")
@@ -242,16 +260,22 @@ class ValueWords:
         pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
         if value.name and (value.index.values or value.mask is not None):
             yield value.name
+        if not self.loads_have_lines or self._is_one(value):
+            yield singular(pointer)
         yield pointer
         if value.name and pointer.endswith(value.name):
             yield value.name
-        if pointer.endswith("s") and not pointer.endswith("ss") and len(pointer) > 3:
-            yield pointer[:-1]
         yield f"{pointer}_value"
         if value.origin:
             yield f"{pointer}_{without_counter(value.origin).strip('_')}"
         for prefix in _PREFIXED:
             yield f"{prefix}_{pointer}"
+
+    def _is_one(self, value: Load) -> bool:
+        """Whether a program loads one element, not a block of them."""
+        return self.plan.style is Style.ROWS_LOOPED and not {a.name for a in self.plan.cols} & {
+            axis for axis, _ in value.index.axes
+        }
 
     def _op_words(self, position: int, value: Value, names: Mapping[int, str]) -> Iterator[str]:
         """Words from what the value is: ``exp_scores``, ``row_sum``, ``scaled``."""
@@ -286,6 +310,9 @@ class ValueWords:
             yield "rstd"
         if value.op is PointwiseOp.ADD:
             yield from self._sum_words(value)
+        stored = self._stored(position)
+        if stored:
+            yield f"{stored}_value"
         yield self._noun(value)
         for name in named:
             yield f"{name}_{self._noun(value)}"
@@ -347,4 +374,5 @@ def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:
 
 def singular(word: str) -> str:
     """``scores`` is ``score``; a word that is no plural stays."""
-    return word[:-1] if plural(word[:-1]) == word and len(word) > 3 else word
+    is_plural = len(word) > 3 and plural(word[:-1]) == word and not word.endswith(_SINGULAR_ENDINGS)
+    return word[:-1] if is_plural else word

@@ -32,13 +32,15 @@ def _gelu(ctx: Context, x: TensorView, approximate: str) -> TensorView:
 
 def gelu(x: Handle) -> Handle:
     """x times the normal distribution's cumulative function, exactly (erf)."""
-    return x * 0.5 * (apply(Op.ERF, x * math.sqrt(0.5)) + 1.0)
+    sqrt_half = x.body.constant(math.sqrt(0.5), x.dtype, "sqrt_half")
+    return x * 0.5 * (apply(Op.ERF, x * sqrt_half) + 1.0)
 
 
 def gelu_tanh(x: Handle) -> Handle:
     """The same, approximated by tanh, in the form that takes one exponential: (1 + tanh(u)) / 2 = sigmoid(2u)."""
     cubic = (x + x * x * x * 0.044715).named("cubic")
-    return x * apply(Op.SIGMOID, cubic * (2.0 * math.sqrt(2.0 / math.pi)))
+    factor = x.body.constant(2.0 * math.sqrt(2.0 / math.pi), x.dtype, "two_sqrt_2_over_pi")
+    return x * apply(Op.SIGMOID, cubic * factor)
 
 
 @lowers(aten.silu.default)

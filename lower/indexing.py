@@ -49,6 +49,7 @@ class Lookup:
         size: The size of the dimension.
         wraps: Whether negative positions count from the end.
         size_word: A word for the size.
+        along: Axes of the nest that run over the dimension too, if some do: the size is then theirs.
         mask_word: A word for the condition.
     """
 
@@ -60,9 +61,12 @@ class Lookup:
         *,
         wraps: bool,
         size_word: str = "table_size",
+        along: Sequence[str] = (),
         mask_word: str = "in_table",
     ) -> None:
-        limit = nest.body.scalar(size, torch.int64, size_word)
+        limit = (
+            nest.body.extent(along, torch.int64) if along else nest.body.scalar(size, torch.int64, size_word)
+        )
         position = index.to(torch.int64)
         if wraps:
             position = nest.body.where(position < 0, position + limit, position)

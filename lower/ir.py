@@ -186,6 +186,10 @@ class PointwiseOp(enum.Enum):
     CAST = "cast"  # to the value's dtype (see Pointwise.narrow for storage types)
 
 
+# Words for scalars that say where a piece of a joined or padded dimension ends.
+BOUNDARIES = frozenset({"half", "boundary"})
+
+
 class ReduceOp(enum.Enum):
     """Reductions. The result of ARG* is the int64 position in the flattened (row-major) reduced axes."""
 

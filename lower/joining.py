@@ -85,7 +85,7 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     values: list[Handle] = []
     for i, (piece, views) in enumerate(zip(pieces, groups, strict=True)):
         mask = _within(before, i)
-        side = ("left", "right")[i] if is_halved and len(views) == 1 else None
+        side = _side(pieces, i) if is_halved and len(views) == 1 else None
         loaded = [nest.load(next(remaining), mask, name=side) for _ in views]
         value = loaded[0] if piece.recipe is None else piece.recipe.compute(nest, loaded)
         values.append(value.to(ctx.result().dtype))
@@ -95,6 +95,14 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     nest.store(target, found.named(ctx.local))
     ctx.finish(nest)
     return target
+
+
+def _side(pieces: Sequence[Piece], place: int) -> str | None:
+    """What a half is read from, where both are halves of one tensor: ``cat([-second, first])``."""
+    mine, other = pieces[place].views[0], pieces[1 - place].views[0]
+    if mine.buffer != other.buffer or not isinstance(mine.offset, int) or not isinstance(other.offset, int):
+        return ("left", "right")[place]
+    return "second_half" if mine.offset > other.offset else "first_half"
 
 
 def _within(before: Sequence[Handle], piece: int) -> Handle:
@@ -232,7 +240,7 @@ def _bounds(nest: NestBuilder, at: Handle, start: Size, end: Size, size: Size) -
     if start != 0:
         found.append(at >= nest.body.scalar(start, torch.int64, "filled_start"))
     if not same(end, size):
-        found.append(at < nest.body.scalar(end, torch.int64, "filled_end"))
+        found.append(at < nest.body.scalar(end, torch.int64, "n_filled" if start == 0 else "filled_end"))
     return found
 
 

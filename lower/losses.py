@@ -192,12 +192,15 @@ def _class_loss(
         losses = ctx.make_buffer(ctx.fresh(f"{ctx.name}_losses"), compute_dtype(dtype), rows.shape)
     x = ctx.strided(x)
     nest, (x_view, target_view) = ctx.nest(x.shape, [x, rows.insert(classes)])
+    logit = nest.load(x_view)
     label = nest.load(target_view).named("label")
     counts = _counts(label, ignore_index)
-    lookup = Lookup(nest, label, x.size(classes), wraps=False, size_word="n_classes", mask_word="is_class")
+    lookup = Lookup(
+        nest, label, x.size(classes), wraps=False, along=nest.axes([classes]), mask_word="is_class"
+    )
     coordinates = [lookup.coordinate if dim == classes else nest.coordinate(dim) for dim in range(x.rank)]
     picked = load_looked_up(nest, x, coordinates, [lookup]).named("target_logit")
-    value = loss(nest, nest.axes([classes]), nest.load(x_view), picked).named("loss")
+    value = loss(nest, nest.axes([classes]), logit, picked).named("loss")
     into = losses.drop(0) if losses.rank > len(kept) else losses
     nest.store(into, where(counts, value, 0.0), kept)
     ctx.finish(nest)

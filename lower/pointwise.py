@@ -163,9 +163,31 @@ def _logical(ctx: Context, *operands: Operand) -> TensorView:
     return ctx.pointwise(operands, lambda *args: apply(op, *args), operand_dtype=torch.bool)
 
 
+_LARGEST_EPS = 1e-2
+_AWAY_FROM_ZERO = frozenset(
+    {aten.rsqrt.default, aten.sqrt.default, aten.log.default, aten.reciprocal.default}
+)
+
+
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def _add(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
+    if alpha == 1 and isinstance(y, float) and _keeps_from_zero(ctx.node, y):
+        return ctx.pointwise([x], lambda x: x + x.body.scalar(y, x.dtype, "eps"))
     return ctx.pointwise([x, y], lambda x, y: apply(Op.ADD, x, scaled(y, alpha)))
+
+
+def _keeps_from_zero(node: fx.Node, number: float) -> bool:
+    """Whether a small number is added only to what is then divided by, or whose root or logarithm is taken: an eps.
+
+    It is an argument of the kernel, as it is where the norm is one call (layer_norm), so that norms which differ in
+    it share their kernel.
+    """
+    if not 0.0 < number <= _LARGEST_EPS or not node.users or not node.meta["val"].is_floating_point():
+        return False
+    return all(
+        user.target in _AWAY_FROM_ZERO or (user.target is aten.div.Tensor and user.args[1] is node)
+        for user in node.users
+    )
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)

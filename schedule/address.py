@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from longhand.lower.ir import Axis, Index, Load, Position, Size, Store, Value
-from longhand.schedule.plan import Address, Factor, IntParameter, ParameterRef, Product, SizeOf
+from longhand.lower.ir import BOUNDARIES, Axis, Index, Load, Position, Scalar, Size, Store, Value
+from longhand.schedule.plan import Address, Factor, IntParameter, ParameterRef, Product, ScalarRef, SizeOf
 from longhand.schedule.sizes import Hints, guess, is_negative, plus, same, times
 
 # Numbers from here on read better as an argument with a name.
@@ -38,7 +38,12 @@ class Addresses:
 
 def find_addresses(body: tuple[Value, ...], axes: tuple[Axis, ...], hints: Hints) -> Addresses:
     """Address every load, store and position of a body over merged `axes` (rows first)."""
-    finder = _Finder(axes, hints)
+    limits = {
+        position: value.value
+        for position, value in enumerate(body)
+        if isinstance(value, Scalar) and value.name in BOUNDARIES
+    }
+    finder = _Finder(axes, hints, limits)
     indexed = {
         position: value for position, value in enumerate(body) if isinstance(value, Load | Store | Position)
     }
@@ -59,7 +64,8 @@ def _pointer(value: Load | Store | Position) -> str | None:
 class _Finder:
     """Products for coefficients, and the arguments made so far."""
 
-    def __init__(self, axes: tuple[Axis, ...], hints: Hints) -> None:
+    def __init__(self, axes: tuple[Axis, ...], hints: Hints, limits: Mapping[int, Size]) -> None:
+        self.limits = limits  # where one piece of a joined tensor ends: the next one is read that far back
         self.sizes = {axis.name: axis.size for axis in axes}
         self.hints = hints
         self.ints: list[IntParameter] = []
@@ -144,6 +150,11 @@ class _Finder:
                     terms += [(SizeOf(axis), *products[axis]), (-1, *products[axis])]
             if same(ends, index.offset):
                 return tuple(terms)
+        for position, limit in self.limits.items():
+            if same(index.offset, limit):
+                return ((ScalarRef(position),),)
+            if same(index.offset, times(limit, -1)):
+                return ((-1, ScalarRef(position)),)
         return (self._argument(pointer, None, index.offset, "offset", remember=False),)
 
     def _argument(
@@ -205,16 +216,22 @@ def _dims(index: Index, axes: tuple[Axis, ...], hints: Hints) -> tuple[str, ...]
     return tuple(reversed(inner_first))
 
 
-def evaluate(product: Product, sizes: Mapping[str, Size], ints: Mapping[str, Size]) -> Size:
+def evaluate(
+    product: Product, sizes: Mapping[str, Size], ints: Mapping[str, Size], scalars: Mapping[int, Size]
+) -> Size:
     """The number that a product is in one launch."""
     total: Size = 1
     for factor in product:
-        total = times(total, _factor(factor, sizes, ints))
+        total = times(total, _factor(factor, sizes, ints, scalars))
     return total
 
 
-def _factor(factor: Factor, sizes: Mapping[str, Size], ints: Mapping[str, Size]) -> Size:
+def _factor(
+    factor: Factor, sizes: Mapping[str, Size], ints: Mapping[str, Size], scalars: Mapping[int, Size]
+) -> Size:
     match factor:
+        case ScalarRef(position):
+            return scalars[position]
         case SizeOf(axis):
             return sizes[axis]
         case ParameterRef(name):

@@ -27,6 +27,7 @@ from longhand.schedule.plan import (
     ParameterRef,
     Pass,
     Product,
+    ScalarRef,
     SizeOf,
 )
 
@@ -109,6 +110,8 @@ class _Canonical:
                     found.append(("size", self.axis[axis]))
                 case ParameterRef(name):
                     found.append(("int", self.integer[name]))
+                case ScalarRef(position):
+                    found.append(("scalar", self.scalar[position]))
                 case _:
                     found.append(factor)
         return tuple(found)

@@ -99,7 +99,14 @@ class ParameterRef:
     name: str
 
 
-Factor = SizeOf | ParameterRef | int
+@dataclasses.dataclass(frozen=True)
+class ScalarRef:
+    """The factor "value of a number argument": the position of a whole-number `Scalar` of the body."""
+
+    position: int
+
+
+Factor = SizeOf | ParameterRef | ScalarRef | int
 Product = tuple[Factor, ...]  # () is 1
 
 

@@ -1,0 +1,149 @@
+"""What a kernel computes, in the user's operations: ``activated = relu(batch_norm(conv2) + features)``.
+
+Coarser than the formula of the body's values: an operation that stayed whole up to lowering is one call here, whatever
+it is made of, and the vectors that a module holds for it are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.emit.buffer_words import BufferWords
+from longhand.emit.expression import Operator, Precedence, Text, infix
+from longhand.emit.names import KernelNames
+from longhand.emit.op_words import SILENT, aten_name, op_word
+from longhand.emit.view_calls import literal_text
+from longhand.lower.ir import Store
+from longhand.schedule.plan import KernelPlan
+
+_LONGEST = 96
+
+_INFIX: Mapping[str, Operator] = {
+    "add": infix("+", Precedence.SUM),
+    "sub": infix("-", Precedence.SUM),
+    "mul": infix("*", Precedence.PRODUCT),
+    "div": infix("/", Precedence.PRODUCT),
+    "pow": Operator("{0}**{1}", Precedence.UNARY, (Precedence.ATOM, Precedence.ATOM)),
+    "neg": Operator("-{0}", Precedence.UNARY, (Precedence.UNARY,)),
+}
+# Views that only change how many dimensions there are, or the type: nothing that a formula would say.
+_UNSAID_TEXT = """
+    view _unsafe_view reshape _reshape_alias expand unsqueeze squeeze alias detach clone contiguous _to_copy to
+    lift_fresh_copy lift_fresh flatten unflatten
+"""
+_UNSAID = frozenset(_UNSAID_TEXT.split())
+
+
+def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+    """All results, in order; empty where some operation has no such form."""
+    writer = _Writer(plan, names, words)
+    parts: list[str] = []
+    for value in plan.body:
+        if not isinstance(value, Store):
+            continue
+        node = words.nodes.get(value.buffer)
+        text = writer.text(node) if node is not None and value.mask is None else None
+        if node is None or text is None or len(text.text) > _LONGEST:
+            return ""
+        word = names.pointers[value.buffer]
+        parts.append(f"{word} = {text.text}")
+        writer.known[node] = Text(word)
+    return "; ".join(parts)
+
+
+class _Writer:
+    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
+        self.inside = frozenset(plan.origins)
+        self.known: dict[fx.Node, Text] = {}
+        written = {value.buffer for value in plan.body if isinstance(value, Store)}
+        for pointer in plan.pointers:
+            node = words.nodes.get(pointer.name)
+            if node is not None and pointer.name not in written:
+                self.known[node] = Text(names.pointers[pointer.name])
+
+    def text(self, node: fx.Node) -> Text | None:
+        """A value of the captured graph; None if it cannot be said."""
+        if node in self.known:
+            return self.known[node]
+        name = aten_name(node)
+        if name in _UNSAID and node.args and isinstance(node.args[0], fx.Node):
+            return self.text(node.args[0])
+        if name in SILENT and node.args and isinstance(node.args[0], fx.Node):
+            return self._seen(node, node.args[0], name)
+        if node.op != "call_function" or node.name not in self.inside:
+            return None
+        if name in ("cat", "concat"):
+            return self._joined(node)
+        operator = _INFIX.get(name)
+        if operator is not None:
+            if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("rounding_mode") is not None:
+                return None
+            given = [self._argument(argument) for argument in node.args]
+            texts = [text for text in given if text is not None]
+            return operator.apply(texts) if len(texts) == len(given) else None
+        tensors = [argument for argument in node.args if isinstance(argument, fx.Node)]
+        others = [argument for argument in node.args if isinstance(argument, list | tuple)]
+        if not tensors or any(isinstance(item, fx.Node) for items in others for item in items):
+            return None
+        main = [tensor for tensor in tensors if tensor is tensors[0] or not _is_vector(tensor)]
+        texts = [text for tensor in main if (text := self.text(tensor)) is not None]
+        if len(texts) < len(main):
+            return None
+        return Text(f"{op_word(node).word}({', '.join(text.text for text in texts)})")
+
+    def _seen(self, node: fx.Node, source: fx.Node, name: str) -> Text | None:
+        """A value through a view that moves its elements."""
+        if name in ("transpose", "permute", "t"):
+            whole = self.text(source)
+            is_matrix = getattr(node.meta.get("val"), "ndim", 0) == 2
+            return Text(f"{whole.within(Precedence.ATOM)}.t()") if whole is not None and is_matrix else whole
+        # The first rows of a table, as many as there are positions.
+        is_start = name == "slice" and (*node.args[2:3], None)[0] in (None, 0)
+        return self.known.get(source) if is_start and source.op == "placeholder" else None
+
+    def _joined(self, node: fx.Node) -> Text | None:
+        """``rotate_half(q)`` for the halves of one value in the other order, the second one negated."""
+        pieces = node.args[0]
+        if not isinstance(pieces, list | tuple):
+            return None
+        if len(pieces) == 2 and aten_name(pieces[0]) == "neg":
+            second, first = _half(pieces[0].args[0]), _half(pieces[1])
+            if second is not None and first is not None and (second[1], first[1]) == (1, 0):
+                whole = self.text(first[0]) if second[0] is first[0] else None
+                return None if whole is None else Text(f"rotate_half({whole.text})")
+        texts = [text for piece in pieces if (text := self.text(piece)) is not None]
+        return Text(f"cat({', '.join(text.text for text in texts)})") if len(texts) == len(pieces) else None
+
+    def _argument(self, argument: Any) -> Text | None:
+        if isinstance(argument, fx.Node):
+            return self.text(argument)
+        if isinstance(argument, int | float):
+            text = literal_text(argument)
+            return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
+        return None
+
+
+def _half(node: Any) -> tuple[fx.Node, int] | None:
+    """The value that a node is a half of, and which one: ``x.chunk(2)[1]``, ``x[..., n // 2:]``."""
+    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
+        return None
+    source = node.args[0]
+    if aten_name(node) == "getitem" and aten_name(source) in ("split", "split_with_sizes", "chunk"):
+        is_two = len(source.meta.get("val", ())) == 2 and isinstance(source.args[0], fx.Node)
+        return (source.args[0], int(str(node.args[1]))) if is_two else None  # type: ignore[return-value]
+    if aten_name(node) == "slice" and len(node.args) >= 2:
+        dim, start = node.args[1], (*node.args[2:3], None)[0]
+        size = source.meta["val"].shape[dim]
+        if 2 * node.meta["val"].shape[dim] == size:
+            return source, 0 if start in (None, 0) else 1
+    return None
+
+
+def _is_vector(node: fx.Node) -> bool:
+    """Whether a value is a vector that the module holds: a norm's weight."""
+    value = node.meta.get("val")
+    return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1

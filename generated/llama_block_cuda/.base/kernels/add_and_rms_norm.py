@@ -1,0 +1,80 @@
+"""add_and_rms_norm: h = x + attention; mlp_norm = h * rsqrt(mean(h**2) + eps) * weight, row by row.
+
+    LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
+    RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
+    RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
+    RMSNorm.forward    return normed.to(x.dtype) * self.weight
+
+Reads x and attention once, writes h and mlp_norm once; weight stays in cache.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def add_and_rms_norm_kernel(
+    x_ptr,  # bf16 (n_rows, n_cols)
+    attention_ptr,  # bf16 (n_rows, n_cols)
+    weight_ptr,  # bf16 (n_cols,)
+    h_ptr,  # bf16 (n_rows, n_cols)
+    mlp_norm_ptr,  # bf16 (n_rows, n_cols); may be attention_ptr
+    n_rows,
+    n_cols: tl.constexpr,
+    eps: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,  # n_cols, rounded up to a power of two
+):
+    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (row < n_rows) & in_cols
+    at = row * n_cols + col
+
+    x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+    attention = tl.load(attention_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+
+    h = x + attention
+    sum_of_squares = tl.sum(h * h, axis=1, keep_dims=True)
+    mean_square = sum_of_squares / n_cols
+    normed = h * tl.rsqrt(mean_square + eps)
+
+    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+
+    tl.store(h_ptr + at, h, mask=in_range)
+    tl.store(mlp_norm_ptr + at, normed * weight, mask=in_range)
+
+
+def add_and_rms_norm(x, attention, weight, h, mlp_norm, n_rows, n_cols, eps):
+    """Fill h and mlp_norm."""
+    cols = next_power_of_2(n_cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    add_and_rms_norm_kernel[(ceil_div(n_rows, rows),)](
+        x,
+        attention,
+        weight,
+        h,
+        mlp_norm,
+        n_rows,
+        n_cols,
+        eps,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(x, attention, weight, eps):
+    """What add_and_rms_norm() must fill h and mlp_norm with."""
+    h = x + attention
+    return h, h * torch.rsqrt(torch.mean(h * h, -1, keepdim=True) + eps) * weight
