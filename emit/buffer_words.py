@@ -344,7 +344,7 @@ def _is_call_of(statement: str, module: str) -> bool:
 
 def _shape_of(node: fx.Node) -> tuple[object, ...] | None:
     value = node.meta.get("val")
-    return tuple(value.shape) if hasattr(value, "shape") else None
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None
 
 
 def _last_word(path: str) -> str | None:

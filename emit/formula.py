@@ -107,12 +107,12 @@ class _Formula:
         if group is not None:
             node = self.words.nodes[getattr(value, "origin", "")]
             given = group.inputs if op_word(node).word in _OF_TWO else group.inputs[:1]
-            texts = [text for one in given if (text := self._value(one)) is not None]
-            if len(texts) < len(given):
+            inner = [made for one in given if (made := self._value(one)) is not None]
+            if len(inner) < len(given):
                 return None
             if group.memory:
-                return Text(f"{self.names.pointers[group.memory[0]]}[{texts[0].text}]")
-            return Text(f"{op_word(node).word}({', '.join(text.text for text in texts)})")
+                return Text(f"{self.names.pointers[group.memory[0]]}[{inner[0].text}]")
+            return Text(f"{op_word(node).word}({', '.join(made.text for made in inner)})")
         match value:
             case Load():
                 return self._load(position, value)

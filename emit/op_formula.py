@@ -110,12 +110,13 @@ class _Writer:
         pieces = node.args[0]
         if not isinstance(pieces, list | tuple):
             return None
-        if len(pieces) == 2 and aten_name(pieces[0]) == "neg":
-            second, first = _half(pieces[0].args[0]), _half(pieces[1])
+        nodes = [piece for piece in pieces if isinstance(piece, fx.Node)]
+        if len(nodes) == 2 and aten_name(nodes[0]) == "neg":
+            second, first = _half(nodes[0].args[0]), _half(nodes[1])
             if second is not None and first is not None and (second[1], first[1]) == (1, 0):
                 whole = self.text(first[0]) if second[0] is first[0] else None
                 return None if whole is None else Text(f"rotate_half({whole.text})")
-        texts = [text for piece in pieces if (text := self.text(piece)) is not None]
+        texts = [text for piece in nodes if (text := self.text(piece)) is not None]
         return Text(f"cat({', '.join(text.text for text in texts)})") if len(texts) == len(pieces) else None
 
     def _argument(self, argument: Any) -> Text | None:

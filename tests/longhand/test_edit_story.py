@@ -26,12 +26,12 @@ CHANGES = ("op added before", "op added after", "layer added", "dtype changed", 
 EDITS = {
     "cpu": (
         ("kernels/gelu.cpp", "constexpr long GRAIN = 4096;", "constexpr long GRAIN = 2048;"),
-        ("kernels/add_layer_norm.cpp", "1.0f / std::sqrt(variance + eps)", "1.0f / sqrtf(eps + variance)"),
+        ("kernels/add_and_layer_norm.cpp", "1.0f / std::sqrt(variance + eps)", "1.0f / sqrtf(eps + variance)"),
         ("kernels/layer_norm.cpp", "#pragma omp parallel", "// Rows are short here.\n#pragma omp parallel"),
     ),
     "cuda": (
         ("kernels/gelu.py", "NUM_WARPS = 4", "NUM_WARPS = 2"),
-        ("kernels/add_layer_norm.py", "tl.rsqrt(variance + eps)", "1.0 / tl.sqrt(variance + eps)"),
+        ("kernels/add_and_layer_norm.py", "tl.rsqrt(variance + eps)", "1.0 / tl.sqrt(variance + eps)"),
         ("kernels/layer_norm.py", "    mean =", "    # Two passes: the mean first.\n    mean ="),
     ),
 }

@@ -135,10 +135,14 @@ class PlannedLanes(Lanes):
 
     def place(self, position: int, values: Mapping[int, torch.Tensor]) -> torch.Tensor:
         address = self.plan.addresses[position]
-        offset = sum(int(evaluate(product, self.sizes, self.ints, self.scalars)) for product in address.offset)
+        offset = sum(
+            int(evaluate(product, self.sizes, self.ints, self.scalars)) for product in address.offset
+        )
         where = torch.full([1] * len(self.names), offset)
         for axis, product in address.axes:
-            where = where + self.coordinate(axis) * int(evaluate(product, self.sizes, self.ints, self.scalars))
+            where = where + self.coordinate(axis) * int(
+                evaluate(product, self.sizes, self.ints, self.scalars)
+            )
         for value, product in address.values:
             where = where + values[value] * int(evaluate(product, self.sizes, self.ints, self.scalars))
         return where
