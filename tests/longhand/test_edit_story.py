@@ -26,7 +26,11 @@ CHANGES = ("op added before", "op added after", "layer added", "dtype changed", 
 EDITS = {
     "cpu": (
         ("kernels/gelu.cpp", "constexpr long GRAIN = 4096;", "constexpr long GRAIN = 2048;"),
-        ("kernels/add_and_layer_norm.cpp", "1.0f / std::sqrt(variance + eps)", "1.0f / sqrtf(eps + variance)"),
+        (
+            "kernels/add_and_layer_norm.cpp",
+            "1.0f / std::sqrt(variance + eps)",
+            "1.0f / sqrtf(eps + variance)",
+        ),
         ("kernels/layer_norm.cpp", "#pragma omp parallel", "// Rows are short here.\n#pragma omp parallel"),
     ),
     "cuda": (
