@@ -48,7 +48,7 @@ class LlamaBlock(nn.Module):
         # RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         attention_norm = empty(x.shape, torch.float32)
-        kernels.rms_norm(x, self.attention_norm.weight, attention_norm, batch * seq, dim)
+        kernels.rms_norm(x, self.attention_norm.weight, attention_norm, batch * seq, dim, 1e-5)
 
         # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads,
         #         self.head_dim).transpose(1, 2)
@@ -66,11 +66,11 @@ class LlamaBlock(nn.Module):
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
         rotary_q = empty((batch, seq, 8, 32), torch.float32).transpose(1, 2)
         kernels.rotary(
-            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 8, 32, 16, 16
+            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 8, 32, 16
         )
         rotary_k = empty((batch, seq, 2, 32), torch.float32).transpose(1, 2)
         kernels.rotary(
-            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 2, 32, 16, 16
+            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 2, 32, 16
         )
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
@@ -87,18 +87,18 @@ class LlamaBlock(nn.Module):
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = empty(x.shape, torch.float32)
         mlp_norm = attention  # in place: nothing reads attention afterwards
-        kernels.add_rms_norm(x, attention, self.mlp_norm.weight, h, mlp_norm, batch * seq, dim)
+        kernels.add_and_rms_norm(x, attention, self.mlp_norm.weight, h, mlp_norm, batch * seq, dim, 1e-5)
 
         # SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
         gate_proj = F.linear(mlp_norm, self.mlp.gate_proj.weight)
         up_proj = F.linear(mlp_norm, self.mlp.up_proj.weight)
         gated = gate_proj  # in place: nothing reads gate_proj afterwards
-        kernels.silu_mul(gate_proj, up_proj, gated, gated.numel())
+        kernels.swiglu(gate_proj, up_proj, gated, gated.numel())
 
         # SwiGLU.forward    return self.down_proj(gated)
         mlp = F.linear(gated, self.mlp.down_proj.weight)
 
         # LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
-        h_plus_mlp = h  # in place: nothing reads h afterwards
-        kernels.add(h, mlp, h_plus_mlp, batch * seq * dim)
-        return h_plus_mlp
+        out = h  # in place: nothing reads h afterwards
+        kernels.add(h, mlp, out, batch * seq * dim)
+        return out

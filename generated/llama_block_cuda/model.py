@@ -47,7 +47,7 @@ class LlamaBlock(nn.Module):
         # RMSNorm.forward    x_float = x.float(); mean_square = x_float.pow(2).mean(-1, keepdim=True)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         attention_norm = torch.empty_like(x)
-        kernels.rms_norm(x, self.attention_norm.weight, attention_norm, batch * seq, dim)
+        kernels.rms_norm(x, self.attention_norm.weight, attention_norm, batch * seq, dim, 1e-5)
 
         # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads,
         #         self.head_dim).transpose(1, 2)
@@ -66,12 +66,12 @@ class LlamaBlock(nn.Module):
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
         rotary_q = torch.empty((batch, seq, 32, 128), dtype=torch.bfloat16, device=x.device).transpose(1, 2)
         kernels.rotary(
-            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 32, 128, 64, 64
+            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 32, 128, 64
         )
         del q
         rotary_k = torch.empty((batch, seq, 8, 128), dtype=torch.bfloat16, device=x.device).transpose(1, 2)
         kernels.rotary(
-            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 8, 128, 64, 64
+            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 8, 128, 64
         )
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
@@ -89,19 +89,19 @@ class LlamaBlock(nn.Module):
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = torch.empty_like(x)
         mlp_norm = attention  # in place: nothing reads attention afterwards
-        kernels.add_rms_norm(x, attention, self.mlp_norm.weight, h, mlp_norm, batch * seq, dim)
+        kernels.add_and_rms_norm(x, attention, self.mlp_norm.weight, h, mlp_norm, batch * seq, dim, 1e-5)
 
         # SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
         gate_proj = F.linear(mlp_norm, self.mlp.gate_proj.weight)
         up_proj = F.linear(mlp_norm, self.mlp.up_proj.weight)
         gated = gate_proj  # in place: nothing reads gate_proj afterwards
-        kernels.silu_mul(gate_proj, up_proj, gated, gated.numel())
+        kernels.swiglu(gate_proj, up_proj, gated, gated.numel())
         del up_proj
 
         # SwiGLU.forward    return self.down_proj(gated)
         mlp = F.linear(gated, self.mlp.down_proj.weight)
 
         # LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
-        h_plus_mlp = h  # in place: nothing reads h afterwards
-        kernels.add(h, mlp, h_plus_mlp, batch * seq * dim)
-        return h_plus_mlp
+        out = h  # in place: nothing reads h afterwards
+        kernels.add(h, mlp, out, batch * seq * dim)
+        return out

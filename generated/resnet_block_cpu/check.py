@@ -81,11 +81,11 @@ def window(tensor, shape, stride, offset=0):
 
 def batch_norm_add_relu_windows(
     conv2,
-    running_mean,
-    running_var,
-    weight,
-    bias,
-    features,
+    bn2_running_mean,
+    bn2_running_var,
+    bn2_weight,
+    bn2_bias,
+    shortcut,
     shortcut_running_mean,
     shortcut_running_var,
     shortcut_weight,
@@ -98,11 +98,11 @@ def batch_norm_add_relu_windows(
 ):
     read = {
         "conv2": window(conv2, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "running_mean": window(running_mean, (n_rows, 1), (1, 0)),
-        "running_var": window(running_var, (n_rows, 1), (1, 0)),
-        "weight": window(weight, (n_rows, 1), (1, 0)),
-        "bias": window(bias, (n_rows, 1), (1, 0)),
-        "features": window(features, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
+        "bn2_running_mean": window(bn2_running_mean, (n_rows, 1), (1, 0)),
+        "bn2_running_var": window(bn2_running_var, (n_rows, 1), (1, 0)),
+        "bn2_weight": window(bn2_weight, (n_rows, 1), (1, 0)),
+        "bn2_bias": window(bn2_bias, (n_rows, 1), (1, 0)),
+        "shortcut": window(shortcut, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
         "shortcut_running_mean": window(shortcut_running_mean, (n_rows, 1), (1, 0)),
         "shortcut_running_var": window(shortcut_running_var, (n_rows, 1), (1, 0)),
         "shortcut_weight": window(shortcut_weight, (n_rows, 1), (1, 0)),

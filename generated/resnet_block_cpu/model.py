@@ -70,7 +70,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
-        features = F.conv2d(x, self.shortcut[0].weight, stride=2)
+        shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
@@ -81,7 +81,7 @@ class ResNetBlock(nn.Module):
             self.bn2.running_var,
             self.bn2.weight,
             self.bn2.bias,
-            features,
+            shortcut,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
             self.shortcut[1].weight,

@@ -95,7 +95,7 @@ def batch_norm_relu_windows(conv1, running_mean, running_var, weight, bias, out,
 
 def to_channels_last_windows(x, x_channels_last, n_groups, n_rows, n_cols):
     read = {
-        "x": window(x, (n_groups, n_rows, n_cols), (n_cols * n_rows, 1, n_rows)),
+        "x": window(x, (n_groups, n_cols, n_rows), (n_cols * n_rows, n_rows, 1)),
     }
     written = [window(x_channels_last, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1))]
     return read, written
@@ -103,11 +103,11 @@ def to_channels_last_windows(x, x_channels_last, n_groups, n_rows, n_cols):
 
 def transpose_batch_norm_add_relu_windows(
     conv2,
-    running_mean,
-    running_var,
-    weight,
-    bias,
-    features,
+    bn2_running_mean,
+    bn2_running_var,
+    bn2_weight,
+    bn2_bias,
+    shortcut,
     shortcut_running_mean,
     shortcut_running_var,
     shortcut_weight,
@@ -120,11 +120,11 @@ def transpose_batch_norm_add_relu_windows(
 ):
     read = {
         "conv2": window(conv2, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "running_mean": window(running_mean, (n_cols,), (1,)),
-        "running_var": window(running_var, (n_cols,), (1,)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "features": window(features, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
+        "bn2_running_mean": window(bn2_running_mean, (n_cols,), (1,)),
+        "bn2_running_var": window(bn2_running_var, (n_cols,), (1,)),
+        "bn2_weight": window(bn2_weight, (n_cols,), (1,)),
+        "bn2_bias": window(bn2_bias, (n_cols,), (1,)),
+        "shortcut": window(shortcut, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
         "shortcut_running_mean": window(shortcut_running_mean, (n_cols,), (1,)),
         "shortcut_running_var": window(shortcut_running_var, (n_cols,), (1,)),
         "shortcut_weight": window(shortcut_weight, (n_cols,), (1,)),

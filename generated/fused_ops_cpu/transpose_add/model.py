@@ -20,6 +20,6 @@ def transpose_add(x, y):
     n_rows, n_cols = x.shape
 
     # transpose_add    return x.t().contiguous() + y
-    total = empty(x.shape, torch.float32)
-    kernels.transpose_add(x, y, total, n_cols, n_rows)
-    return total
+    out = empty(x.shape, torch.float32)
+    kernels.transpose_add(x, y, out, n_cols, n_rows)
+    return out

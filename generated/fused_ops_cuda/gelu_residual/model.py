@@ -22,6 +22,6 @@ def gelu_residual(x, bias, residual):
     n_rows, n_cols = x.shape
 
     # gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
-    total = torch.empty_like(x)
-    kernels.bias_gelu_add(x, bias, residual, total, n_rows, n_cols)
-    return total
+    out = torch.empty_like(x)
+    kernels.bias_gelu_add(x, bias, residual, out, n_rows, n_cols)
+    return out

@@ -11,7 +11,7 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.silu_mul import reference as silu_mul_reference
+from .kernels.swiglu import reference as swiglu_reference
 from .model import swiglu
 
 DEVICE = "cuda"
@@ -58,7 +58,7 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def silu_mul_windows(a, b, product, n_elements):
+def swiglu_windows(a, b, product, n_elements):
     read = {
         "a": window(a, (n_elements,), (1,)),
         "b": window(b, (n_elements,), (1,)),
@@ -68,7 +68,7 @@ def silu_mul_windows(a, b, product, n_elements):
 
 
 KERNELS = {
-    "silu_mul": (silu_mul_windows, silu_mul_reference),
+    "swiglu": (swiglu_windows, swiglu_reference),
 }
 
 

@@ -11,9 +11,9 @@ import sys
 import torch
 
 from . import kernels
+from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
 from .kernels.add_layer_norm import reference as add_layer_norm_reference
-from .kernels.add_layer_norm_only import reference as add_layer_norm_only_reference
-from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
+from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
 from .model import GPT
 
@@ -87,7 +87,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_layer_norm_windows(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_cols, eps):
+def add_and_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "attn": window(attn, (n_rows, n_cols), (n_cols, 1)),
@@ -95,14 +95,11 @@ def add_layer_norm_windows(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_c
         "bias": window(bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [
-        window(x_plus_attn, (n_rows, n_cols), (n_cols, 1)),
-        window(ln_2, (n_rows, n_cols), (n_cols, 1)),
-    ]
+    written = [window(residual, (n_rows, n_cols), (n_cols, 1)), window(ln_2, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
-def add_layer_norm_only_windows(x, mlp, weight, bias, ln_f, n_rows, n_cols, eps):
+def add_layer_norm_windows(x, mlp, weight, bias, ln_f, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "mlp": window(mlp, (n_rows, n_cols), (n_cols, 1)),
@@ -114,11 +111,11 @@ def add_layer_norm_only_windows(x, mlp, weight, bias, ln_f, n_rows, n_cols, eps)
     return read, written
 
 
-def embedding_add_layer_norm_windows(
+def embedding_add_and_layer_norm_windows(
     tokens,
+    token_embedding,
+    position_embedding,
     weight,
-    position_embedding_weight,
-    ln_1_weight,
     bias,
     x,
     ln_1,
@@ -130,9 +127,9 @@ def embedding_add_layer_norm_windows(
 ):
     read = {
         "tokens": window(tokens, (n_groups, n_rows, 1), (n_rows, 1, 0)),
-        "weight": memory(weight),
-        "position_embedding_weight": window(position_embedding_weight, (n_rows, n_cols), (n_cols, 1)),
-        "ln_1_weight": window(ln_1_weight, (n_cols,), (1,)),
+        "token_embedding": memory(token_embedding),
+        "position_embedding": window(position_embedding, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
         "n_cols": n_cols,
         "eps": eps,
@@ -153,9 +150,12 @@ def gelu_windows(widen, hidden, n_elements):
 
 
 KERNELS = {
+    "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
     "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
-    "add_layer_norm_only": (add_layer_norm_only_windows, add_layer_norm_only_reference),
-    "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
+    "embedding_add_and_layer_norm": (
+        embedding_add_and_layer_norm_windows,
+        embedding_add_and_layer_norm_reference,
+    ),
     "gelu": (gelu_windows, gelu_reference),
 }
 

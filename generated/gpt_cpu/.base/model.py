@@ -31,17 +31,18 @@ class Block(nn.Module):
     def forward(self, x, mlp):
         batch, seq, _ = x.shape
 
-        # Block.forward    return x + self.mlp(self.ln_2(x)); x = x + self.attn(self.ln_1(x))
-        x_plus_mlp = empty(x.shape, torch.float32)
+        # Block.forward    return x + self.mlp(self.ln_2(x))
+        # Block.forward    x = x + self.attn(self.ln_1(x))
+        residual = empty(x.shape, torch.float32)
         ln_1 = x  # in place: nothing reads x afterwards
-        kernels.add_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, x_plus_mlp, ln_1, batch * seq, 256, 1e-5
+        kernels.add_and_layer_norm(
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, 256, 1e-5
         )
-        return self.from_ln_1(x_plus_mlp, ln_1)
+        return self.after_ln_1(residual, ln_1)
 
-    def from_ln_1(self, x_plus_mlp, ln_1):
-        """The block from ln_1 on: what makes ln_1 differs in the block before the loop."""
-        batch, seq, _ = x_plus_mlp.shape
+    def after_ln_1(self, residual, ln_1):
+        """The block after ln_1; the first one starts here: what makes its ln_1 is a kernel of its own."""
+        batch, seq, _ = residual.shape
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
@@ -55,10 +56,10 @@ class Block(nn.Module):
         attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = empty(x_plus_mlp.shape, torch.float32)
-        ln_2 = x_plus_mlp  # in place: nothing reads x_plus_mlp afterwards
-        kernels.add_layer_norm(
-            x_plus_mlp, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 256, 1e-5
+        x = empty(residual.shape, torch.float32)
+        ln_2 = residual  # in place: nothing reads residual afterwards
+        kernels.add_and_layer_norm(
+            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 256, 1e-5
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -92,7 +93,7 @@ class GPT(nn.Module):
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = empty((batch, seq, 256), torch.float32)
         ln_1 = empty((batch, seq, 256), torch.float32)
-        kernels.embedding_add_layer_norm(
+        kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
             self.position_embedding.weight,
@@ -107,14 +108,14 @@ class GPT(nn.Module):
             1e-5,
         )
 
-        x, mlp = self.blocks[0].from_ln_1(x, ln_1)
+        x, mlp = self.blocks[0].after_ln_1(x, ln_1)
         for layer in range(1, 12):
             x, mlp = self.blocks[layer](x, mlp)
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
         ln_f = x  # in place: nothing reads x afterwards
-        kernels.add_layer_norm_only(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, 256, 1e-5)
+        kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, 256, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))
         return F.linear(ln_f, self.token_embedding.weight)

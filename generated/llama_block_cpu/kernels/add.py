@@ -1,4 +1,4 @@
-"""add: h_plus_mlp = h + mlp.
+"""add: out = h + mlp.
 
 The kernel is add.cpp, built when it changes.
 """
@@ -9,5 +9,5 @@ add = load_kernel("add.cpp")
 
 
 def reference(h, mlp):
-    """What add() must fill h_plus_mlp with."""
+    """What add() must fill out with."""
     return h + mlp

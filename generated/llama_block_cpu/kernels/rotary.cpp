@@ -1,9 +1,9 @@
-// rotary: rotary_q by cat, mul and add in one pass.
+// rotary: rotary_q = q * rotary_cos + rotate_half(q) * rotary_sin.
 //
 //     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
 //     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 //
-// Reads q, rotary_cos and rotary_sin once, writes rotary_q once.
+// Reads q once, writes rotary_q once; rotary_cos and rotary_sin stay in cache.
 
 #include <cstdint>
 
@@ -19,7 +19,6 @@ extern "C" void rotary(
     long n_groups,
     long n_rows,
     long n_cols,
-    long q_offset,
     int64_t half) {
 #pragma omp parallel for collapse(3) if (n_batches * n_groups * n_rows * n_cols >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
@@ -33,9 +32,9 @@ extern "C" void rotary(
 #pragma omp simd
         for (long col = 0; col < n_cols; ++col) {
           const bool in_first_half = col < half;
-          const float left = in_first_half ? q_row[col + q_offset] : 0.0f;
-          const float right = !in_first_half ? q_row[col - q_offset] : 0.0f;
-          const float rotated = in_first_half ? -left : right;
+          const float second_half = in_first_half ? q_row[col + half] : 0.0f;
+          const float first_half = !in_first_half ? q_row[col - half] : 0.0f;
+          const float rotated = in_first_half ? -second_half : first_half;
 
           rotary_q_row[col] = q_row[col] * rotary_cos_row[col] + rotated * rotary_sin_row[col];
         }

@@ -12,10 +12,10 @@ import torch
 
 from . import kernels
 from .kernels.add import reference as add_reference
-from .kernels.add_rms_norm import reference as add_rms_norm_reference
+from .kernels.add_and_rms_norm import reference as add_and_rms_norm_reference
 from .kernels.rms_norm import reference as rms_norm_reference
 from .kernels.rotary import reference as rotary_reference
-from .kernels.silu_mul import reference as silu_mul_reference
+from .kernels.swiglu import reference as swiglu_reference
 from .model import LlamaBlock
 
 DEVICE = "cuda"
@@ -79,53 +79,46 @@ def window(tensor, shape, stride, offset=0):
     return tensor.as_strided(shape, stride, tensor.storage_offset() + offset)
 
 
-def memory(tensor):
-    """A tensor's memory from its first element on, for kernels that pick their elements."""
-    size = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((size,), (1,))
-
-
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_windows(h, mlp, h_plus_mlp, n_elements):
+def add_windows(h, mlp, out, n_elements):
     read = {
         "h": window(h, (n_elements,), (1,)),
         "mlp": window(mlp, (n_elements,), (1,)),
     }
-    written = [window(h_plus_mlp, (n_elements,), (1,))]
+    written = [window(out, (n_elements,), (1,))]
     return read, written
 
 
-def add_rms_norm_windows(x, attention, weight, h, mlp_norm, n_rows, n_cols):
+def add_and_rms_norm_windows(x, attention, weight, h, mlp_norm, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "attention": window(attention, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
+        "eps": eps,
     }
     written = [window(h, (n_rows, n_cols), (n_cols, 1)), window(mlp_norm, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
-def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols):
+def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
+        "eps": eps,
     }
     written = [window(attention_norm, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
-def rotary_windows(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, q_offset, half):
+def rotary_windows(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, half):
     read = {
-        "q": memory(q),
+        "q": window(
+            q, (n_batches, n_groups, n_rows, n_cols), (n_groups * n_rows * n_cols, n_rows * n_cols, n_cols, 1)
+        ),
         "rotary_cos": window(rotary_cos, (n_groups, 1, n_cols), (n_cols, 0, 1)),
         "rotary_sin": window(rotary_sin, (n_groups, 1, n_cols), (n_cols, 0, 1)),
-        "n_batches": n_batches,
-        "n_groups": n_groups,
-        "n_rows": n_rows,
-        "n_cols": n_cols,
-        "q_offset": q_offset,
         "half": half,
     }
     written = [
@@ -138,7 +131,7 @@ def rotary_windows(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_r
     return read, written
 
 
-def silu_mul_windows(gate_proj, up_proj, gated, n_elements):
+def swiglu_windows(gate_proj, up_proj, gated, n_elements):
     read = {
         "gate_proj": window(gate_proj, (n_elements,), (1,)),
         "up_proj": window(up_proj, (n_elements,), (1,)),
@@ -149,10 +142,10 @@ def silu_mul_windows(gate_proj, up_proj, gated, n_elements):
 
 KERNELS = {
     "add": (add_windows, add_reference),
-    "add_rms_norm": (add_rms_norm_windows, add_rms_norm_reference),
+    "add_and_rms_norm": (add_and_rms_norm_windows, add_and_rms_norm_reference),
     "rms_norm": (rms_norm_windows, rms_norm_reference),
     "rotary": (rotary_windows, rotary_reference),
-    "silu_mul": (silu_mul_windows, silu_mul_reference),
+    "swiglu": (swiglu_windows, swiglu_reference),
 }
 
 

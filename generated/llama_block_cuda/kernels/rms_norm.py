@@ -1,4 +1,4 @@
-"""rms_norm: attention_norm = x * rsqrt(mean(x**2) + 1e-5) * weight, row by row.
+"""rms_norm: attention_norm = x * rsqrt(mean(x**2) + eps) * weight, row by row.
 
     RMSNorm.forward    x_float = x.float()
     RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
@@ -28,6 +28,7 @@ def rms_norm_kernel(
     attention_norm_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols: tl.constexpr,
+    eps: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,  # n_cols, rounded up to a power of two
 ):
@@ -42,13 +43,13 @@ def rms_norm_kernel(
 
     sum_of_squares = tl.sum(x * x, axis=1, keep_dims=True)
     mean_square = sum_of_squares / n_cols
-    normed = x * tl.rsqrt(mean_square + 1e-05)
+    normed = x * tl.rsqrt(mean_square + eps)
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     tl.store(attention_norm_ptr + at, normed * weight, mask=in_range)
 
 
-def rms_norm(x, weight, attention_norm, n_rows, n_cols):
+def rms_norm(x, weight, attention_norm, n_rows, n_cols, eps):
     """Fill attention_norm."""
     cols = next_power_of_2(n_cols)
     rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
@@ -58,12 +59,13 @@ def rms_norm(x, weight, attention_norm, n_rows, n_cols):
         attention_norm,
         n_rows,
         n_cols,
+        eps,
         ROWS=rows,
         COLS=cols,
         num_warps=NUM_WARPS,
     )
 
 
-def reference(x, weight):
+def reference(x, weight, eps):
     """What rms_norm() must fill attention_norm with."""
-    return x * torch.rsqrt(torch.mean(x * x, -1, keepdim=True) + 1e-5) * weight
+    return x * torch.rsqrt(torch.mean(x * x, -1, keepdim=True) + eps) * weight

@@ -1,9 +1,9 @@
-"""rotary: rotary_q by cat, mul and add in one pass.
+"""rotary: rotary_q = q * rotary_cos + rotate_half(q) * rotary_sin.
 
     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 
-Reads q, rotary_cos and rotary_sin once, writes rotary_q once.
+Reads q once, writes rotary_q once; rotary_cos and rotary_sin stay in cache.
 """
 
 import torch
@@ -29,7 +29,6 @@ def rotary_kernel(
     n_groups,
     n_rows,
     n_cols,
-    q_offset,
     half,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
@@ -48,17 +47,17 @@ def rotary_kernel(
     rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
 
     in_first_half = col < half
-    has_left = in_range & in_first_half
 
-    left = tl.load(q_ptr + row_start + col + q_offset, mask=has_left, other=0.0).to(tl.float32)
-    has_right = in_range & ~in_first_half
+    has_second_half = in_range & in_first_half
+    second_half = tl.load(q_ptr + row_start + col + half, mask=has_second_half, other=0.0).to(tl.float32)
+    has_first_half = in_range & ~in_first_half
+    first_half = tl.load(q_ptr + row_start + col - half, mask=has_first_half, other=0.0).to(tl.float32)
 
-    right = tl.load(q_ptr + row_start + col - q_offset, mask=has_right, other=0.0).to(tl.float32)
-    rotated = tl.where(in_first_half, -left, right)
+    rotated = tl.where(in_first_half, -second_half, first_half)
     tl.store(rotary_q_ptr + row_start + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
 
 
-def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, q_offset, half):
+def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, half):
     """Fill rotary_q."""
     n_flat_rows = n_batches * n_groups * n_rows
     cols = min(COLS, next_power_of_2(n_cols))
@@ -73,7 +72,6 @@ def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_c
         n_groups,
         n_rows,
         n_cols,
-        q_offset,
         half,
         ROWS=rows,
         COLS=cols,
@@ -81,16 +79,7 @@ def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_c
     )
 
 
-def reference(q, rotary_cos, rotary_sin, n_batches, n_groups, n_rows, n_cols, q_offset, half):
+def reference(q, rotary_cos, rotary_sin, half):
     """What rotary() must fill rotary_q with."""
-    batch = torch.arange(n_batches, device=q.device).view(-1, 1, 1, 1)
-    group = torch.arange(n_groups, device=q.device).view(-1, 1, 1)
-    row = torch.arange(n_rows, device=q.device).view(-1, 1)
-    col = torch.arange(n_cols, device=q.device)
-    at = batch * n_groups * n_rows * n_cols + group * n_rows * n_cols + row * n_cols + col
-    in_first_half = col < half
-    right = torch.where(~in_first_half, q[torch.where(~in_first_half, at + -1 * q_offset, 0)], 0)
-    rotated = torch.where(
-        in_first_half, -torch.where(in_first_half, q[torch.where(in_first_half, at + q_offset, 0)], 0), right
-    )
-    return q[at] * rotary_cos + rotated * rotary_sin
+    rotated = torch.cat([-q[..., half:], q[..., :half]], dim=-1)
+    return q * rotary_cos + rotated * rotary_sin

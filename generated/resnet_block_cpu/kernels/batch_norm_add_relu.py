@@ -1,4 +1,4 @@
-"""batch_norm_add_relu: activated by batch norm, add and relu in one pass.
+"""batch_norm_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
 
 The kernel is batch_norm_add_relu.cpp, built when it changes.
 """
@@ -12,11 +12,11 @@ batch_norm_add_relu = load_kernel("batch_norm_add_relu.cpp")
 
 def reference(
     conv2,
-    running_mean,
-    running_var,
-    weight,
-    bias,
-    features,
+    bn2_running_mean,
+    bn2_running_var,
+    bn2_weight,
+    bn2_bias,
+    shortcut,
     shortcut_running_mean,
     shortcut_running_var,
     shortcut_weight,
@@ -24,6 +24,8 @@ def reference(
     eps,
 ):
     """What batch_norm_add_relu() must fill activated with."""
-    product = (features - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    out = (conv2 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias + (product + shortcut_bias)
-    return torch.relu(out)
+    out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
+    shortcut_weight_product = (
+        (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    )
+    return torch.relu(out + (shortcut_weight_product + shortcut_bias))

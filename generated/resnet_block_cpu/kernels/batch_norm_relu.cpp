@@ -1,8 +1,8 @@
-// batch_norm_relu: out = relu((conv1 - running_mean) * rsqrt(running_var + eps) * weight + bias).
+// batch_norm_relu: out = relu(batch_norm(conv1)).
 //
 //     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 //
-// Reads conv1, running_mean, running_var and 2 more once, writes out once.
+// Reads conv1 once, writes out once; running_mean, running_var, weight and bias stay in cache.
 
 #include "torch_math.h"
 

@@ -1,4 +1,4 @@
-"""batch_norm_relu: out = relu((conv1 - running_mean) * rsqrt(running_var + eps) * weight + bias).
+"""batch_norm_relu: out = relu(batch_norm(conv1)).
 
 The kernel is batch_norm_relu.cpp, built when it changes.
 """

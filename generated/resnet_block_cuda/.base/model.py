@@ -80,7 +80,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         conv2 = channels_last(F.conv2d(out, self.conv2.weight, padding=1))
-        features = channels_last(F.conv2d(x_channels_last, self.shortcut[0].weight, stride=2))
+        shortcut = channels_last(F.conv2d(x_channels_last, self.shortcut[0].weight, stride=2))
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
@@ -91,7 +91,7 @@ class ResNetBlock(nn.Module):
             self.bn2.running_var,
             self.bn2.weight,
             self.bn2.bias,
-            features,
+            shortcut,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
             self.shortcut[1].weight,

@@ -1,4 +1,4 @@
-"""batch_norm_relu: out = relu((conv1 - running_mean) * rsqrt(running_var + eps) * weight + bias).
+"""batch_norm_relu: out = relu(batch_norm(conv1)).
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 

@@ -1,10 +1,10 @@
-"""transpose_batch_norm_add_relu: activated by batch norm, add and relu in one pass, in square tiles.
+"""transpose_batch_norm_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
 
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
     ResNetBlock.forward    out = out + self.shortcut(x)
     ResNetBlock.forward    return F.relu(out)
 
-Reads conv2 and features once, writes activated once; 8 vectors stays in cache.
+Reads conv2 and shortcut once, writes activated once; the 8 vectors stay in cache.
 """
 
 import torch
@@ -28,11 +28,11 @@ def nan_maximum(a, b):
 @triton.jit
 def transpose_batch_norm_add_relu_kernel(
     conv2_ptr,  # bf16 (n_groups, n_rows, n_cols)
-    running_mean_ptr,  # bf16 (n_cols,)
-    running_var_ptr,  # bf16 (n_cols,)
-    weight_ptr,  # bf16 (n_cols,)
-    bias_ptr,  # bf16 (n_cols,)
-    features_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    bn2_running_mean_ptr,  # bf16 (n_cols,)
+    bn2_running_var_ptr,  # bf16 (n_cols,)
+    bn2_weight_ptr,  # bf16 (n_cols,)
+    bn2_bias_ptr,  # bf16 (n_cols,)
+    shortcut_ptr,  # bf16 (n_groups, n_rows, n_cols)
     shortcut_running_mean_ptr,  # bf16 (n_cols,)
     shortcut_running_var_ptr,  # bf16 (n_cols,)
     shortcut_weight_ptr,  # bf16 (n_cols,)
@@ -52,41 +52,39 @@ def transpose_batch_norm_add_relu_kernel(
     col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
     in_cols = col < n_cols
     in_range = (row < n_rows) & in_cols
-    at = row * n_cols + group * n_rows * n_cols + col
+    at = (group * n_rows + row) * n_cols + col
 
     conv2 = tl.load(conv2_ptr + at, mask=in_range).to(tl.float32)
-    features = tl.load(features_ptr + at, mask=in_range).to(tl.float32)
-    running_var = tl.load(running_var_ptr + col, mask=in_cols).to(tl.float32)
+    shortcut = tl.load(shortcut_ptr + at, mask=in_range).to(tl.float32)
+    bn2_running_var = tl.load(bn2_running_var_ptr + col, mask=in_cols).to(tl.float32)
 
-    rstd = tl.rsqrt(running_var + eps)
+    rstd = tl.rsqrt(bn2_running_var + eps)
 
-    running_mean = tl.load(running_mean_ptr + col, mask=in_cols).to(tl.float32)
-    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
-    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+    bn2_running_mean = tl.load(bn2_running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    bn2_weight = tl.load(bn2_weight_ptr + col, mask=in_cols).to(tl.float32)
+    bn2_bias = tl.load(bn2_bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    out = (conv2 - running_mean) * rstd * weight + bias
+    out = (conv2 - bn2_running_mean) * rstd * bn2_weight + bn2_bias
 
     shortcut_running_var = tl.load(shortcut_running_var_ptr + col, mask=in_cols).to(tl.float32)
     shortcut_rstd = tl.rsqrt(shortcut_running_var + eps)
 
     shortcut_running_mean = tl.load(shortcut_running_mean_ptr + col, mask=in_cols).to(tl.float32)
     shortcut_weight = tl.load(shortcut_weight_ptr + col, mask=in_cols).to(tl.float32)
-    product = (features - shortcut_running_mean) * shortcut_rstd * shortcut_weight
+    product = (shortcut - shortcut_running_mean) * shortcut_rstd * shortcut_weight
 
     shortcut_bias = tl.load(shortcut_bias_ptr + col, mask=in_cols).to(tl.float32)
     total = out + (product + shortcut_bias)
-    tl.store(
-        activated_ptr + row + group * n_cols * n_rows + col * n_rows, nan_maximum(total, 0.0), mask=in_range
-    )
+    tl.store(activated_ptr + (group * n_cols + col) * n_rows + row, nan_maximum(total, 0.0), mask=in_range)
 
 
 def transpose_batch_norm_add_relu(
     conv2,
-    running_mean,
-    running_var,
-    weight,
-    bias,
-    features,
+    bn2_running_mean,
+    bn2_running_var,
+    bn2_weight,
+    bn2_bias,
+    shortcut,
     shortcut_running_mean,
     shortcut_running_var,
     shortcut_weight,
@@ -101,11 +99,11 @@ def transpose_batch_norm_add_relu(
     tiles = ceil_div(n_rows, TILE) * ceil_div(n_cols, TILE)
     transpose_batch_norm_add_relu_kernel[(n_groups * tiles,)](
         conv2,
-        running_mean,
-        running_var,
-        weight,
-        bias,
-        features,
+        bn2_running_mean,
+        bn2_running_var,
+        bn2_weight,
+        bn2_bias,
+        shortcut,
         shortcut_running_mean,
         shortcut_running_var,
         shortcut_weight,
@@ -121,11 +119,11 @@ def transpose_batch_norm_add_relu(
 
 def reference(
     conv2,
-    running_mean,
-    running_var,
-    weight,
-    bias,
-    features,
+    bn2_running_mean,
+    bn2_running_var,
+    bn2_weight,
+    bn2_bias,
+    shortcut,
     shortcut_running_mean,
     shortcut_running_var,
     shortcut_weight,
@@ -133,8 +131,6 @@ def reference(
     eps,
 ):
     """What transpose_batch_norm_add_relu() must fill activated with."""
-    product = (features - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    total = (
-        (conv2 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias + (product + shortcut_bias)
-    )
-    return torch.relu(total)
+    out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
+    product = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    return torch.relu(out + (product + shortcut_bias))

@@ -6,6 +6,7 @@
 
 #include "vector_math.h"
 
+constexpr float SQRT_HALF = 0.70710677f;
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per block of rows.
@@ -23,7 +24,7 @@ extern "C" void bias_gelu(
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
       const float biased = x_row[col] + bias[col];
-      activated_row[col] = biased * 0.5f * (vector_erf(biased * 0.70710677f) + 1.0f);
+      activated_row[col] = biased * 0.5f * (vector_erf(biased * SQRT_HALF) + 1.0f);
     }
   }
 }

@@ -1,4 +1,4 @@
-// cross_entropy: losses = cross_entropy_loss(logits), row by row.
+// cross_entropy: losses = cross_entropy(logits, labels), row by row.
 //
 //     cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
 //
@@ -18,15 +18,14 @@ extern "C" void cross_entropy(
     const float *logits,    // (n_rows, n_cols)
     float *losses,          // (n_rows,)
     long n_rows,
-    long n_cols,
-    int64_t n_classes) {
+    long n_cols) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *logits_row = logits + row * n_cols;
 
     const int64_t label = labels[row];
     const bool counts = label != IGNORE_INDEX;
-    const bool is_class = label >= 0 && label < n_classes;
+    const bool is_class = label >= 0 && label < n_cols;
     const float target_logit = is_class ? logits_row[label] : NAN;
 
     float row_max = -INFINITY;

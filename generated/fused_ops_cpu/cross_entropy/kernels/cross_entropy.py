@@ -1,4 +1,4 @@
-"""cross_entropy: losses = cross_entropy_loss(logits), row by row.
+"""cross_entropy: losses = cross_entropy(logits, labels), row by row.
 
 The kernel is cross_entropy.cpp, built when it changes.
 """

@@ -59,13 +59,13 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def bias_gelu_add_windows(x, bias, residual, total, n_rows, n_cols):
+def bias_gelu_add_windows(x, bias, residual, out, n_rows, n_cols):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "bias": window(bias, (n_cols,), (1,)),
         "residual": window(residual, (n_rows, n_cols), (n_cols, 1)),
     }
-    written = [window(total, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(out, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 

@@ -1,4 +1,4 @@
-"""bias_gelu_add: total = gelu(x + bias) + residual.
+"""bias_gelu_add: out = gelu(x + bias) + residual.
 
 The kernel is bias_gelu_add.cpp, built when it changes.
 """
@@ -11,5 +11,5 @@ bias_gelu_add = load_kernel("bias_gelu_add.cpp")
 
 
 def reference(x, bias, residual):
-    """What bias_gelu_add() must fill total with."""
+    """What bias_gelu_add() must fill out with."""
     return F.gelu(x + bias, approximate="tanh") + residual

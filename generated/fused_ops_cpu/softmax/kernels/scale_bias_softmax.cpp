@@ -26,9 +26,9 @@ extern "C" void scale_bias_softmax(
     float row_max = -INFINITY;
 #pragma omp simd reduction(max : row_max)
     for (long col = 0; col < n_cols; ++col) {
-      const float scores = x_row[col] * 0.125f + w[col];
-      weights_row[col] = scores;
-      row_max = scores > row_max ? scores : row_max;
+      const float score = x_row[col] * 0.125f + w[col];
+      weights_row[col] = score;
+      row_max = score > row_max ? score : row_max;
     }
 
     float denominator = 0.0f;

@@ -21,5 +21,5 @@ def swiglu(a, b):
 
     # swiglu    return F.silu(a) * b
     product = empty(a.shape, torch.float32)
-    kernels.silu_mul(a, b, product, n_rows * n_cols)
+    kernels.swiglu(a, b, product, n_rows * n_cols)
     return product

@@ -1,8 +1,8 @@
-// transpose_add: total = x.t() + y, in square tiles.
+// transpose_add: out = x.t() + y, in square tiles.
 //
 //     transpose_add    return x.t().contiguous() + y
 //
-// Reads x and y once, writes total once.
+// Reads x and y once, writes out once.
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 extern "C" void transpose_add(
     const float *x,  // (n_cols, n_rows)
     const float *y,  // (n_rows, n_cols)
-    float *total,    // (n_rows, n_cols)
+    float *out,      // (n_rows, n_cols)
     long n_rows,
     long n_cols) {
 #pragma omp parallel for collapse(2) if (n_rows * n_cols >= GRAIN)
@@ -24,10 +24,10 @@ extern "C" void transpose_add(
       for (long row = row_tile; row < row_end; ++row) {
         const float *x_column = x + row;
         const float *y_row = y + row * n_cols;
-        float *total_row = total + row * n_cols;
+        float *out_row = out + row * n_cols;
 #pragma omp simd
         for (long col = col_tile; col < col_end; ++col) {
-          total_row[col] = x_column[col * n_rows] + y_row[col];
+          out_row[col] = x_column[col * n_rows] + y_row[col];
         }
       }
     }

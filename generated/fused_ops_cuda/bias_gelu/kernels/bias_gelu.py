@@ -11,6 +11,8 @@ import triton.language as tl
 
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
+SQRT_HALF = tl.constexpr(0.7071067811865476)
+
 # Tunables.
 ELEMENTS = 4096  # per program: short rows share one
 COLS = 512  # widest piece of a row
@@ -39,7 +41,7 @@ def bias_gelu_kernel(
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
     biased = x + bias
 
-    tl.store(activated_ptr + at, biased * 0.5 * (tl.erf(biased * 0.7071067811865476) + 1.0), mask=in_range)
+    tl.store(activated_ptr + at, biased * 0.5 * (tl.erf(biased * SQRT_HALF) + 1.0), mask=in_range)
 
 
 def bias_gelu(x, bias, activated, n_rows, n_cols):

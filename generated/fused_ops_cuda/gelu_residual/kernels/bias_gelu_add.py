@@ -1,8 +1,8 @@
-"""bias_gelu_add: total = gelu(x + bias) + residual.
+"""bias_gelu_add: out = gelu(x + bias) + residual.
 
     gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
 
-Reads x and residual once, writes total once; bias stays in cache.
+Reads x and residual once, writes out once; bias stays in cache.
 """
 
 import torch.nn.functional as F
@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 
 from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+TWO_SQRT_2_OVER_PI = tl.constexpr(1.5957691216057308)
 
 # Tunables.
 ELEMENTS = 4096  # per program: short rows share one
@@ -23,7 +25,7 @@ def bias_gelu_add_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     bias_ptr,  # bf16 (n_cols,)
     residual_ptr,  # bf16 (n_rows, n_cols)
-    total_ptr,  # bf16 (n_rows, n_cols)
+    out_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols,
     ROWS: tl.constexpr,
@@ -42,11 +44,11 @@ def bias_gelu_add_kernel(
 
     biased = x + bias
     cubic = biased + biased * biased * biased * 0.044715
-    tl.store(total_ptr + at, biased * tl.sigmoid(cubic * 1.5957691216057308) + residual, mask=in_range)
+    tl.store(out_ptr + at, biased * tl.sigmoid(cubic * TWO_SQRT_2_OVER_PI) + residual, mask=in_range)
 
 
-def bias_gelu_add(x, bias, residual, total, n_rows, n_cols):
-    """Fill total."""
+def bias_gelu_add(x, bias, residual, out, n_rows, n_cols):
+    """Fill out."""
     cols = min(COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
@@ -54,7 +56,7 @@ def bias_gelu_add(x, bias, residual, total, n_rows, n_cols):
         x,
         bias,
         residual,
-        total,
+        out,
         n_rows,
         n_cols,
         ROWS=rows,
@@ -64,5 +66,5 @@ def bias_gelu_add(x, bias, residual, total, n_rows, n_cols):
 
 
 def reference(x, bias, residual):
-    """What bias_gelu_add() must fill total with."""
+    """What bias_gelu_add() must fill out with."""
     return F.gelu(x + bias, approximate="tanh") + residual

@@ -58,12 +58,12 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def transpose_add_windows(x, y, total, n_rows, n_cols):
+def transpose_add_windows(x, y, out, n_rows, n_cols):
     read = {
-        "x": window(x, (n_rows, n_cols), (1, n_rows)),
+        "x": window(x, (n_cols, n_rows), (n_rows, 1)),
         "y": window(y, (n_rows, n_cols), (n_cols, 1)),
     }
-    written = [window(total, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(out, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 

@@ -20,6 +20,6 @@ def transpose_add(x, y):
     n_rows, n_cols = x.shape
 
     # transpose_add    return x.t().contiguous() + y
-    total = torch.empty_like(x)
-    kernels.transpose_add(x, y, total, n_cols, n_rows)
-    return total
+    out = torch.empty_like(x)
+    kernels.transpose_add(x, y, out, n_cols, n_rows)
+    return out

@@ -1,8 +1,8 @@
-"""transpose_add: total = x.t() + y, in square tiles.
+"""transpose_add: out = x.t() + y, in square tiles.
 
     transpose_add    return x.t().contiguous() + y
 
-Reads x and y once, writes total once.
+Reads x and y once, writes out once.
 """
 
 import triton
@@ -20,7 +20,7 @@ NUM_WARPS = 8
 def transpose_add_kernel(
     x_ptr,  # bf16 (n_cols, n_rows)
     y_ptr,  # bf16 (n_rows, n_cols)
-    total_ptr,  # bf16 (n_rows, n_cols)
+    out_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols,
     TILE: tl.constexpr,
@@ -35,16 +35,16 @@ def transpose_add_kernel(
 
     x = tl.load(x_ptr + row + col * n_rows, mask=in_range).to(tl.float32)
     y = tl.load(y_ptr + at, mask=in_range).to(tl.float32)
-    tl.store(total_ptr + at, x + y, mask=in_range)
+    tl.store(out_ptr + at, x + y, mask=in_range)
 
 
-def transpose_add(x, y, total, n_rows, n_cols):
-    """Fill total."""
+def transpose_add(x, y, out, n_rows, n_cols):
+    """Fill out."""
     tiles = ceil_div(n_rows, TILE) * ceil_div(n_cols, TILE)
     transpose_add_kernel[(tiles,)](
         x,
         y,
-        total,
+        out,
         n_rows,
         n_cols,
         TILE=TILE,
@@ -53,5 +53,5 @@ def transpose_add(x, y, total, n_rows, n_cols):
 
 
 def reference(x, y):
-    """What transpose_add() must fill total with."""
-    return x + y
+    """What transpose_add() must fill out with."""
+    return x.t() + y

@@ -1,19 +1,19 @@
-// add: h_plus_mlp = h + mlp.
+// add: out = h + mlp.
 //
 //     LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
 //
-// Reads h and mlp once, writes h_plus_mlp once.
+// Reads h and mlp once, writes out once.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // Threads divide the elements; each works through SIMD lanes.
 extern "C" void add(
-    const float *h,     // (n_elements,)
-    const float *mlp,   // (n_elements,)
-    float *h_plus_mlp,  // (n_elements,); may be h
+    const float *h,    // (n_elements,)
+    const float *mlp,  // (n_elements,)
+    float *out,        // (n_elements,); may be h
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
-    h_plus_mlp[i] = h[i] + mlp[i];
+    out[i] = h[i] + mlp[i];
   }
 }

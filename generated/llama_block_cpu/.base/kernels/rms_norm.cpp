@@ -1,4 +1,4 @@
-// rms_norm: attention_norm = x * rsqrt(mean(x**2) + 1e-5) * weight, row by row.
+// rms_norm: attention_norm = x * rsqrt(mean(x**2) + eps) * weight, row by row.
 //
 //     RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
 //     RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
@@ -16,7 +16,8 @@ extern "C" void rms_norm(
     const float *weight,    // (n_cols,)
     float *attention_norm,  // (n_rows, n_cols)
     long n_rows,
-    long n_cols) {
+    long n_cols,
+    float eps) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *x_row = x + row * n_cols;
@@ -29,7 +30,7 @@ extern "C" void rms_norm(
       sum_of_squares += x_value * x_value;
     }
     const float mean_square = sum_of_squares / n_cols;
-    const float rstd = 1.0f / std::sqrt(mean_square + 1e-05f);
+    const float rstd = 1.0f / std::sqrt(mean_square + eps);
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {

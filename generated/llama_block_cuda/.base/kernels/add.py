@@ -1,8 +1,8 @@
-"""add: h_plus_mlp = h + mlp.
+"""add: out = h + mlp.
 
     LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
 
-Reads h and mlp once, writes h_plus_mlp once.
+Reads h and mlp once, writes out once.
 """
 
 import triton
@@ -20,7 +20,7 @@ NUM_WARPS = 4
 def add_kernel(
     h_ptr,  # bf16 (n_elements,)
     mlp_ptr,  # bf16 (n_elements,)
-    h_plus_mlp_ptr,  # bf16 (n_elements,); may be h_ptr
+    out_ptr,  # bf16 (n_elements,); may be h_ptr
     n_elements,
     BLOCK: tl.constexpr,
 ):
@@ -30,15 +30,15 @@ def add_kernel(
 
     h = tl.load(h_ptr + i, mask=in_range).to(tl.float32)
     mlp = tl.load(mlp_ptr + i, mask=in_range).to(tl.float32)
-    tl.store(h_plus_mlp_ptr + i, h + mlp, mask=in_range)
+    tl.store(out_ptr + i, h + mlp, mask=in_range)
 
 
-def add(h, mlp, h_plus_mlp, n_elements):
-    """Fill h_plus_mlp."""
+def add(h, mlp, out, n_elements):
+    """Fill out."""
     add_kernel[(ceil_div(n_elements, BLOCK),)](
         h,
         mlp,
-        h_plus_mlp,
+        out,
         n_elements,
         BLOCK=BLOCK,
         num_warps=NUM_WARPS,
@@ -46,5 +46,5 @@ def add(h, mlp, h_plus_mlp, n_elements):
 
 
 def reference(h, mlp):
-    """What add() must fill h_plus_mlp with."""
+    """What add() must fill out with."""
     return h + mlp

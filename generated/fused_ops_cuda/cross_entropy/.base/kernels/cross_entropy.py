@@ -1,4 +1,4 @@
-"""cross_entropy: losses = cross_entropy_loss(logits), row by row.
+"""cross_entropy: losses = cross_entropy(logits, labels), row by row.
 
     cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
 
@@ -27,7 +27,6 @@ def cross_entropy_kernel(
     logits_ptr,  # bf16 (n_rows, n_cols)
     losses_ptr,  # float32 (n_rows,)
     n_cols: tl.constexpr,
-    n_classes,
     COLS: tl.constexpr,
 ):
     """Each program walks one row, COLS columns at a time; arithmetic in float32."""
@@ -48,25 +47,24 @@ def cross_entropy_kernel(
     row_max = tl.max(running_max, axis=0)
     denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
 
-    labels = tl.load(labels_ptr + row)
+    label = tl.load(labels_ptr + row)
 
-    counts = labels != IGNORE_INDEX
+    counts = label != IGNORE_INDEX
     log_denominator = row_max + tl.log(denominator)
-    is_class = (labels >= 0) & (labels < n_classes)
+    is_class = (label >= 0) & (label < n_cols)
 
-    target_logit = tl.load(logits_ptr + row_start + labels, mask=is_class, other=float("nan")).to(tl.float32)
+    target_logit = tl.load(logits_ptr + row_start + label, mask=is_class, other=float("nan")).to(tl.float32)
     loss = log_denominator - target_logit
     tl.store(losses_ptr + row, tl.where(counts, loss, 0.0))
 
 
-def cross_entropy(labels, logits, losses, n_rows, n_cols, n_classes):
+def cross_entropy(labels, logits, losses, n_rows, n_cols):
     """Fill losses."""
     cross_entropy_kernel[(n_rows,)](
         labels,
         logits,
         losses,
         n_cols,
-        n_classes,
         COLS=COLS,
         num_warps=NUM_WARPS,
         num_stages=NUM_STAGES,

@@ -1,5 +1,5 @@
 """The kernels, as model.py calls them."""
 
-from .silu_mul import silu_mul
+from .swiglu import swiglu
 
-__all__ = ["silu_mul"]
+__all__ = ["swiglu"]
