@@ -16,6 +16,7 @@ from longhand.logs import Subject, logger
 from longhand.lower.ir import Buffer, View
 from longhand.lower.lowering import lower, memory_of_saved
 from longhand.options import Options
+from longhand.schedule.instances import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
@@ -79,15 +80,29 @@ def _plan(
     dump: Dump,
     memory: Mapping[str, tuple[View, Buffer]] | None = None,
 ) -> UnitPlan:
-    """Lower and schedule, for one pass."""
-    with clock.stage("lower"):
-        program = lower(graph, options, memory)
-    dump.write("program.txt", program)
-    with clock.stage("schedule"):
-        plan = schedule(program, options)
+    """Lower and schedule, for one pass: equal layers once, unless the plan shows that they are not to be told apart."""
+    try:
+        plan = _plan_program(graph, options, clock, dump, memory, every_layer=False)
+    except LayersDiffer:
+        plan = _plan_program(graph, options, clock, dump, memory, every_layer=True)
     dump.write("plan.txt", print_plan(plan))
     for refusal in plan.refusals:
         logger(Subject.FUSION).info(
             "%s + %s: %s: %s", refusal.producer, refusal.consumer, refusal.verdict.value, refusal.reason
         )
     return plan
+
+
+def _plan_program(
+    graph: CapturedGraph,
+    options: Options,
+    clock: Clock,
+    dump: Dump,
+    memory: Mapping[str, tuple[View, Buffer]] | None,
+    every_layer: bool,
+) -> UnitPlan:
+    with clock.stage("lower"):
+        program = lower(graph, options, memory, every_layer=every_layer)
+    dump.write("program.txt", program)
+    with clock.stage("schedule"):
+        return schedule(program, options)

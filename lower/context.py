@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sympy
@@ -77,7 +77,9 @@ class Context:
         values: What each node became: a TensorView, a size or number, or a tuple of these.
     """
 
-    def __init__(self, graph: CapturedGraph, keeps_channels_last: bool = False) -> None:
+    def __init__(
+        self, graph: CapturedGraph, keeps_channels_last: bool = False, taken: Iterable[str] = ()
+    ) -> None:
         self.graph = graph
         self.keeps_channels_last = keeps_channels_last
         self.laid_out_as_in_eager = attention_operands(graph) | {
@@ -95,7 +97,7 @@ class Context:
         self.node: fx.Node = next(iter(graph.graph.nodes))
         self._words: Mapping[sympy.Expr, str] = {entry.symbol: entry.name for entry in graph.symbols}
         self._maker = {node.name: node for node in graph.graph.nodes if node.op == "call_function"}
-        self._taken = {node.name for node in graph.graph.nodes}
+        self._taken = {*taken, *(node.name for node in graph.graph.nodes)}
         self._plain: dict[TensorView, TensorView] = {}
         self._channels_last: dict[TensorView, TensorView] = {}
 

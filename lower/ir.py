@@ -372,6 +372,20 @@ class Extern:
 Step = Nest | Extern
 
 
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """A chain of equal layers: each takes what the one before makes, and only the first few are in the program.
+
+    Attributes:
+        names: For each layer, place by place, its nodes and the inputs that are its own.
+        n_kept: How many of them the program holds. What comes after the last one reads in the program what the last
+            kept one makes.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    n_kept: int
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Program:
     """A captured graph as loops and library calls.
@@ -382,12 +396,14 @@ class Program:
         steps: In an order that respects the dependencies. Mutations of inputs are stores into INPUT or WEIGHT
             buffers; a step that reads the old value comes earlier in this order.
         results: For each of ``graph.outputs``.
+        layers: Layers that buffers, steps and results leave out; the scheduler makes them from their equals.
     """
 
     graph: CapturedGraph
     buffers: Mapping[str, Buffer]
     steps: tuple[Step, ...]
     results: tuple[View | Literal, ...]
+    layers: tuple[Layers, ...] = ()
 
 
 def memory_order(buffer: Buffer) -> list[int]:

@@ -28,10 +28,12 @@ from longhand.lower.alignment import align_products
 from longhand.lower.context import LOOP_DTYPES, Context, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
 from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
+from longhand.lower.layers import keep_first_layers
 from longhand.lower.layouts import channels_last_strides, convolution_weights, wants_channels_last
 from longhand.lower.pruning import prune
 from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.results import result_of, store_mutations
+from longhand.lower.settled import is_settled
 from longhand.lower.sizes import as_size
 from longhand.lower.views import TensorView
 from longhand.options import Options
@@ -65,7 +67,11 @@ _WORDLESS = frozenset(
 
 
 def lower(
-    graph: CapturedGraph, options: Options, memory: Mapping[str, tuple[View, Buffer]] | None = None
+    graph: CapturedGraph,
+    options: Options,
+    memory: Mapping[str, tuple[View, Buffer]] | None = None,
+    *,
+    every_layer: bool = True,
 ) -> Program:
     """The loop program of a captured graph.
 
@@ -75,16 +81,19 @@ def lower(
             else here does.
         memory: For a backward pass: placeholders that are results of the forward's program, as what they lie in
             memory.
+        every_layer: False: of many equal layers the program holds only the first few: see `Program.layers`.
 
     Raises:
         LoweringError: The graph breaks a rule of `CapturedGraph`.
     """
     graph = align_products(graph, options)
+    short, layers = (graph, ()) if every_layer or memory else keep_first_layers(graph)
+    taken = (node.name for node in graph.graph.nodes)
     # A backward pass is a program of its own that reads the same weights: there they stay as they are.
-    ctx = Context(graph, wants_channels_last(graph, options) and not options.train)
+    ctx = Context(short, wants_channels_last(graph, options) and not options.train, taken)
     weights = convolution_weights(graph) if ctx.keeps_channels_last else frozenset()
     inputs = {entry.node: entry for entry in graph.inputs}
-    for node in graph.graph.nodes:
+    for node in ctx.graph.graph.nodes:
         ctx.node = node
         if node.op == "placeholder":
             saved = (memory or {}).get(node.name)
@@ -93,10 +102,12 @@ def lower(
             ctx.values[node.name] = _lower_node(ctx)
         elif node.op != "output":
             raise LoweringError(f"{node.name} is a {node.op} node; captured graphs have none.")
-    results = tuple(result_of(ctx, output, replay_view) for output in graph.outputs)
+    if not all(is_settled(ctx, chain) for chain in layers):
+        return lower(graph, options)
+    results = tuple(result_of(ctx, output, replay_view) for output in short.outputs)
     store_mutations(ctx)
     buffers, steps = prune(ctx.buffers, ctx.steps, results)
-    return Program(graph, buffers, steps, results)
+    return Program(graph, buffers, steps, results, layers)
 
 
 def memory_of_saved(forward: Program, training: TrainingGraphs) -> dict[str, tuple[View, Buffer]]:

@@ -59,7 +59,7 @@ def _fold(
         found = _best_repeat(steps, stretch, outside, kept)
         if found is not None:
             start, end, repeat = found
-            reads_after = frozenset(name for step in steps[start:] for name in _references(step))
+            reads_after = frozenset(name for step in steps[start:] for name in references(step))
             before = _fold(steps[:start], buffers, outside, kept | reads_after)
             after = _fold(steps[end:], buffers, outside, kept)
             return [*before, [repeat], *after]
@@ -147,12 +147,12 @@ def _as_repeat(
 ) -> Repeat | None:
     """The runs as a Repeat if their buffers correspond."""
     runs = [tuple(steps[start + n * period : start + (n + 1) * period]) for n in range(count)]
-    made = [_made_inside(run) for run in runs]
+    made = [made_inside(run) for run in runs]
     paths: list[str] | None = None
     differing: dict[tuple[str, ...], None] = {}
     own: dict[tuple[str, ...], None] = {}
     for place in range(period):
-        for names in zip(*(_references(run[place]) for run in runs), strict=True):
+        for names in zip(*(references(run[place]) for run in runs), strict=True):
             numbers = {own.get(name, -1) for own, name in zip(made, names, strict=True)}
             if len(numbers) != 1:
                 return None
@@ -207,18 +207,18 @@ def _outputs(
     later = set(kept)
     read_later: set[int] = set()
     for step in steps[start + count * period :]:
-        later.update(_references(step))
+        later.update(references(step))
     for run in range(count - 1, -1, -1):
         read_later.update(number for name, number in made[run].items() if name in later)
         begin = start + run * period
         for step in steps[begin : begin + period]:
-            later.update(_references(step))
+            later.update(references(step))
     wanted.update(dict.fromkeys(sorted(read_later)))
     names_of = [{number: name for name, number in own.items()} for own in made]
     return tuple(tuple(own[number] for number in wanted) for own in names_of)
 
 
-def _made_inside(run: Sequence[PlanStep]) -> dict[str, int]:
+def made_inside(run: Sequence[PlanStep]) -> dict[str, int]:
     """The buffers that a run makes, numbered in order."""
     found: dict[str, int] = {}
     for step in run:
@@ -243,7 +243,7 @@ def _module_paths(paths: Sequence[str]) -> list[str] | None:
     return [".".join(parts[: places[0] + 1]) for parts in split]
 
 
-def _references(step: PlanStep) -> tuple[str, ...]:
+def references(step: PlanStep) -> tuple[str, ...]:
     """The buffers that a step names, in the order of its token."""
     match step:
         case Launch():
@@ -267,7 +267,7 @@ def _token_numbers(steps: Sequence[PlanStep], buffers: Mapping[str, Buffer]) -> 
 def _token(step: PlanStep, buffers: Mapping[str, Buffer]) -> object:
     """What a step does, without the names of buffers."""
     memory = tuple(
-        (buffers[name].dtype, buffers[name].shape, buffers[name].stride) for name in _references(step)
+        (buffers[name].dtype, buffers[name].shape, buffers[name].stride) for name in references(step)
     )
     match step:
         case Launch():

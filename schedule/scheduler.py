@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Extern, Nest, Program, View
 from longhand.options import Options
 from longhand.schedule.fusion import fuse
+from longhand.schedule.instances import make_instances
 from longhand.schedule.memory import place_buffers, release_buffers, release_run, touched
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Refusal, Repeat, UnitPlan, UnitStep
@@ -26,11 +27,11 @@ def schedule(program: Program, options: Options) -> UnitPlan:
 
     Raises:
         ScheduleError: A step could not be planned: a bug of ours.
+        LayersDiffer: The layers that the program leaves out cannot be told from those it holds.
     """
     hints = {size.symbol: size.example for size in program.graph.symbols}
     position_of = {node.name: place for place, node in enumerate(program.graph.graph.nodes)}
-    kept = frozenset(result.buffer for result in program.results if isinstance(result, View))
-    buffers = program.buffers
+    kept, buffers = _kept(program), program.buffers
 
     steps = clean_steps(program.steps, buffers, kept)
     fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
@@ -42,11 +43,17 @@ def schedule(program: Program, options: Options) -> UnitPlan:
         planner.launch(step) if isinstance(step, Nest) else step for step in ordered
     ]
     placed, kernels = place_buffers(planned, planner.kernels, buffers, kept)
-    folded = fold_repeats(placed, program, kept)
-    finished = _release(folded, buffers, kept, hints)
-    used = _used(finished, program)
+    made = make_instances(fold_repeats(placed, program, kept), kernels, program)
+    whole = dataclasses.replace(program, buffers=made.buffers, results=made.results)
+    finished = _release(made.steps, made.buffers, _kept(whole), hints)
+    used = _used(finished, whole)
     refusals = _told_once(fused.refusals, finished)
-    return UnitPlan(program, options, kernels, tuple(finished), used, refusals)
+    return UnitPlan(whole, options, made.kernels, tuple(finished), used, refusals)
+
+
+def _kept(program: Program) -> frozenset[str]:
+    """The buffers that the caller sees."""
+    return frozenset(result.buffer for result in program.results if isinstance(result, View))
 
 
 def _told_once(refusals: tuple[Refusal, ...], steps: list[UnitStep]) -> tuple[Refusal, ...]:
@@ -64,7 +71,7 @@ def _told_once(refusals: tuple[Refusal, ...], steps: list[UnitStep]) -> tuple[Re
 
 
 def _release(
-    steps: list[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
+    steps: Sequence[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
 ) -> list[UnitStep]:
     """Releases inside each run of a repeat, of what it makes and keeps to itself, then around them."""
     inner: list[UnitStep] = []
