@@ -81,6 +81,7 @@ class BufferWords:
         self._users = _local_of_views(graph)
         self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
         self._calls: Counter[tuple[str, str, str]] = Counter()
+        self._statements: dict[str, str] = {}
 
     @property
     def nodes(self) -> Mapping[str, fx.Node]:
@@ -174,14 +175,19 @@ class BufferWords:
     def _of_pattern(self, node: fx.Node, local: str) -> Iterator[str]:
         """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
         statement = self.provenance(node.name).statement
-        run = [
-            other
-            for other in self._nodes.values()
-            if other.op == "call_function" and self.provenance(other.name).statement == statement
-        ]
-        name = name_of_ops(run)
+        name = self._name_of_statement(statement)
         if name in _RESULT_WORDS and statement.count(local) > 1:
             yield _RESULT_WORDS[name]
+
+    def _name_of_statement(self, statement: str) -> str:
+        if statement not in self._statements:
+            run = [
+                other
+                for other in self._nodes.values()
+                if other.op == "call_function" and self.provenance(other.name).statement == statement
+            ]
+            self._statements[statement] = name_of_ops(run)
+        return self._statements[statement]
 
     def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
         """For what a module's forward() returns: the name under which the user holds that module."""

@@ -101,14 +101,13 @@ def _guards(graph: CapturedGraph, words: BufferWords) -> list[dict[str, Any]]:
 
 def _quotes(graph: CapturedGraph, words: BufferWords) -> dict[str, str]:
     """Where each quoted statement stands: file, relative to the project, and line."""
-    found: dict[str, str] = {}
+    found: dict[str, Provenance] = {}
     for node in graph.graph.nodes:
         where: Provenance = words.provenance(node.name)
         if where.statement and where.file:
-            found.setdefault(
-                f"{where.qualname}    {where.statement}", f"{_relative(where.file)}:{where.line}"
-            )
-    return dict(sorted(found.items()))
+            found.setdefault(f"{where.qualname}    {where.statement}", where)
+    files = {file: _relative(file) for file in {where.file for where in found.values()}}
+    return {quote: f"{files[where.file]}:{where.line}" for quote, where in sorted(found.items())}
 
 
 def _relative(file: str) -> str:

@@ -7,9 +7,9 @@ path, or the same for all runs, or made by the run before. Any other repeat is p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.first_runs import find_first_run, read_from_outside
@@ -166,14 +166,14 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     carried = _carried(repeat)
     if carried is None:
         return None
-    own_weights = _own_weights(graph, repeat)
+    reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
+    own_weights = _own_weights(graph, repeat.paths, reads)
     if own_weights is None:
         return None
     made = {name for step in repeat.runs[0] for name in buffers_made(step)}
-    outside = dict.fromkeys(name for step in repeat.runs[0] for name in buffers_read(step))
     given = {*own_weights, *repeat.inputs[0], *(own[0] if own else ())}
-    shared = tuple(name for name in outside if name not in made and name not in given)
-    if any(_reads(run) & set(shared) != set(shared) for run in repeat.runs):
+    shared = tuple(name for name in reads[0] if name not in made and name not in given)
+    if not all(set(shared) <= names.keys() for names in reads):
         return None
     results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
     read_later = results | {name for step in later for name in buffers_read(step)}
@@ -201,10 +201,6 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     )
 
 
-def _reads(run: Sequence[PlanStep]) -> set[str]:
-    return {name for step in run for name in buffers_read(step)}
-
-
 def _carried(repeat: Repeat) -> tuple[int, ...] | None:
     """For each input its place among the previous run's outputs; None if that differs from run to run."""
     found: list[int] = []
@@ -219,29 +215,26 @@ def _carried(repeat: Repeat) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _own_weights(graph: CapturedGraph, repeat: Repeat) -> dict[str, str] | None:
+def _own_weights(
+    graph: CapturedGraph, paths: Sequence[str], reads: Sequence[Iterable[str]]
+) -> dict[str, str] | None:
     """The weights below each run's path, by the first run's buffers; None if the runs' weights do not correspond."""
-    weights = {
-        entry.node: entry for entry in graph.inputs if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    targets = {
+        entry.node: entry.target
+        for entry in graph.inputs
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
     }
-    below = [_below(weights, path, run) for path, run in zip(repeat.paths, repeat.runs, strict=True)]
+    read = [{name: targets[name] for name in names if name in targets} for names in reads]
+    below = [
+        {name: target[len(path) + 1 :] for name, target in weights.items() if target.startswith(f"{path}.")}
+        for path, weights in zip(paths, read, strict=True)
+    ]
     reference = sorted(below[0].values())
     if any(sorted(found.values()) != reference for found in below[1:]):
         return None
     # Weights elsewhere must be the same in all runs.
-    elsewhere = [
-        {name for name in _reads(run) if name in weights and name not in found}
-        for run, found in zip(repeat.runs, below, strict=True)
-    ]
+    elsewhere = [weights.keys() - found.keys() for weights, found in zip(read, below, strict=True)]
     return below[0] if all(names == elsewhere[0] for names in elsewhere) else None
-
-
-def _below(weights: dict[str, GraphInput], path: str, run: Sequence[PlanStep]) -> dict[str, str]:
-    return {
-        name: weights[name].target[len(path) + 1 :]
-        for name in dict.fromkeys(name for step in run for name in buffers_read(step))
-        if name in weights and weights[name].target.startswith(f"{path}.")
-    }
 
 
 def _class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:

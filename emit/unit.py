@@ -34,7 +34,7 @@ def emit_unit(
         Text (bytes for constants.pt) by path relative to the folder, ``/`` between parts.
     """
     words = BufferWords(plan.program.graph)
-    names = name_unit(plan, ledger)
+    names = name_unit(plan, ledger, words=words)
     passes = [Pass(plan, names, words)]
     backward: dict[str, str] = {}
     if training is None:

@@ -216,7 +216,7 @@ class _Comparison:
         head, next_head = (f"{self._owner}.{self._first + n}" for n in (number, number + 1))
         is_inside = left.module == head or left.module.startswith(f"{head}.")
         module = next_head + left.module[len(head) :] if is_inside else left.module
-        return right == (left if module == left.module else dataclasses.replace(left, module=module))
+        return {**vars(left), "module": module} == vars(right)
 
 
 def _provenance(node: fx.Node) -> Provenance:

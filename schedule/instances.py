@@ -25,7 +25,7 @@ from longhand.schedule.renaming import (
 )
 from longhand.schedule.repeats import made_inside, references
 
-_Run: TypeAlias = tuple[tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...]]  # as in Repeat
+_Run: TypeAlias = tuple[tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]  # as in Repeat
 
 
 class LayersDiffer(Exception):
@@ -132,6 +132,7 @@ class _Chain:
             ".".join(target.split(".")[: path.count(".") + 1]),
             renamed_all(repeat.inputs[number], names),
             renamed_all(repeat.outputs[number], names),
+            renamed_all(repeat.own[number], names),
         )
 
     @property

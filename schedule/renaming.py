@@ -35,7 +35,7 @@ def renamed_step(step: UnitStep, names: Names) -> UnitStep:
         return tuple(renamed_all(run, names) for run in runs)
 
     runs = tuple(tuple(renamed_plan_step(inner, names) for inner in run) for run in step.runs)
-    return Repeat(runs, step.paths, each(step.inputs), each(step.outputs))
+    return Repeat(runs, step.paths, each(step.inputs), each(step.outputs), each(step.own))
 
 
 def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:

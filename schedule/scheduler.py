@@ -43,9 +43,10 @@ def schedule(program: Program, options: Options) -> UnitPlan:
         planner.launch(step) if isinstance(step, Nest) else step for step in ordered
     ]
     placed, kernels = place_buffers(planned, planner.kernels, buffers, kept)
-    made = make_instances(fold_repeats(placed, program, kept), kernels, program)
+    folded = _release_in_runs(fold_repeats(placed, program, kept), buffers, kept, hints)
+    made = make_instances(folded, kernels, program)
     whole = dataclasses.replace(program, buffers=made.buffers, results=made.results)
-    finished = _release(made.steps, made.buffers, _kept(whole), hints)
+    finished = release_buffers(made.steps, made.buffers, _kept(whole), hints)
     used = _used(finished, whole)
     refusals = _told_once(fused.refusals, finished)
     return UnitPlan(whole, options, made.kernels, tuple(finished), used, refusals)
@@ -70,11 +71,11 @@ def _told_once(refusals: tuple[Refusal, ...], steps: list[UnitStep]) -> tuple[Re
     return tuple(refusal for refusal in refusals if not {refusal.producer, refusal.consumer} <= later)
 
 
-def _release(
+def _release_in_runs(
     steps: Sequence[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
 ) -> list[UnitStep]:
-    """Releases inside each run of a repeat, of what it makes and keeps to itself, then around them."""
-    inner: list[UnitStep] = []
+    """Releases inside each run of a repeat, of what it makes and keeps to itself."""
+    found: list[UnitStep] = []
     for step in steps:
         if isinstance(step, Repeat):
             runs = tuple(
@@ -82,8 +83,8 @@ def _release(
                 for run, outputs in zip(step.runs, step.outputs, strict=True)
             )
             step = dataclasses.replace(step, runs=runs)
-        inner.append(step)
-    return release_buffers(inner, buffers, kept, hints)
+        found.append(step)
+    return found
 
 
 def _used(steps: list[UnitStep], program: Program) -> dict[str, Buffer]:
