@@ -57,7 +57,9 @@ def generated(n_layers: int, device: str) -> tuple[dict[str, float], int]:
     arch = "sm_90" if device == "cuda" else None
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "unit"
-        summary = longhand.generate(model, (torch.randint(2048, (2, 128)),), out=out, device=device, arch=arch)
+        summary = longhand.generate(
+            model, (torch.randint(2048, (2, 128)),), out=out, device=device, arch=arch
+        )
         return dict(summary.timings.stages), (out / "model.py").read_text().count("\n")
 
 

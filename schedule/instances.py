@@ -25,7 +25,9 @@ from longhand.schedule.renaming import (
 )
 from longhand.schedule.repeats import made_inside, references
 
-_Run: TypeAlias = tuple[tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]  # as in Repeat
+_Run: TypeAlias = tuple[
+    tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]
+]  # as in Repeat
 
 
 class LayersDiffer(Exception):
