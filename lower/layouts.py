@@ -109,14 +109,15 @@ def attention_operands(graph: CapturedGraph) -> frozenset[str]:
     for node in graph.graph.nodes:
         if node.op == "call_function" and "scaled_dot_product" in str(node.target):
             for operand in node.all_input_nodes[:3]:
-                while _is_view(operand):
+                while is_view(operand):
                     found.add(operand.name)
                     operand = operand.all_input_nodes[0]
                 found.add(operand.name)
     return frozenset(found)
 
 
-def _is_view(node: fx.Node) -> bool:
+def is_view(node: fx.Node) -> bool:
+    """Whether an op's result shares memory with its first argument."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.all_input_nodes:
         return False
     returned = node.target._schema.returns
