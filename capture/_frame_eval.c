@@ -281,6 +281,63 @@ static PyObject *same_tags(PyObject *module, PyObject *const *args, Py_ssize_t n
   Py_RETURN_TRUE;
 }
 
+/* An attribute of the object itself: a compiled module gives its original's for all others. */
+static PyObject *own_attribute(PyObject *object, const char *name) {
+  PyObject *text = PyUnicode_InternFromString(name);
+  if (text == NULL) return NULL;
+  PyObject *value = PyObject_GenericGetAttr(object, text);
+  Py_DECREF(text);
+  return value;
+}
+
+/* Lets `tidy` take frames out of the traceback of the exception that is on its way. */
+static void tidy_traceback(PyObject *compiled) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject *tidy = own_attribute(compiled, "_tidy");
+  PyObject *tidied = tidy == NULL ? NULL : PyObject_CallOneArg(tidy, traceback == NULL ? Py_None : traceback);
+  Py_XDECREF(tidy);
+  if (tidied == NULL) {
+    PyErr_Clear();
+  } else {
+    Py_XDECREF(traceback);
+    traceback = tidied == Py_None ? NULL : tidied;
+    if (tidied == Py_None) Py_DECREF(tidied);
+    PyException_SetTraceback(value, traceback == NULL ? Py_None : traceback);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+PyDoc_STRVAR(call_doc,
+             "call(compiled, /, *args, **kwargs)\n--\n\n"
+             "compiled._original(*args, **kwargs) with the hook on for compiled._asked. As `__call__` of a class it\n"
+             "shows in no traceback, and compiled._tidy(traceback) may take other frames out.");
+
+static PyObject *call(PyObject *module, PyObject *args, PyObject *kwargs) {
+  if (PyTuple_GET_SIZE(args) == 0) return PyErr_Format(PyExc_TypeError, "call() needs what is compiled");
+  PyObject *compiled = PyTuple_GET_ITEM(args, 0), *result = NULL, *previous = NULL;
+  PyObject *original = own_attribute(compiled, "_original");
+  PyObject *asked = own_attribute(compiled, "_asked");
+  PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
+  if (original != NULL && asked != NULL && rest != NULL) previous = enable(module, asked);
+  if (previous != NULL) {
+    result = PyObject_Call(original, rest, kwargs);
+    if (result == NULL) tidy_traceback(compiled);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_XDECREF(disable(module, previous));
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF(previous);
+  }
+  Py_XDECREF(original);
+  Py_XDECREF(asked);
+  Py_XDECREF(rest);
+  return result;
+}
+
+static PyMethodDef call_method = {"call", (PyCFunction)(void (*)(void))call, METH_VARARGS | METH_KEYWORDS, call_doc};
+
 static PyMethodDef methods[] = {
     {"enable", enable, METH_O, enable_doc},
     {"disable", disable, METH_O, disable_doc},
@@ -319,5 +376,8 @@ PyMODINIT_FUNC PyInit__frame_eval(void) {
   PyObject *module = PyModule_Create(&definition);
   if (module == NULL || skip_mark == NULL || empty_code == NULL) return NULL;
   if (PyModule_AddObjectRef(module, "SKIP", skip_mark) < 0) return NULL;
+  PyObject *function = PyCFunction_New(&call_method, NULL);
+  PyObject *method = function == NULL ? NULL : PyInstanceMethod_New(function);  /* binds as a method */
+  if (method == NULL || PyModule_AddObjectRef(module, "call", method) < 0) return NULL;
   return module;
 }

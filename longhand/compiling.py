@@ -17,7 +17,7 @@ from longhand.capture.bytecode.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.emit.merge import Outcome
 from longhand.errors import GraphBreakError, OptionError
-from longhand.from_bytecode import FromBytecode
+from longhand.from_bytecode import captured
 from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.options import Frontend, Mode, parse_enum
@@ -78,7 +78,7 @@ def compile(
     if out is None and captured_by is Frontend.EXPORT:
         raise OptionError("frontend='export' writes one graph.", hint="Say where with out=.")
     if out is None and captured_by is Frontend.BYTECODE:
-        return FromBytecode(fn_or_module, mode=mode, fullgraph=fullgraph, dynamic=dynamic, options=options)
+        return captured(fn_or_module, mode=mode, fullgraph=fullgraph, dynamic=dynamic, options=options)
     if out is None:
         backend = functools.partial(longhand_backend, mode=mode, options=options)
         return torch.compile(fn_or_module, backend=backend, fullgraph=fullgraph, dynamic=dynamic)
@@ -120,7 +120,7 @@ class Owned:
         self._frontend = frontend
         self._fullgraph = fullgraph
         self._options = dict(options or {})
-        self._parts: FromBytecode | None = None  # where the code is not one graph
+        self._parts: Callable[..., Any] | None = None  # where the code is not one graph
         self._call_of_unit: object = None
         self._unit: Callable[..., Any] | None = None
         self._refusal: str | None = None  # why the unit must not run
@@ -170,17 +170,13 @@ class Owned:
             if file.problem:
                 warnings.warn(f"{self._out / file.path}: {file.problem}. It runs as it is.", stacklevel=4)
 
-    def _in_parts(self) -> FromBytecode:
+    def _in_parts(self) -> Callable[..., Any]:
         """The code as several units below the folder."""
         number_from_one(self._out)
-        self._parts = FromBytecode(
-            self._original,
-            mode=self._mode,
-            fullgraph=False,
-            dynamic=None,
-            options={**self._options, "out": str(self._out)},
-        )
-        return self._parts
+        options = {**self._options, "out": str(self._out)}
+        parts: Callable[..., Any] = captured(self._original, mode=self._mode, options=options)
+        self._parts = parts
+        return parts
 
     def _eager(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         logger(Subject.EAGER).info("a call runs in eager: %s", reason)

@@ -15,7 +15,7 @@ from longhand.capture.bytecode.entries import Event, forget_all
 from longhand.capture.facts import facts_of
 from longhand.capture.torch_dynamo import reasons_of_breaks
 from longhand.errors import OptionError
-from longhand.from_bytecode import FromBytecode, log_event
+from longhand.from_bytecode import captured, log_event
 from longhand.options import Frontend, parse_enum
 
 __all__ = ["Break", "Explanation", "explain"]
@@ -117,9 +117,7 @@ def _through_bytecode(
         events.append(event)
         log_event(event)
 
-    compiled = FromBytecode(
-        fn, mode=mode, fullgraph=False, dynamic=None, options=None, report=reports.append, listener=listen
-    )
+    compiled = captured(fn, mode=mode, report=reports.append, listener=listen)
     compiled(*args, **kwargs)
     forget_all()
     records = dict.fromkeys(event.record for event in events if event.record is not None)

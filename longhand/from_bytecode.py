@@ -1,14 +1,23 @@
-"""A function or module behind longhand's own capture (``frontend="bytecode"``)."""
+"""A function, module or class behind longhand's own capture (``frontend="bytecode"``)."""
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch import nn
+
 from longhand.backend import GraphReport, longhand_backend
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
+from longhand.capture.bytecode.hook import frame_hook
 from longhand.logs import Subject, logger
+from longhand.tracebacks import without_own_frames
+
+__all__ = ["CompiledFunction", "CompiledModule", "captured", "log_event"]
 
 _SUBJECTS = {
     EventKind.BREAK: Subject.GRAPH_BREAKS,
@@ -18,11 +27,23 @@ _SUBJECTS = {
 }
 
 
-class FromBytecode:
-    """Calls run captured; everything else is the original's: attributes, parameters, state_dict.
+def captured(
+    original: Any,
+    *,
+    mode: str = "default",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    options: Mapping[str, Any] | None = None,
+    report: Callable[[GraphReport], None] | None = None,
+    listener: Callable[[Event], None] | None = None,
+) -> Any:
+    """What `original` is, with calls that run captured.
+
+    A module becomes a module with the same state, a class the same class whose instances' calls run captured, any
+    other callable a function.
 
     Args:
-        original: A module, a function or a class instance with ``__call__``.
+        original: A module, a class or a callable.
         mode: As in torch.compile.
         fullgraph: The first graph break is an error.
         dynamic: As in torch.compile.
@@ -30,49 +51,171 @@ class FromBytecode:
         report: Is told what became of each graph.
         listener: Is told what capture meets; by default the logs are.
     """
+    _make_callable()
+    settings = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "options": options}
+    if isinstance(original, type):
+        original.__call__ = CompiledFunction(  # type: ignore[misc]
+            original.__call__, settings, report, listener
+        )
+        return original
+    if isinstance(original, nn.Module):
+        return _module_class(type(original))(original, settings, report, listener)
+    return CompiledFunction(original, settings, report, listener)
+
+
+def _capture(
+    settings: Mapping[str, Any],
+    report: Callable[[GraphReport], None] | None,
+    listener: Callable[[Event], None] | None,
+) -> Capture:
+    backend = functools.partial(
+        longhand_backend, mode=settings["mode"], options=settings["options"], report=report
+    )
+    return Capture(
+        backend,
+        fullgraph=settings["fullgraph"],
+        dynamic=settings["dynamic"],
+        listener=listener or log_event,
+    )
+
+
+class CompiledFunction:
+    """A callable whose calls run captured; everything else is the original's.
+
+    As a class attribute it binds like the function it stands for.
+
+    Args:
+        original: The callable.
+        settings: What `captured` was given.
+        report: See `captured`.
+        listener: See `captured`.
+    """
+
+    _tidy = staticmethod(without_own_frames)
 
     def __init__(
         self,
         original: Callable[..., Any],
-        *,
-        mode: str,
-        fullgraph: bool,
-        dynamic: bool | None,
-        options: Mapping[str, Any] | None,
+        settings: Mapping[str, Any],
         report: Callable[[GraphReport], None] | None = None,
         listener: Callable[[Event], None] | None = None,
     ) -> None:
         self._original = original
-        self._settings = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "options": options}
-        backend = functools.partial(longhand_backend, mode=mode, options=options, report=report)
-        self._capture = Capture(backend, fullgraph=fullgraph, dynamic=dynamic, listener=listener or log_event)
-        if not isinstance(original, type) and hasattr(original, "__name__"):
-            functools.update_wrapper(self, original, updated=())
+        self._settings = settings
+        self._asked = _capture(settings, report, listener).asked
+        functools.update_wrapper(self, original, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._capture.call(self._original, args, kwargs)
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("_original", "_capture", "_settings"):
+        if name == "_original":
             raise AttributeError(name)  # while it is being unpickled
         return getattr(self._original, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("_original", "_capture", "_settings") or name.startswith("__"):
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self._original, name, value)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a decorator of methods: bound like the function it stands for."""
-        return self if instance is None else functools.partial(self, instance)
+    def __repr__(self) -> str:
+        return f"longhand.compile({self._original!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._original, self._settings)
+        return _again, (self._original, dict(self._settings))
 
 
-def _again(original: Callable[..., Any], settings: dict[str, Any]) -> FromBytecode:
-    return FromBytecode(original, **settings)
+def _again(original: Any, settings: dict[str, Any]) -> Any:
+    return captured(original, **settings)
+
+
+_OWN = frozenset(
+    [
+        "_original",
+        "_settings",
+        "_asked",
+        "_tidy",
+        "__call__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__deepcopy__",
+        "__copy__",
+    ]
+)
+
+
+class CompiledModule(nn.Module):
+    """A module whose calls run captured, with the original's state: it *is* the original in everything but the call.
+
+    Attributes, parameters, hooks, ``state_dict``, ``train``, ``to`` and all the original's own methods are the
+    original's; what is set here is set there.
+
+    Args:
+        original: The module.
+        settings: What `captured` was given.
+        report: See `captured`.
+        listener: See `captured`.
+    """
+
+    _tidy = staticmethod(without_own_frames)
+
+    def __init__(
+        self,
+        original: nn.Module,
+        settings: Mapping[str, Any],
+        report: Callable[[GraphReport], None] | None = None,
+        listener: Callable[[Event], None] | None = None,
+    ) -> None:
+        object.__setattr__(self, "_original", original)
+        object.__setattr__(self, "_settings", settings)
+        object.__setattr__(self, "_asked", _capture(settings, report, listener).asked)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_original"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._original, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._original, name)
+
+    def __repr__(self) -> str:
+        return f"longhand.compile({self._original!r})"
+
+    def __dir__(self) -> list[str]:
+        return dir(self._original)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _again, (self._original, dict(self._settings))
+
+    def __copy__(self) -> Any:
+        return _again(copy.copy(self._original), dict(self._settings))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _again(copy.deepcopy(self._original, memo), dict(self._settings))
+
+
+@functools.cache
+def _module_class(kind: type) -> type[CompiledModule]:
+    """CompiledModule with what Python looks up on classes, such as ``__len__`` and ``__getitem__`` of Sequential."""
+
+    def delegate(name: str) -> Callable[..., Any]:
+        return lambda self, *args: getattr(self._original, name)(*args)
+
+    names = {
+        name
+        for name, value in inspect.getmembers(kind)
+        if name.startswith("__") and inspect.isroutine(value) and not hasattr(nn.Module, name)
+    }
+    return type("CompiledModule", (CompiledModule,), {name: delegate(name) for name in sorted(names)})
+
+
+@functools.cache
+def _make_callable() -> None:
+    """Gives both classes their ``__call__``: the hook's, which is C and so in no traceback.
+
+    Raises:
+        CaptureError: The hook was not built.
+    """
+    for kind in (CompiledFunction, CompiledModule):
+        setattr(kind, "__call__", frame_hook().call)  # noqa: B010
 
 
 def log_event(event: Event) -> None:

@@ -11,7 +11,7 @@ import longhand
 from longhand import backend as backend_module
 from longhand.backend import longhand_backend
 from longhand.errors import LoweringError
-from longhand.from_bytecode import FromBytecode
+from longhand.from_bytecode import captured
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +31,7 @@ def compiled(request, hook):
         if request.param == "dynamo":
             backend = functools.partial(longhand_backend, options=options, report=reports.append)
             return torch.compile(model, backend=backend, dynamic=dynamic), reports
-        run = FromBytecode(
-            model, mode="default", fullgraph=False, dynamic=dynamic, options=options, report=reports.append
-        )
+        run = captured(model, dynamic=dynamic, options=options, report=reports.append)
         return run, reports
 
     return compile

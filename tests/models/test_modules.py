@@ -14,7 +14,7 @@ from torch import nn
 
 import longhand
 from longhand.backend import GraphReport, longhand_backend
-from longhand.from_bytecode import FromBytecode
+from longhand.from_bytecode import captured
 from tests.models.hugging_face import MODELS
 from tests.models.modules import MODULES
 
@@ -38,9 +38,7 @@ def compiled(request: pytest.FixtureRequest, hook: object) -> Compile:
         if request.param == "dynamo":
             backend = functools.partial(longhand_backend, options=options, report=reports.append)
             return torch.compile(module, backend=backend), reports
-        run = FromBytecode(
-            module, mode="default", fullgraph=True, dynamic=None, options=options, report=reports.append
-        )
+        run = captured(module, fullgraph=True, options=options, report=reports.append)
         return run, reports
 
     return compile
