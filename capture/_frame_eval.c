@@ -290,29 +290,29 @@ static PyObject *own_attribute(PyObject *object, const char *name) {
   return value;
 }
 
-/* Lets `tidy` take frames out of the traceback of the exception that is on its way. */
-static void tidy_traceback(PyObject *compiled) {
+/* Lets compiled._tidy(exception) change the traceback of the exception that is on its way. */
+static void tidy_exception(PyObject *compiled) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != NULL) PyException_SetTraceback(value, traceback);
   PyObject *tidy = own_attribute(compiled, "_tidy");
-  PyObject *tidied = tidy == NULL ? NULL : PyObject_CallOneArg(tidy, traceback == NULL ? Py_None : traceback);
-  Py_XDECREF(tidy);
-  if (tidied == NULL) {
+  PyObject *done = tidy == NULL ? NULL : PyObject_CallOneArg(tidy, value);
+  if (done == NULL) {
     PyErr_Clear();
   } else {
     Py_XDECREF(traceback);
-    traceback = tidied == Py_None ? NULL : tidied;
-    if (tidied == Py_None) Py_DECREF(tidied);
-    PyException_SetTraceback(value, traceback == NULL ? Py_None : traceback);
+    traceback = PyException_GetTraceback(value);
   }
+  Py_XDECREF(tidy);
+  Py_XDECREF(done);
   PyErr_Restore(type, value, traceback);
 }
 
 PyDoc_STRVAR(call_doc,
              "call(compiled, /, *args, **kwargs)\n--\n\n"
              "compiled._original(*args, **kwargs) with the hook on for compiled._asked. As `__call__` of a class it\n"
-             "shows in no traceback, and compiled._tidy(traceback) may take other frames out.");
+             "shows in no traceback, and compiled._tidy(exception) may take other frames out of it.");
 
 static PyObject *call(PyObject *module, PyObject *args, PyObject *kwargs) {
   if (PyTuple_GET_SIZE(args) == 0) return PyErr_Format(PyExc_TypeError, "call() needs what is compiled");
@@ -323,7 +323,7 @@ static PyObject *call(PyObject *module, PyObject *args, PyObject *kwargs) {
   if (original != NULL && asked != NULL && rest != NULL) previous = enable(module, asked);
   if (previous != NULL) {
     result = PyObject_Call(original, rest, kwargs);
-    if (result == NULL) tidy_traceback(compiled);
+    if (result == NULL) tidy_exception(compiled);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     Py_XDECREF(disable(module, previous));

@@ -6,8 +6,9 @@ import copy
 import functools
 import inspect
 import types
+import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -15,7 +16,7 @@ from longhand.backend import GraphReport, longhand_backend
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.logs import Subject, logger
-from longhand.tracebacks import without_own_frames
+from longhand.tracebacks import hide_own_frames
 
 __all__ = ["CompiledFunction", "CompiledModule", "captured", "log_event"]
 
@@ -54,9 +55,8 @@ def captured(
     _make_callable()
     settings = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "options": options}
     if isinstance(original, type):
-        original.__call__ = CompiledFunction(  # type: ignore[misc]
-            original.__call__, settings, report, listener
-        )
+        call = CompiledFunction(original.__call__, settings, report, listener)
+        setattr(original, "__call__", call)  # noqa: B010
         return original
     if isinstance(original, nn.Module):
         return _module_class(type(original))(original, settings, report, listener)
@@ -91,7 +91,10 @@ class CompiledFunction:
         listener: See `captured`.
     """
 
-    _tidy = staticmethod(without_own_frames)
+    _tidy = staticmethod(hide_own_frames)
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class CompiledModule(nn.Module):
         listener: See `captured`.
     """
 
-    _tidy = staticmethod(without_own_frames)
+    _tidy = staticmethod(hide_own_frames)
 
     def __init__(
         self,
@@ -192,9 +195,17 @@ class CompiledModule(nn.Module):
         return _again(copy.deepcopy(self._original, memo), dict(self._settings))
 
 
-@functools.cache
+_MODULE_CLASSES: weakref.WeakKeyDictionary[type, type[CompiledModule]] = weakref.WeakKeyDictionary()
+
+
 def _module_class(kind: type) -> type[CompiledModule]:
     """CompiledModule with what Python looks up on classes, such as ``__len__`` and ``__getitem__`` of Sequential."""
+    if kind not in _MODULE_CLASSES:
+        _MODULE_CLASSES[kind] = _make_module_class(kind)
+    return _MODULE_CLASSES[kind]
+
+
+def _make_module_class(kind: type) -> type[CompiledModule]:
 
     def delegate(name: str) -> Callable[..., Any]:
         return lambda self, *args: getattr(self._original, name)(*args)

@@ -7,16 +7,27 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["without_own_frames"]
+__all__ = ["hide_own_frames"]
 
 _ROOMS = ("capture", "lower", "schedule", "emit", "templates", "longhand")
 _GENERATED = ("<longhand entry of ", "<eval_with_key>")
 
 
-def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """The same traceback without the frames of longhand and of what it generates in memory."""
+def hide_own_frames(error: BaseException) -> None:
+    """Takes the frames of longhand, and of what it generates in memory, out of the exception's tracebacks."""
     if os.environ.get("LONGHAND_DEBUG", "0") not in ("", "0"):
-        return traceback
+        return
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = _without_own(one.__traceback__)
+            waiting += [one.__cause__, one.__context__]
+
+
+def _without_own(traceback: TracebackType | None) -> TracebackType | None:
     kept = []
     while traceback is not None:
         if not _is_own(traceback.tb_frame.f_code.co_filename):

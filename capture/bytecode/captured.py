@@ -110,7 +110,7 @@ def capture_frame(
             except Unsupported as error:
                 if break_at is not None:
                     raise SkipFrame(error.reason) from None
-                break_at = attempt.interpreter.n_root_steps
+                break_at = attempt.break_place()
                 records.append(BreakRecord(error.reason, error.where or where, error.hint))
                 torch_private.set_grad_enabled(grad_enabled)
     except SkipFrame as skip:
@@ -146,6 +146,7 @@ class _Attempt:
         self.trace = Trace(sizes)
         self.interpreter = Interpreter(self.trace, break_at)
         self.frame = self._frame()
+        self.has_raised = False
 
     def _frame(self) -> Frame:
         trace, code, function = self.trace, self.code, self.function
@@ -184,6 +185,7 @@ class _Attempt:
         except BreakHere:
             ending = self._break(outcome)
         except Raised as raised:
+            self.has_raised = True
             error = Unsupported(f"{getattr(raised.value, 'kind', Exception).__name__} is raised")
             error.where = "{}:{}".format(*self.frame.place()[:2])
             raise error from None
@@ -193,6 +195,14 @@ class _Attempt:
             self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})
             torch_private.set_grad_enabled(grad_enabled)  # the backend asks for it
         return self._entry(outcome, ending, backend, miss, records)
+
+    def break_place(self) -> int:
+        """The step that CPython is to run: of an exception on its way, and in its handlers, the one that raised it."""
+        frame = self.frame
+        is_handling = not (isinstance(frame.current_error, Const) and frame.current_error.value is None)
+        if is_handling or self.has_raised:
+            return self.interpreter.raised_at
+        return self.interpreter.n_root_steps
 
     def _break(self, outcome: Outcome) -> tuple[str, str]:
         """The call of the step function, with all that is alive."""

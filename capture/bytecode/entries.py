@@ -6,6 +6,8 @@ import dataclasses
 import enum
 import inspect
 import linecache
+import os
+import threading
 import types
 import warnings
 import weakref
@@ -61,6 +63,20 @@ def flat_parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[:n]
 
 
+class _Compiling:
+    """One thread compiles at a time: torch's tracers keep state that all threads share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        os.register_at_fork(after_in_child=self._unlock)
+
+    def _unlock(self) -> None:
+        self.lock = threading.RLock()  # the thread that held it is not in the child
+
+
+_compiling = _Compiling()
+
+
 class CodeEntries:
     """The entries of one code object.
 
@@ -100,8 +116,11 @@ class CodeEntries:
         if self.is_full:
             hook.resume(paused)
             return self.eager(function, *args)
+        n_before = len(self.entries)
         try:
-            entry = self._compile(function, args)
+            with _compiling.lock:
+                # Meanwhile another thread may have compiled just this: its entry's guards decide.
+                entry = self.entries[-1] if len(self.entries) > n_before else self._compile(function, args)
         finally:
             hook.resume(paused)
         return (entry or self.eager)(function, *args)

@@ -34,6 +34,7 @@ class Interpreter:
         self.break_at = break_at
         self.n_root_steps = 0
         self.n_steps = 0
+        self.raised_at = 0  # the outermost frame's step that raised what is handled now, or was last
         trace.call_value = lambda function, args, kwargs: calls.call_value(trace, function, args, kwargs)
         trace.get_attribute = lambda owner, name: attributes.get(trace, owner, name)
         trace.keep_attribute = lambda owner, name, value: put(trace, owner, name, value, plain=True)
@@ -96,6 +97,8 @@ class Interpreter:
 
     def _handle(self, frame: Frame, raised: Raised) -> None:
         """Goes to the handler of the instruction that raised; without one the exception leaves the frame."""
+        if frame is self.trace.stack[0] and not self._is_raised_again(frame):
+            self.raised_at = self.n_root_steps
         row = frame.decoded.handler_of(frame.start if not frame.keyword_names else frame.index - 1)
         frame.keyword_names = ()
         if row is None:
@@ -107,3 +110,9 @@ class Interpreter:
             frame.push(Const(frame.start))
         frame.push(raised.value)
         frame.index = row.target
+
+    @staticmethod
+    def _is_raised_again(frame: Frame) -> bool:
+        """Whether the exception leaves a handler of another one, or goes on after a finally block."""
+        is_handling = not (isinstance(frame.current_error, Const) and frame.current_error.value is None)
+        return is_handling or frame.decoded.instructions[frame.start].name == "RERAISE"
