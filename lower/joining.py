@@ -15,7 +15,7 @@ import torch
 from longhand.lower.builder import Handle, Number, converted
 from longhand.lower.context import Context, Decline, Recipe, require_loop_dtypes
 from longhand.lower.edges import rolled
-from longhand.lower.ir import Size
+from longhand.lower.ir import BufferKind, Size
 from longhand.lower.nest import NestBuilder
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
@@ -26,6 +26,8 @@ aten = torch.ops.aten
 
 # More pieces than this are stored one by one.
 _MOST_MASKED = 4
+# Padding of a row by less than this part of it is stored by itself.
+_SEAM_SHARE = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,7 +213,32 @@ def _constant_pad(ctx: Context, x: TensorView, pad: Sequence[Size], value: Numbe
         x = cut
         if before > 0 or after > 0:
             ranges.append((dim, max(before, 0), add(max(before, 0), x.size(dim))))
+    if len(ranges) == 1 and _is_seam(ctx, x, ranges[0]):
+        return _with_seam(ctx, x, value)
     return _padded(ctx, x, ranges, value)
+
+
+def _is_seam(ctx: Context, x: TensorView, place: tuple[int, Size, Size]) -> bool:
+    """Whether a few columns come behind each long row of what this graph computes."""
+    dim, start, end = place
+    missing = add(ctx.result_shape()[dim], multiply(-1, end))
+    few = isinstance(missing, int) and isinstance(end, int) and missing * _SEAM_SHARE <= end
+    is_ours = ctx.buffers[x.buffer].kind is BufferKind.INTERMEDIATE
+    return few and is_ours and start == 0 and dim == x.rank - 1
+
+
+def _with_seam(ctx: Context, x: TensorView, value: Number) -> TensorView:
+    """The long rows and the seam behind them as a nest each: the rows are stored by what computes them."""
+    target, last = ctx.make_result(), x.rank - 1
+    length = x.size(last)
+    rows = target.narrow(last, 0, length)
+    seam = target.narrow(last, length, add(target.size(last), multiply(-1, length)))
+    assert rows is not None and seam is not None
+    ctx.write(x, rows)
+    nest, _ = ctx.nest(seam.shape)
+    nest.store(seam, nest.body.constant(converted(value, x.dtype), x.dtype))
+    ctx.finish(nest)
+    return target
 
 
 def _padded(

@@ -8,6 +8,7 @@ connected to the source. The minimum cut is the cheapest set of values to keep.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -269,7 +270,16 @@ class _Sides:
         if is_view(node):
             return float("inf")
         steps = min(self.distance[node], _MOST_STEPS)
-        return max(1.0, bytes_of(node) * (1 + _STEP * steps))
+        times = 1 if node in self._in_forward else 2
+        return max(1.0, times * bytes_of(node) * (1 + _STEP * steps))
+
+    @functools.cached_property
+    def _in_forward(self) -> frozenset[fx.Node]:
+        """What the forward pass computes for its own sake. To keep anything else, it has to be written first."""
+        captured, node_of = self.joint.captured, self.joint.node_of
+        values = [output.value for output in captured.outputs] + [one.value_node for one in captured.mutations]
+        results = [node_of[value] for value in values if isinstance(value, str) and value in node_of]
+        return frozenset({*results, *_ancestors(results)})
 
     def _partition(self, kept: set[fx.Node]) -> Partition:
         recomputed: set[fx.Node] = set()
