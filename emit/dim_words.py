@@ -1,7 +1,7 @@
 """A word for each dimension of each value: the user's own (``B, T, C = x.shape``), else the customary ones.
 
-Words start at the call's arguments and are carried through the captured graph, so that two sizes that happen to be
-equal numbers (1024 tokens of 1024 features) are still told apart in model.py.
+Words start at the call's arguments and at the user's own reshapes, and are carried through the captured graph. Never
+does an equal number make a word: 1024 tokens of 1024 features are told apart, and a batch of 64 is no head size of 64.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.emit.op_words import aten_name
+from longhand.emit.stated_sizes import word_of_split, words_of_reshape
 from longhand.emit.words import identifier
 from longhand.lower.ir import Size
 
 Words = tuple[str | None, ...]
 
 _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
-    (1, True): ("n",),
     (2, True): ("n_rows", "n_cols"),
     (3, True): ("batch", "seq", "dim"),
     (4, True): ("batch", "channels", "height", "width"),
     (5, True): ("batch", "channels", "depth", "height", "width"),
-    (1, False): ("n",),
     (2, False): ("batch", "seq"),
 }
 _REDUCTION_OPS = """
     sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
 """
 _REDUCTIONS = frozenset(_REDUCTION_OPS.split())
+_CLASS_LOSSES = frozenset({"cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward"})
+_POOLS = ("conv", "max_pool", "avg_pool")
 _MATMULS = frozenset({"mm", "bmm", "matmul"})
 
 
@@ -55,11 +56,33 @@ class DimWords:
         for node in graph.graph.nodes:
             if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor):
                 self._words[node.name] = _carried(node, self._words)
+        if given is None:
+            for node in graph.graph.nodes:
+                self._learn_vectors(node)
 
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
         found = self._words.get(buffer.removesuffix("_channels_last"), ())
         return found if len(found) == n_dims else (None,) * n_dims
+
+    def _learn_vectors(self, node: fx.Node) -> None:
+        """A vector among the arguments goes by the dimension that it meets: a bias, a norm's weight, labels."""
+        for argument in node.all_input_nodes if node.op == "call_function" else ():
+            words, shape = self.arguments.get(argument.name), _shape(argument)
+            if words != (None,) or node.all_input_nodes[0] is argument:
+                continue
+            first = self._words.get(node.all_input_nodes[0].name, ())
+            is_label = aten_name(node) in _CLASS_LOSSES
+            met, size = (
+                (first[:1], _shape(node.all_input_nodes[0])[:1])
+                if is_label
+                else (
+                    first[-1:],
+                    _shape(node.all_input_nodes[0])[-1:],
+                )
+            )
+            if met and list(map(str, size)) == list(map(str, shape)):
+                self.arguments[argument.name] = self._words[argument.name] = met
 
 
 def _shape(node: Any) -> tuple[Size, ...]:
@@ -90,11 +113,9 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         own = written.get(entry.target, ())
         words: list[str | None] = []
         for dim, size in enumerate(value.shape):
-            same = [word for word, known in owner.items() if str(known) == str(size)]
             choices = [
                 symbols.get((entry.node, dim)),
                 own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
-                same[0] if len(same) == 1 and isinstance(size, int) and size >= 16 else None,
                 customary[dim] if customary else None,
             ]
             words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
@@ -188,16 +209,26 @@ def _carried(node: fx.Node, words: Mapping[str, Words]) -> Words:
         return (words.get(given[1].name, (None, None))[0], None)
     if name == "embedding":
         indices = words.get(given[-1].name, ())
-        return (*indices, None) if len(indices) == len(shape) - 1 else (None,) * len(shape)
+        return (*indices, "dim") if len(indices) == len(shape) - 1 else (None,) * len(shape)
+    if name.startswith(_POOLS) and len(first) == len(shape):
+        return _of_image(name, first, _shape(given[0]), shape)
     if name in ("transpose", "permute", "t", "unsqueeze", "select"):
         moved = _moved(name, node.args, first, len(shape))
         if moved is not None and len(moved) == len(shape):
             return moved
     if name in ("view", "_unsafe_view", "reshape", "flatten", "unflatten"):
-        return reshaped(_shape(given[0]) if given else (), first, shape)
+        carried = reshaped(_shape(given[0]) if given else (), first, shape)
+        return _filled(carried, words_of_reshape(_statement(node), shape))
     if name == "getitem" and isinstance(node.args[0], fx.Node):
         whole = [argument for argument in node.args[0].all_input_nodes if _shape(argument)][:1]
-        return _of_piece(whole[0], words, shape) if whole else (None,) * len(shape)
+        if not whole:
+            return (None,) * len(shape)
+        word = word_of_split(_statement(node)) if aten_name(node.args[0]).startswith("split") else None
+        return _filled(_of_piece(whole[0], words, shape), (word,) * len(shape))
+    if name in ("slice", "narrow") and given:
+        return _of_piece(given[0], words, shape)
+    if "batch_norm" in name or name == "group_norm":
+        return first if len(first) == len(shape) else (None,) * len(shape)
     if name in _REDUCTIONS:
         reduced = _reduced(node.args, first, len(shape))
         return reduced if len(reduced) == len(shape) else (None,) * len(shape)
@@ -206,6 +237,27 @@ def _carried(node: fx.Node, words: Mapping[str, Words]) -> Words:
     if name == "scaled_dot_product_attention" and len(first) == len(shape):
         return (*first[:-1], None)
     return _broadcast(given, words, shape)
+
+
+def _statement(node: fx.Node) -> str:
+    origin: Provenance = node.meta.get("provenance", Provenance())
+    return origin.statement
+
+
+def _filled(words: Words, others: Words) -> Words:
+    """`words`, and where there is none the other, unless it stands elsewhere in them."""
+    return tuple(
+        word if word is not None else other if other not in words else None
+        for word, other in zip(words, others, strict=True)
+    )
+
+
+def _of_image(name: str, first: Words, old: tuple[Size, ...], new: tuple[Size, ...]) -> Words:
+    """A convolution makes other channels; what it leaves as large as it was keeps its word."""
+    kept = [
+        word if str(size) == str(made) else None for word, size, made in zip(first, old, new, strict=True)
+    ]
+    return (first[0], None if name.startswith("conv") else first[1], *kept[2:])
 
 
 def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words | None:

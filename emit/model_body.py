@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.dim_words import Words
+from longhand.emit.halves import half_of
 from longhand.emit.library_calls import LibraryWriter
 from longhand.emit.loops import FirstCall, Loop, ModelStep
-from longhand.emit.named_views import named_views
+from longhand.emit.named_views import NamedView, named_views
 from longhand.emit.names import Quote, UnitNames
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, number, write_view
@@ -211,7 +213,11 @@ class BodyWriter:
         self.needs.kernels = True
         sizes = self._axis_sizes(step)
         ints = [self.sizes.text(value) for value in step.ints]
-        scalars = [self._scalar(value) for value in step.scalars]
+        by_axis = dict(zip((axis.name for axis in self.plan.kernels[step.kernel].axes), sizes, strict=True))
+        scalars = [
+            half_of(self.plan.kernels[step.kernel], scalar.position, by_axis) or self._scalar(value)
+            for scalar, value in zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
+        ]
         given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
         tensors = [self.variables[name] for name in step.buffers]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
@@ -280,9 +286,10 @@ class BodyWriter:
         for line in named_views(step, self.words):
             view, buffer = line.view, self._buffer(line.view.buffer)
             source = self.library.views.get(line.source) or self.variables[view.buffer]
-            text = write_view(view, source, self.sizes, buffer, line.n_before)
+            words = self._words_of_heads(line) if line.unbind is not None else ()
+            text = write_view(view, source, self.sizes, buffer, line.n_before, words)
             if line.split is not None:
-                text += self._split(*line.split)
+                text += self._split(line.keys[0], *line.split)
             if line.unbind is not None:
                 text += f".unbind({line.unbind})"
             targets = [self._bind(key) for key in line.keys]
@@ -291,8 +298,15 @@ class BodyWriter:
             lines.append(f"{', '.join(targets)} = {text}")
         return lines
 
-    def _split(self, parts: tuple[Size, ...], dim: int) -> str:
-        texts = [argument(part, self.sizes) for part in parts]
+    def _words_of_heads(self, line: NamedView) -> Words:
+        """The words of a view of all heads at once: those of one part's, and none for which part it is."""
+        assert line.unbind is not None
+        words = self.sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
+        return (*words[: line.unbind], None, *words[line.unbind :])
+
+    def _split(self, part_of: str, parts: tuple[Size, ...], dim: int) -> str:
+        word = self.sizes.words_at(part_of, self.words.nodes[part_of].meta["val"].ndim)[dim]
+        texts = [self.sizes.text(part, word) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
 

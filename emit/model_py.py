@@ -203,16 +203,17 @@ class ModelWriter:
         block = write_block(loop, body, self.tree, taken)
         return block, write_loop(loop, block, self.tree.root.at(loop.owner), body)
 
-    def _sizes(self) -> SizeWriter:
+    def _sizes(self, may_state: bool = True) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""
         taken = set(self.variables.values()) | {parameter.name for parameter in self.parameters}
         tensors = []
-        for node, path in self.tensors:
+        for node, _ in self.tensors:
             shape = tuple(as_size(size) for size in self.words.nodes[node].meta["val"].shape)
-            tensors.append((path, self.dims.of(node, len(shape)), shape))
+            if self.variables[node].isidentifier():
+                tensors.append((self.variables[node], self.dims.of(node, len(shape)), shape))
         symbols = {str(size.symbol): size.name for size in self.graph.symbols}
         given = frozenset(str(size.symbol) for size in self.graph.symbols if size.dim is None)
-        return bind_sizes(self.dims, symbols, tensors, taken, given)
+        return bind_sizes(self.dims, symbols, tensors, taken, given, may_state)
 
     # What came in.
 
@@ -442,9 +443,12 @@ class ModelWriter:
 
     def _described_view(self, view: View) -> str:
         buffer = self.plan.buffers[view.buffer]
-        plain = self._sizes()
+        plain = self._sizes(may_state=False)
         same = [str(size) for size in view.shape] == [str(size) for size in buffer.shape]
-        entries = plain.dims(buffer) if same else [plain.text(size) for size in view.shape]
+        words = (
+            self.dims.of(view.calls[-1].origin, len(view.shape)) if view.calls else (None,) * len(view.shape)
+        )
+        entries = plain.dims(buffer) if same else list(map(plain.text, view.shape, words))
         return f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"
 
 

@@ -31,6 +31,7 @@ class NamedView:
         is_last: Whether nothing else in this library call reads `source`.
         split: Of a split: the sizes of its parts and the dimension.
         unbind: The dimension of the view whose indices are the parts, in a line that takes all of them at once.
+        heads: In such a line: the node that is one part's heads, for the words of their sizes.
     """
 
     keys: tuple[str, ...]
@@ -40,6 +41,7 @@ class NamedView:
     is_last: bool = False
     split: tuple[tuple[Size, ...], int] | None = None
     unbind: int | None = None
+    heads: str = ""
 
 
 def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
@@ -123,6 +125,7 @@ def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferWords) ->
         view=dataclasses.replace(split.view, calls=calls),
         split=None,
         unbind=place,
+        heads=reshape.origin,
     )
 
 

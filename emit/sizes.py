@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from longhand.emit.dim_words import DimWords, Words
 from longhand.emit.size_text import size_text
@@ -19,6 +19,7 @@ class SizeWriter:
         symbols: The word for each symbolic size, by the symbol's name.
         binding: For each tensor whose shape binds words: the expression and the word of each dimension.
         derived: Words of symbols that are no dimension by themselves, and how they follow from one.
+        taken: Names that no size may have.
     """
 
     def __init__(
@@ -28,7 +29,10 @@ class SizeWriter:
         symbols: Mapping[str, str],
         binding: Sequence[tuple[str, Words]] = (),
         derived: Mapping[str, str] | None = None,
+        taken: Set[str] | None = None,
     ) -> None:
+        self._taken = taken  # None: only what a shape binds has a word
+        self._stated: dict[str, int] = {}  # words that no shape binds
         self._derived = dict(derived or {})
         self._binding = tuple(binding)
         self._words = words
@@ -47,6 +51,10 @@ class SizeWriter:
         """A writer for a function that is given `tensors`: (expression, words, shape)."""
         return bind_sizes(self._words, self._symbols, tensors, taken)
 
+    def words_at(self, node: str, n_dims: int) -> Words:
+        """Words for the dimensions of a value of the captured graph, a view for instance."""
+        return self._words.of(node, n_dims)
+
     def words_of(self, buffer: Buffer) -> Words:
         """Words for a buffer's dimensions."""
         return self._words.of(buffer.name, len(buffer.shape))
@@ -61,7 +69,11 @@ class SizeWriter:
             elif wanted:
                 named = [word if word is not None and word in self.used else "_" for word in words]
                 lines.append(f"{', '.join(named)}{',' * (len(named) == 1)} = {path}.shape")
-        return lines + [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
+        lines += [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
+        stated = {word: size for word, size in self._stated.items() if word in self.used}
+        if stated:
+            lines.append(f"{', '.join(stated)} = {', '.join(map(str, stated.values()))}")
+        return lines
 
     def dims(self, buffer: Buffer) -> list[str]:
         """The sizes of a buffer's dimensions."""
@@ -74,10 +86,17 @@ class SizeWriter:
             return self._use(word)
         if not isinstance(size, int):
             return self._symbolic(size)
-        same = [known for known, value in self._values.items() if value == size]
-        if len(same) == 1 and size >= 16:
-            return self._use(same[0])
+        if (
+            word is not None
+            and size > 1
+            and self._may_state(word)
+            and self._stated.setdefault(word, size) == size
+        ):
+            return self._use(word)
         return str(size)
+
+    def _may_state(self, word: str) -> bool:
+        return self._taken is not None and word not in self._taken and word not in self._values
 
     def axes(
         self, sizes: Mapping[str, Size], tensors: Sequence[tuple[str, Buffer, Sequence[str]]]
@@ -115,7 +134,7 @@ class SizeWriter:
 
     def _product(self, texts: list[str]) -> str:
         for text in texts:
-            self.used |= set(re.findall(r"[A-Za-z_]\w*", text)) & set(self._values)
+            self.used |= set(re.findall(r"[A-Za-z_]\w*", text)) & {*self._values, *self._stated}
         return " * ".join(texts)
 
     def _peek(self, size: Size, word: str | None) -> str:
@@ -141,6 +160,7 @@ def bind_sizes(
     tensors: Sequence[tuple[str, Words, Sequence[Size]]],
     taken: set[str],
     given: frozenset[str] = frozenset(),
+    may_state: bool = True,
 ) -> SizeWriter:
     """A writer whose words come from the shapes of `tensors` (expression, words, shape), each word from the first.
 
@@ -150,6 +170,7 @@ def bind_sizes(
         tensors: What is at hand.
         taken: Words that stand for something else.
         given: Symbols that are arguments of the call: their words are variables already.
+        may_state: Whether a word that no shape binds may be bound to its number.
     """
     values: dict[str, Size] = {}
     binding: list[tuple[str, Words]] = []
@@ -169,7 +190,8 @@ def bind_sizes(
             word = f"{word}_size"
         words_of[symbol] = word
         derived[word] = text
-    return SizeWriter(words, values, words_of, binding, derived)
+    unusable = taken | set(words_of.values()) if may_state else None
+    return SizeWriter(words, values, words_of, binding, derived, unusable)
 
 
 def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]]) -> str | None:

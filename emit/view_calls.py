@@ -28,7 +28,12 @@ class _Seen:
 
 
 def write_view(
-    view: View, variable: str, sizes: SizeWriter, buffer: Buffer | None = None, n_before: int = 0
+    view: View,
+    variable: str,
+    sizes: SizeWriter,
+    buffer: Buffer | None = None,
+    n_before: int = 0,
+    words: Words = (),
 ) -> str:
     """A buffer through its views.
 
@@ -38,6 +43,7 @@ def write_view(
         sizes: Writes sizes.
         buffer: The buffer, so that its dimensions keep their words through the views.
         n_before: How many of the calls `variable` has behind it already.
+        words: Words for the sizes of a reshape that is no value of the captured graph.
     """
     text = variable
     seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
@@ -48,7 +54,7 @@ def write_view(
         subscript, n_used = _subscript(calls, sizes)
         for call in calls[:n_used] or calls[:1]:
             if not n_used:
-                subscript = _call(call, sizes, seen)
+                subscript = _call(call, sizes, seen, words)
             seen = _after(call, seen)
         text += subscript
         calls = calls[max(n_used, 1) :]
@@ -107,15 +113,17 @@ def size_list(values: Any, sizes: SizeWriter) -> str:
     return ", ".join(sizes.text(value) for value in values)
 
 
-def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen) -> str:
+def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
     name, args = _base(call), call.args
     if name in _RESHAPES:
         known = (
             reshaped(seen.shape, seen.words, _without_minus_one(tuple(args[0]), seen.shape))
             if seen.shape
-            else ()
+            else (None,) * len(args[0])
         )
-        words = known or (None,) * len(args[0])
+        is_given = not call.origin and len(given) == len(args[0])
+        own = given if is_given else sizes.words_at(call.origin, len(args[0]))
+        words = tuple(word or other for word, other in zip(own, known, strict=True))
         texts = [
             "-1" if str(size) == "-1" else sizes.text(size, word)
             for size, word in zip(args[0], words, strict=True)

@@ -1,0 +1,32 @@
+"""A kernel's argument that is half of an axis, where two halves are joined: ``head_dim // 2`` in model.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longhand.lower.ir import Pointwise, PointwiseOp, Position, Scalar
+from longhand.schedule.plan import KernelPlan
+
+
+def half_of(plan: KernelPlan, position: int, sizes: Mapping[str, str]) -> str | None:
+    """The text for a scalar that lowering called a half, over the words of the axes; None for any other.
+
+    Args:
+        plan: The kernel.
+        position: The scalar in its body.
+        sizes: By axis: the text of its size.
+    """
+    scalar = plan.body[position]
+    if not isinstance(scalar, Scalar) or scalar.name != "half":
+        return None
+    for value in plan.body:
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[1] == position:
+            address = plan.addresses.get(value.args[0])
+            if (
+                isinstance(plan.body[value.args[0]], Position)
+                and address is not None
+                and len(address.axes) == 1
+            ):
+                size = sizes.get(address.axes[0][0], "")
+                return f"{size} // 2" if size.isidentifier() else None
+    return None
