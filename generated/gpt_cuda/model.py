@@ -1,7 +1,7 @@
 """GPT as kernels: examples.gpt.GPT for cuda (sm_90), bfloat16, inference.
 
     tokens  int64 (batch=8, seq=1024)
-    ->      bfloat16 (8, seq, 50257)
+    ->      bfloat16 (batch, seq, 50257)
 
 Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
 """
@@ -31,31 +31,32 @@ class Block(nn.Module):
         )
 
     def forward(self, x, mlp):
-        batch, seq, _ = x.shape
+        batch, seq, dim = x.shape
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # Block.forward    x = x + self.attn(self.ln_1(x))
         residual = torch.empty_like(x)
         ln_1 = x  # in place: nothing reads x afterwards
         kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, 768, 1e-5
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
         )
         return self.after_ln_1(residual, ln_1)
 
     def after_ln_1(self, residual, ln_1):
         """The block after ln_1; the first one starts here: what makes its ln_1 is a kernel of its own."""
-        batch, seq, _ = residual.shape
+        batch, seq, dim = residual.shape
+        n_heads = 12
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
+        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         del qkv, q, k, v
 
         # CausalSelfAttention.forward    return self.proj(mixed)
-        mixed = mixed.transpose(1, 2).reshape(batch, seq, 768)
+        mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
         del mixed
 
@@ -63,7 +64,7 @@ class Block(nn.Module):
         x = torch.empty_like(residual)
         ln_2 = residual  # in place: nothing reads residual afterwards
         kernels.add_and_layer_norm(
-            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 768, 1e-5
+            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -91,12 +92,13 @@ class GPT(nn.Module):
         check_tensor("tokens", tokens, dtype=torch.int64, shape=(8, 1024), device="cuda")
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
+        dim = 768
 
         # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
+        x = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
@@ -107,7 +109,7 @@ class GPT(nn.Module):
             ln_1,
             batch,
             seq,
-            768,
+            dim,
             50257,
             1e-5,
         )
@@ -121,7 +123,7 @@ class GPT(nn.Module):
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
         ln_f = x  # in place: nothing reads x afterwards
-        kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, 768, 1e-5)
+        kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, dim, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))
         padded_weight = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)

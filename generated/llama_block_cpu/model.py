@@ -43,6 +43,7 @@ class LlamaBlock(nn.Module):
         check_tensor("x", x, dtype=torch.float32, shape=(2, 256, 256), device="cpu")
         check_weights(self, x.device)
         batch, seq, dim = x.shape
+        n_heads, head_dim, n_kv_heads = 8, 32, 2
 
         # RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
         # RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
@@ -64,23 +65,39 @@ class LlamaBlock(nn.Module):
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
-        rotary_q = empty((batch, seq, 8, 32), torch.float32).transpose(1, 2)
+        rotary_q = empty((batch, seq, n_heads, head_dim), torch.float32).transpose(1, 2)
         kernels.rotary(
-            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 8, 32, 16
+            q,
+            self.attention.rotary.cos,
+            self.attention.rotary.sin,
+            rotary_q,
+            batch,
+            seq,
+            n_heads,
+            head_dim,
+            head_dim // 2,
         )
-        rotary_k = empty((batch, seq, 2, 32), torch.float32).transpose(1, 2)
+        rotary_k = empty((batch, seq, n_kv_heads, head_dim), torch.float32).transpose(1, 2)
         kernels.rotary(
-            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 2, 32, 16
+            k,
+            self.attention.rotary.cos,
+            self.attention.rotary.sin,
+            rotary_k,
+            batch,
+            seq,
+            n_kv_heads,
+            head_dim,
+            head_dim // 2,
         )
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
         #         enable_gqa=True)
-        v = v.reshape(batch, seq, 2, 32).transpose(1, 2)
+        v = v.reshape(batch, seq, n_kv_heads, head_dim).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
 
         # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq,
         #         dim))
-        attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, 256), self.attention.o_proj.weight)
+        attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         # RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)

@@ -1,7 +1,7 @@
 """ResNetBlock as kernels: examples.resnet_block.ResNetBlock for cpu, float32, inference.
 
     x   float32 (batch=4, channels=32, height=56, width=56)
-    ->  float32 (4, 64, 28, 28)
+    ->  float32 (batch, 64, 28, 28)
 
 Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
 """
@@ -51,6 +51,7 @@ class ResNetBlock(nn.Module):
     def forward(self, x):
         check_tensor("x", x, dtype=torch.float32, shape=(4, 32, 56, 56), device="cpu")
         check_weights(self, x.device)
+        batch = x.shape[0]
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
@@ -62,7 +63,7 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            4,
+            batch,
             64,
             28 * 28,
             1e-5,
@@ -87,7 +88,7 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             activated,
-            4,
+            batch,
             64,
             28 * 28,
             1e-5,

@@ -29,37 +29,38 @@ class Block(nn.Module):
         )
 
     def forward(self, x, mlp):
-        batch, seq, _ = x.shape
+        batch, seq, dim = x.shape
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # Block.forward    x = x + self.attn(self.ln_1(x))
         residual = empty(x.shape, torch.float32)
         ln_1 = x  # in place: nothing reads x afterwards
         kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, 256, 1e-5
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
         )
         return self.after_ln_1(residual, ln_1)
 
     def after_ln_1(self, residual, ln_1):
         """The block after ln_1; the first one starts here: what makes its ln_1 is a kernel of its own."""
-        batch, seq, _ = residual.shape
+        batch, seq, dim = residual.shape
+        n_heads = 4
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, 4, -1).transpose(1, 3).unbind(2)
+        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
         # CausalSelfAttention.forward    return self.proj(mixed)
-        mixed = mixed.transpose(1, 2).reshape(batch, seq, 256)
+        mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = empty(residual.shape, torch.float32)
         ln_2 = residual  # in place: nothing reads residual afterwards
         kernels.add_and_layer_norm(
-            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 256, 1e-5
+            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -87,12 +88,13 @@ class GPT(nn.Module):
         check_tensor("tokens", tokens, dtype=torch.int64, shape=(2, 128), device="cpu")
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
+        dim = 256
 
         # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = empty((batch, seq, 256), torch.float32)
-        ln_1 = empty((batch, seq, 256), torch.float32)
+        x = empty((batch, seq, dim), torch.float32)
+        ln_1 = empty((batch, seq, dim), torch.float32)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
@@ -103,7 +105,7 @@ class GPT(nn.Module):
             ln_1,
             batch,
             seq,
-            256,
+            dim,
             2048,
             1e-5,
         )
@@ -115,7 +117,7 @@ class GPT(nn.Module):
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
         ln_f = x  # in place: nothing reads x afterwards
-        kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, 256, 1e-5)
+        kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, dim, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))
         return F.linear(ln_f, self.token_embedding.weight)

@@ -43,6 +43,7 @@ class LlamaBlock(nn.Module):
         check_tensor("x", x, dtype=torch.bfloat16, shape=(2, 2048, 4096), device="cuda")
         check_weights(self, x.device)
         batch, seq, dim = x.shape
+        n_heads, head_dim, n_kv_heads = 32, 128, 8
 
         # RMSNorm.forward    x_float = x.float(); mean_square = x_float.pow(2).mean(-1, keepdim=True)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
@@ -64,19 +65,39 @@ class LlamaBlock(nn.Module):
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
-        rotary_q = torch.empty((batch, seq, 32, 128), dtype=torch.bfloat16, device=x.device).transpose(1, 2)
+        rotary_q = torch.empty(
+            (batch, seq, n_heads, head_dim), dtype=torch.bfloat16, device=x.device
+        ).transpose(1, 2)
         kernels.rotary(
-            q, self.attention.rotary.cos, self.attention.rotary.sin, rotary_q, batch, seq, 32, 128, 64
+            q,
+            self.attention.rotary.cos,
+            self.attention.rotary.sin,
+            rotary_q,
+            batch,
+            seq,
+            n_heads,
+            head_dim,
+            head_dim // 2,
         )
         del q
-        rotary_k = torch.empty((batch, seq, 8, 128), dtype=torch.bfloat16, device=x.device).transpose(1, 2)
+        rotary_k = torch.empty(
+            (batch, seq, n_kv_heads, head_dim), dtype=torch.bfloat16, device=x.device
+        ).transpose(1, 2)
         kernels.rotary(
-            k, self.attention.rotary.cos, self.attention.rotary.sin, rotary_k, batch, seq, 8, 128, 64
+            k,
+            self.attention.rotary.cos,
+            self.attention.rotary.sin,
+            rotary_k,
+            batch,
+            seq,
+            n_kv_heads,
+            head_dim,
+            head_dim // 2,
         )
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
         #         enable_gqa=True)
-        v = v.reshape(batch, seq, 8, 128).transpose(1, 2)
+        v = v.reshape(batch, seq, n_kv_heads, head_dim).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
         del rotary_q
 
