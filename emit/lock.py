@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import linecache
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
+from longhand.emit.sources import fingerprints
 from longhand.options import Frontend
 
 LOCK = "longhand.lock"
@@ -47,6 +49,7 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
         "guards": _guards(graph, words),
         "hashes": {path: _hash(files[path]) for path in sorted(files)},
         "quotes": _quotes(graph, words),
+        "sources": _sources(graph, words),
         "kernels": {names.kernel: key for key, names in named.items()},
         "traffic": {names.kernel: list(traffic(passes, key)) for key, names in named.items()},
         "ledger": Ledger(named).to_json(),
@@ -108,6 +111,20 @@ def _quotes(graph: CapturedGraph, words: BufferWords) -> dict[str, str]:
             found.setdefault(f"{where.qualname}    {where.statement}", where)
     files = {file: _relative(file) for file in {where.file for where in found.values()}}
     return {quote: f"{files[where.file]}:{where.line}" for quote, where in sorted(found.items())}
+
+
+def _sources(graph: CapturedGraph, words: BufferWords) -> dict[str, dict[str, str]]:
+    """Fingerprints of the functions that the quoted statements stand in, by file."""
+    names: dict[str, set[str]] = {}
+    for node in graph.graph.nodes:
+        where: Provenance = words.provenance(node.name)
+        if where.statement and where.file and where.qualname:
+            names.setdefault(where.file, set()).add(where.qualname)
+    found = {
+        _relative(file): fingerprints("".join(linecache.getlines(file)), names[file])
+        for file in sorted(names)
+    }
+    return {file: functions for file, functions in found.items() if functions}
 
 
 def _relative(file: str) -> str:

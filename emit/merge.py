@@ -14,10 +14,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Any
 
-from longhand.emit.contract import find_breaches
+from longhand.emit.contract import Breach, find_breaches
 from longhand.emit.lock import LOCK, lock_text
 from longhand.emit.threeway import Conflict, changed_lines, merge
 from longhand.errors import EditError
@@ -378,14 +378,14 @@ class _Merger:
         refuse(find_breaches(files, written))
 
 
-def refuse(breaches: list[Any]) -> None:
-    """Raises EditError for the first breach, with the number of others."""
+def refuse(breaches: list[Breach], folder: PurePath | str = "") -> None:
+    """Raises EditError for the first breach in a unit's folder, with the others behind it."""
     if breaches:
         first = breaches[0]
         more = f" And {len(breaches) - 1} more: {'; '.join(map(str, breaches[1:4]))}." if breaches[1:] else ""
         raise EditError(
             f"{first.what}.{more}",
-            where=f"{first.path}:{first.line}",
+            where=str(PurePosixPath(folder, f"{first.path}:{first.line}")),
             hint="Nothing was changed on disk. Mend the edit, or delete the file to have it written anew.",
         )
 

@@ -123,7 +123,7 @@ def _compile(
                 f"{folder} is of an earlier version of this graph: edits in {', '.join(conflicts)} conflict.",
                 hint="Settle them: see FILE.new beside each.",
             )
-    function = _bind(load(folder), graph)
+    function = _bind(load(folder, check=False), graph)  # it was made, or found by content, just now
     if not train:
         function = _unless_gradients(function, graph_module.forward)
     if graph.mutations:

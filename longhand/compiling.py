@@ -149,7 +149,7 @@ class Owned:
                 return self._in_parts()(*args, **kwargs)
             if self._refusal is not None:
                 return self._eager(self._refusal, args, kwargs)
-            self._unit = bound(load(self._out), self._original)
+            self._unit = bound(load(self._out, check=False), self._original)
             self._call_of_unit = call
         if call != self._call_of_unit:
             return self._eager(f"{self._out} was written for other shapes, types or values", args, kwargs)

@@ -21,6 +21,7 @@ from longhand.emit.threeway import changed_lines
 from longhand.emit.writer import read_unit
 from longhand.errors import UnitError
 from longhand.factory import dynamic_shapes, resolve
+from longhand.freshness import changed_sources, texts_of
 from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum
 from longhand.original import SEED, read_lock
 from longhand.pipeline import plan_and_text
@@ -60,6 +61,7 @@ class CheckResult:
         breaches: Edits that break what other files rely on.
         versions: Tools whose versions differ: ``torch 2.11.0, here 2.13.0``.
         edited: Files that somebody edited.
+        sources: Functions of the model that changed since the lock was written, whatever that means for the unit.
     """
 
     folder: Path
@@ -67,6 +69,7 @@ class CheckResult:
     breaches: tuple[Breach, ...]
     versions: tuple[str, ...]
     edited: tuple[str, ...]
+    sources: tuple[str, ...] = ()
 
     @property
     def currency(self) -> Currency:
@@ -89,29 +92,28 @@ def check(folder: Path, factory: str | None = None) -> CheckResult:
         UnitError: There is no unit, or it does not say how to make its model.
         FactoryError: The model cannot be made.
     """
-    read_lock(folder)
+    lock = read_lock(folder)
     disk = read_unit(folder)
     breaches = broken_edits(folder, disk)
     changes = list(_unsettled(disk))
     if not breaches:
         changes += _changes(disk, regenerated(folder, factory))
     edited = tuple(path for path, _, _ in edits(disk.files))
-    return CheckResult(folder, tuple(changes), tuple(breaches), other_versions(read_lock(folder)), edited)
+    return CheckResult(
+        folder,
+        tuple(changes),
+        tuple(breaches),
+        other_versions(lock),
+        edited,
+        tuple(changed_sources(lock, folder)),
+    )
 
 
 def broken_edits(folder: Path, disk: UnitOnDisk | None = None) -> list[Breach]:
     """Edits that break what the unit's other files rely on, found without running anything."""
     disk = disk or read_unit(folder)
-    written = {
-        path: disk.bases(path)[0].decode(errors="replace")
-        for path in (name.removeprefix(f"{BASE}/") for name in disk.files if name.startswith(f"{BASE}/"))
-        if disk.bases(path)
-        and not path.endswith(NEW)
-        and not path.startswith(f"{ASIDE}/")
-        and path not in disk.ejected
-    }
-    files = {path: content.decode(errors="replace") for path, content in disk.files.items()}
-    breaches = find_breaches({path: files[path] for path in written if path in files}, written)
+    files, written = texts_of(disk)
+    breaches = find_breaches(files, written)
     broken = {breach.path for breach in breaches}
     edited = [path for path in written if path in files and files[path] != written[path]]
     kernels = {Path(path).stem for path in edited if path.endswith(".cpp") and path not in broken}

@@ -35,6 +35,8 @@ def show_check(result: CheckResult) -> None:
         click.echo(f"  {change.path}  {change.what}")
     if len(result.changes) > _MOST_SHOWN:
         click.echo(f"  and {len(result.changes) - _MOST_SHOWN} more files")
+    if result.currency is Currency.CURRENT and result.sources:
+        click.echo("  The model's code changed and its unit need not: generate notes that in the lock.")
     if result.currency is Currency.STALE:
         click.echo("  Bring it up to date: longhand generate (your edits are merged).")
 

@@ -85,3 +85,7 @@ class ToolError(LonghandError):
 
 class VerificationError(LonghandError):
     """A generated kernel or unit does not compute what its reference computes."""
+
+
+class StaleUnitWarning(UserWarning):
+    """A unit was loaded whose model may have changed since it was generated."""

@@ -9,14 +9,23 @@ from typing import Any
 from torch import nn
 
 from longhand.emit.loading import load_unit
+from longhand.freshness import look_at
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path, *, check: bool = True) -> Any:
     """What the unit in a folder exports: a module class, or a function.
+
+    Args:
+        path: The folder.
+        check: Look first whether the unit's files fit each other, and whether the functions that the model was made
+            of are still what they were; a `StaleUnitWarning` says where they are not. It takes milliseconds.
 
     Raises:
         UnitError: There is no unit, or it cannot be imported.
+        EditError: An edit breaks what other files of the unit rely on.
     """
+    if check:
+        look_at(Path(path))
     return load_unit(Path(path))
 
 

@@ -33,7 +33,6 @@ from pathlib import Path
 import torch
 
 from longhand.currency import broken_edits
-from longhand.emit.contract import Breach
 from longhand.emit.lock import LOCK, lock_text
 from longhand.emit.merge import NEW, UnitOnDisk, refuse
 from longhand.emit.writer import read_unit, replace_file
@@ -119,7 +118,7 @@ def tune(
             "taken on one.",
             hint="Run longhand tune where there is one. Nothing was changed.",
         )
-    refuse([Breach(f"{folder}/{one.path}", one.line, one.what) for one in broken_edits(folder)])
+    refuse(broken_edits(folder), folder)
     return _tuned(folder, list(kernels or sorted(known)), includes_persons, budget, tell)
 
 

@@ -1,0 +1,169 @@
+"""`longhand.load` runs no unit silently that does not fit: neither its own files nor the model it was made from."""
+
+import importlib
+import json
+import linecache
+import sys
+import textwrap
+import time
+import warnings
+
+import pytest
+
+import longhand
+from longhand import cli
+from longhand.emit.sources import changed_functions, fingerprints
+from longhand.errors import EditError, StaleUnitWarning
+
+MODEL = '''
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Net(nn.Module):
+    """Doubles, and more."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = 2
+
+    def forward(self, x):
+        hidden = x * self.scale  # twice
+        return F.gelu(hidden)
+
+    def other(self):
+        return 1
+
+
+def make():
+    return Net().eval(), (torch.randn(4, 300),)
+'''
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with a model and its unit; the file of the model."""
+    (tmp_path / "pyproject.toml").write_text("")
+    model = tmp_path / "loaded_model.py"
+    model.write_text(MODEL)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("loaded_model", None)
+    linecache.clearcache()
+    importlib.invalidate_caches()
+    made = importlib.import_module("loaded_model").make()
+    longhand.generate(*made, out=tmp_path / "unit", factory="loaded_model:make")
+    yield model
+    sys.modules.pop("loaded_model", None)
+
+
+def load(project):
+    return longhand.load(project.parent / "unit")
+
+
+def test_a_current_unit_loads_without_a_word(project, recwarn):
+    assert load(project).__name__ == "Net"
+    assert not [warning for warning in recwarn if warning.category is StaleUnitWarning]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (
+            "        return F.gelu",
+            "        hidden = torch.tanh(hidden)\n        return F.gelu",
+            "Net.forward",
+        ),
+        ("F.gelu(hidden)", "F.silu(hidden)", "Net.forward"),
+        ("self.scale = 2", "self.scale = 3", "Net.__init__"),
+        ("def forward", "def forwards", "Net.forward"),
+    ],
+)
+def test_a_model_that_changed_is_told(project, old, new, named):
+    project.write_text(MODEL.replace(old, new))
+    with pytest.warns(StaleUnitWarning, match=rf"{named} \(loaded_model.py\) changed since it was generated"):
+        load(project)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        longhand.load(project.parent / "unit", check=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  # twice", "  # two times"),
+        ('"""Doubles, and more."""', '"""More."""'),
+        ("    def forward(self, x):\n", "\n    def forward(\n        self, x\n    ):\n        # Here.\n"),
+        ("return 1", "return 2"),
+        ("def make", "import os\n\n\ndef make"),
+    ],
+)
+def test_what_does_not_matter_is_not_told(project, old, new, recwarn):
+    assert old in MODEL
+    project.write_text(MODEL.replace(old, new))
+    load(project)
+    assert not [warning for warning in recwarn if warning.category is StaleUnitWarning]
+
+
+def test_generate_makes_it_current_again(project, recwarn, monkeypatch, capsys):
+    project.write_text(MODEL.replace("self.scale = 2", "self.scale = 2\n        self.unused = 3"))
+    sys.modules.pop("loaded_model")
+    linecache.checkcache()  # as in another process
+    monkeypatch.chdir(project.parent)
+    assert cli.run(["check", "unit"]) == 0
+    assert "generate notes that in the lock" in capsys.readouterr().out
+    assert cli.run(["generate", "loaded_model:make", "--out", "unit"]) == 0
+    assert cli.run(["check", "unit"]) == 0
+    assert capsys.readouterr().out.endswith("unit: current\n")
+    load(project)
+    assert not [warning for warning in recwarn if warning.category is StaleUnitWarning]
+
+
+def test_a_unit_without_its_model_says_nothing(project, tmp_path_factory, recwarn):
+    elsewhere = (project.parent / "unit").rename(tmp_path_factory.mktemp("elsewhere") / "unit")
+    project.unlink()
+    longhand.load(elsewhere)
+    assert not [warning for warning in recwarn if warning.category is StaleUnitWarning]
+
+
+def test_a_broken_edit_is_told_before_anything_runs(project):
+    kernel = next((project.parent / "unit/kernels").glob("*.cpp"))
+    kernel.write_text(kernel.read_text().replace(f"void {kernel.stem}(", "void renamed("))
+    with pytest.raises(EditError, match=rf"unit/kernels/{kernel.name}:\d+: .* is gone or was renamed"):
+        load(project)
+
+
+def test_a_waiting_conflict_is_told(project):
+    kernel = next((project.parent / "unit/kernels").glob("*.cpp"))
+    for path in (f"kernels/{kernel.name}.new", f".base/kernels/{kernel.name}.new"):
+        (project.parent / "unit" / path).write_text("other\n")
+    with pytest.warns(StaleUnitWarning, match="a conflict waits in .*new"):
+        load(project)
+
+
+def test_the_look_is_cheap(project):
+    load(project)
+    begin = time.perf_counter()
+    for _ in range(10):
+        load(project)
+    assert (time.perf_counter() - begin) / 10 < 0.1
+
+
+def test_the_lock_names_functions_and_no_place_of_this_machine(project):
+    lock = json.loads((project.parent / "unit/longhand.lock").read_text())
+    assert set(lock["sources"]) == {"loaded_model.py"}
+    assert set(lock["sources"]["loaded_model.py"]) == {"Net.__init__", "Net.forward"}
+
+
+def test_fingerprints_of_odd_files():
+    text = textwrap.dedent('''
+        def outer():
+            def inner(x):
+                """Only a docstring."""
+            return inner
+        ''')
+    assert set(fingerprints(text, ["outer.<locals>.inner", "outer.<locals>.<lambda>"])) == {"outer.inner"}
+    known = fingerprints(text, ["outer.<locals>.inner"])
+    assert changed_functions(text.replace('"""Only a docstring."""', "pass"), known) == []
+    assert changed_functions("not python (", known) == ["outer.inner"]
+    assert fingerprints("not python (", ["f"]) == {}
