@@ -83,13 +83,20 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
                 Tunable("SPLITS", 512, "chunks of a row, at most"),
                 Tunable("NUM_WARPS", 8),
             )
+        case Style.COLUMNS if work.is_split:
+            return (
+                # 64 bytes a thread on their way, twice that as the loop is unrolled.
+                Tunable("ROWS", 128 // max(2, min(work.element_bytes, 8)), "rows at a time"),
+                Tunable("COLS", 64, "columns per program"),
+                Tunable("SPLITS", 32, "chunks of the rows, at most"),
+                Tunable("NUM_WARPS", 4),
+            )
         case Style.COLUMNS:
-            tile = (
+            return (
                 Tunable("ROWS", 16, "rows at a time"),
                 Tunable("COLS", 64, "columns per program"),
+                Tunable("NUM_WARPS", 4),
             )
-            splits = (Tunable("SPLITS", 32, "chunks of the rows, at most"),) if work.is_split else ()
-            return (*tile, *splits, Tunable("NUM_WARPS", 4))
 
 
 def _cpu(work: Work) -> tuple[Tunable, ...]:

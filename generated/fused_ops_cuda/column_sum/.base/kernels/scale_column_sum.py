@@ -12,7 +12,7 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ROWS = 16  # rows at a time
+ROWS = 64  # rows at a time
 COLS = 64  # columns per program
 SPLITS = 32  # chunks of the rows, at most
 NUM_WARPS = 4
@@ -33,9 +33,10 @@ def scale_column_sum_partial_kernel(
     in_cols = col < n_cols
     split = tl.program_id(1)
     chunk = tl.cdiv(n_rows, tl.num_programs(1) * ROWS) * ROWS
+    end = tl.minimum((split + 1) * chunk, n_rows)
 
     acc = tl.zeros([ROWS, COLS], tl.float32)
-    for start in range(split * chunk, tl.minimum((split + 1) * chunk, n_rows), ROWS):
+    for start in tl.range(split * chunk, end, ROWS, loop_unroll_factor=2):
         row = start + tl.arange(0, ROWS)[:, None]
         in_range = (row < n_rows) & in_cols
         x = tl.load(x_ptr + row * n_cols + col, mask=in_range, other=0.0).to(tl.float32)
