@@ -338,6 +338,24 @@ static PyObject *call(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 static PyMethodDef call_method = {"call", (PyCFunction)(void (*)(void))call, METH_VARARGS | METH_KEYWORDS, call_doc};
 
+PyDoc_STRVAR(same_code_doc,
+             "same_code(functions, codes, /)\n--\n\nWhether each function of a tuple still has its code.");
+
+static PyObject *same_code(PyObject *module, PyObject *const *args, Py_ssize_t n_args) {
+  (void)module;
+  if (n_args != 2 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1]) ||
+      PyTuple_GET_SIZE(args[0]) != PyTuple_GET_SIZE(args[1])) {
+    return PyErr_Format(PyExc_TypeError, "same_code(functions, codes)");
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[0]); i++) {
+    PyObject *function = PyTuple_GET_ITEM(args[0], i);
+    if (!PyFunction_Check(function) || PyFunction_GET_CODE(function) != PyTuple_GET_ITEM(args[1], i)) {
+      Py_RETURN_FALSE;
+    }
+  }
+  Py_RETURN_TRUE;
+}
+
 static PyMethodDef methods[] = {
     {"enable", enable, METH_O, enable_doc},
     {"disable", disable, METH_O, disable_doc},
@@ -346,6 +364,7 @@ static PyMethodDef methods[] = {
     {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},
     {"mark_of", mark_of, METH_O, mark_of_doc},
     {"type_tags", type_tags, METH_O, type_tags_doc},
+    {"same_code", (PyCFunction)(void (*)(void))same_code, METH_FASTCALL, same_code_doc},
     {"same_tags", (PyCFunction)(void (*)(void))same_tags, METH_FASTCALL, same_tags_doc},
     {NULL, NULL, 0, NULL},
 };

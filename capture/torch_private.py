@@ -194,11 +194,47 @@ def version(tensor: torch.Tensor) -> int:
     return tensor._version
 
 
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def autocast_nesting() -> int:
+    """How many autocast blocks are open."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def autocast_settings() -> tuple[Any, ...]:
+    """Everything that an autocast block changes: (enabled, dtype) of each device, and whether casts are kept."""
+    devices = [(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES]
+    return (*devices, torch.is_autocast_cache_enabled())
+
+
+def set_autocast(settings: tuple[Any, ...], nesting: int) -> None:
+    """Brings autocast to what autocast_settings() and autocast_nesting() gave."""
+    *devices, keeps = settings
+    for device, (enabled, dtype) in zip(_AUTOCAST_DEVICES, devices, strict=True):
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+    torch.set_autocast_cache_enabled(keeps)
+    while (now := autocast_nesting()) != nesting:
+        (torch.autocast_increment_nesting if now < nesting else torch.autocast_decrement_nesting)()
+    if nesting == 0:
+        torch.clear_autocast_cache()
+
+
+# Ask what does not change while a process runs.
+FIXED_QUESTIONS = (
+    torch._C._get_privateuse1_backend_name,
+    torch._C._is_autocast_available,
+)
+is_torch_function_mode_enabled = torch._C._is_torch_function_mode_enabled
+
+
 def global_state() -> tuple[Any, ...]:
     """The settings that change what ops do; a graph is right for one value of it."""
     return (
         torch.is_grad_enabled(),
-        torch._C._is_any_autocast_enabled(),
+        torch._C._is_any_autocast_enabled() and autocast_settings(),
         torch.get_default_dtype(),
         torch.is_inference_mode_enabled(),
         torch.are_deterministic_algorithms_enabled(),

@@ -65,11 +65,15 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
 
 
 def _check_module_write(owner: New | Obj, name: str, value: Value) -> None:
-    if isinstance(owner, New):
-        raise Unsupported("a module is made inside the captured code")
-    state = vars(owner.value)
-    is_special = isinstance(value, Obj) and isinstance(value.value, torch.nn.Module)
+    is_special = (isinstance(value, Obj) and isinstance(value.value, torch.nn.Module)) or (
+        isinstance(value, New) and issubclass(value.kind, torch.nn.Module)
+    )
     is_parameter = isinstance(value, Tensor) and value.kind is not torch.Tensor
+    if isinstance(owner, New):
+        if is_special or is_parameter or value is DELETED:
+            raise Unsupported("a module with parameters or submodules is made inside the captured code")
+        return
+    state = vars(owner.value)
     if (
         name in state["_parameters"]
         or name in state["_modules"]

@@ -69,6 +69,10 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
             if name in vars(real):
                 return trace.wrap(vars(real)[name], attribute(owner.source, name))
         if not hasattr(torch.Tensor, name):
+            if owner.source is not None:
+                trace.guards.add(
+                    owner.source, f"not hasattr({{}}, {name!r})", f"{owner.source.name} has no {name}"
+                )
             raise missing(owner, name)
         return Bound(owner, name)
     if isinstance(owner, Obj):

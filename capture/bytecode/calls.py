@@ -26,13 +26,15 @@ from longhand.capture.bytecode import (
     torch_rules,
 )
 from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.cached import call_cached
 from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_python
 from longhand.capture.bytecode.contexts import ForwardContext
 from longhand.capture.bytecode.frames import Frame
 from longhand.capture.bytecode.leaves import is_torch_leaf
+from longhand.capture.bytecode.messages import call_logger
 from longhand.capture.bytecode.operators import is_python, kind_of
 from longhand.capture.bytecode.rules import Rule
-from longhand.capture.bytecode.sources import attribute, root
+from longhand.capture.bytecode.sources import attribute
 from longhand.capture.bytecode.tensors import torch_call
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -140,24 +142,8 @@ def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[st
         trace.guard_keys(named)
         return call_value(trace, inner, [*before, *args], {**named.items, **kwargs})
     if isinstance(value, functools._lru_cache_wrapper):
-        return _call_cached(trace, function, args, kwargs)
+        return call_cached(trace, function, args, kwargs)
     return call_value(trace, attributes.get(trace, function, "__call__"), args, kwargs)
-
-
-def _call_cached(trace: Trace, function: Obj, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A function behind functools.cache is really called, once as in eager: later calls find what it kept."""
-    if function.source is None or trace.has_effects():
-        raise Unsupported("a cached function is called after side effects")
-    trace.guards.same_object(function.source, function.value)
-    given = [as_python(trace, value) for value in args]
-    named = {key: as_python(trace, value) for key, value in kwargs.items()}
-    result = function.value(*given, **named)
-    if isinstance(result, bool | int | float | str | type(None) | torch.dtype | torch.device):
-        return Const(result)
-    parts = [trace.guards.constant(part) for part in given]
-    parts += [f"{key}={trace.guards.constant(part)}" for key, part in named.items()]
-    text = f"{trace.guards.constant(function.value)}({', '.join(parts)})"
-    return trace.wrap(result, root(text, f"{function.source.name}(...)"))
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -166,17 +152,19 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """nn.Module.__call__: `forward`, where no hooks are registered."""
     state = vars(module.value)
-    if any(state[name] for name in _HOOKS) or torch_private.has_global_module_hooks():
-        raise Unsupported(f"a {type(module.value).__name__} with hooks is called")
+    if any(state[name] for name in _HOOKS[2:]) or torch_private.has_global_module_hooks():
+        raise Unsupported(f"a {type(module.value).__name__} with backward or global hooks is called")
     if state.get("_compiled_call_impl") is not None:
         raise Unsupported("a compiled module is called")
-    if module.source is not None:
+    has_hooks = any(state[name] for name in _HOOKS)
+    if module.source is not None and not has_hooks:
         for name in _HOOKS:
             trace.guards.add(attribute(module.source, name), "not {}", f"{module.source.name} has no {name}")
     path = module.source.name if module.source is not None else type(module.value).__name__
     trace.modules.append((f"{id(module.value)}", path, type(module.value)))
     try:
-        return call_value(trace, attributes.get(trace, module, "forward"), args, kwargs)
+        method = "_call_impl" if has_hooks else "forward"
+        return call_value(trace, attributes.get(trace, module, method), args, kwargs)
     finally:
         trace.modules.pop()
 
@@ -202,7 +190,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
                 return Const(True)
             raise Unsupported(f"{module}.{real.__qualname__} is called")
         if real.__name__ == "warn_once" or module == "warnings" or module.startswith("logging"):
-            raise Unsupported(f"{module}.{real.__qualname__} writes a message")
+            return call_logger(trace, real, args)
         if functions.is_pure(real):
             return fold_call(trace, real, args, kwargs)
     flags = function.code.co_flags
@@ -210,6 +198,8 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         raise Unsupported("a coroutine function is called")
     if len(trace.stack) >= _MOST_FRAMES:
         raise Unsupported("calls are nested too deeply")
+    if real is not None:
+        trace.codes[real] = function.code
     frame = _new_frame(trace, function, bind(trace, function, args, kwargs))
     if flags & inspect.CO_GENERATOR:
         return Iter(_generate(trace, frame), frame)

@@ -100,19 +100,21 @@ def capture_frame(
     if torch_private.n_torch_functions_active():
         return Captured(None, (BreakRecord("a torch function mode is active", "", skipped=True),))
     grad_enabled = torch.is_grad_enabled()
+    autocast = torch_private.autocast_settings(), torch_private.autocast_nesting()
     break_at: int | None = None
     where = f"{code.co_filename}:{code.co_firstlineno}"
     try:
         while True:
             attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
             try:
-                return attempt.run(backend, miss, tuple(records), grad_enabled)
+                return attempt.run(backend, miss, tuple(records), grad_enabled, autocast)
             except Unsupported as error:
                 if break_at is not None:
                     raise SkipFrame(error.reason) from None
                 break_at = attempt.break_place()
                 records.append(BreakRecord(error.reason, error.where or where, error.hint))
                 torch_private.set_grad_enabled(grad_enabled)
+                torch_private.set_autocast(*autocast)
     except SkipFrame as skip:
         records.append(BreakRecord(str(skip), where, skipped=True))
         return Captured(None, tuple(records))
@@ -125,6 +127,7 @@ def capture_frame(
         return Captured(None, tuple(records))
     finally:
         torch_private.set_grad_enabled(grad_enabled)
+        torch_private.set_autocast(*autocast)
 
 
 class _Attempt:
@@ -176,7 +179,14 @@ class _Attempt:
         globals_name = trace.guards.constant(function.__globals__)
         return Frame(code, function.__globals__, vars(builtins), given, cells, globals_name)
 
-    def run(self, backend: Any, miss: Miss, records: tuple[BreakRecord, ...], grad_enabled: bool) -> Captured:
+    def run(
+        self,
+        backend: Any,
+        miss: Miss,
+        records: tuple[BreakRecord, ...],
+        grad_enabled: bool,
+        autocast: tuple[tuple[Any, ...], int],
+    ) -> Captured:
         """Interprets, then builds the entry."""
         outcome = Outcome(self.trace)
         try:
@@ -194,6 +204,11 @@ class _Attempt:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
             self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})
             torch_private.set_grad_enabled(grad_enabled)  # the backend asks for it
+        now = torch_private.autocast_settings(), torch_private.autocast_nesting()
+        if now != autocast:
+            outcome.effects.append(f"set_autocast(*{outcome.constant(now)})")
+            self.trace.call("call_function", torch_private.set_autocast, autocast, {})
+            torch_private.set_autocast(*autocast)
         return self._entry(outcome, ending, backend, miss, records)
 
     def break_place(self) -> int:
@@ -283,11 +298,18 @@ class _Attempt:
             "resume": hook.resume,
             "dispatch_keys": torch_private.dispatch_keys,
             "set_grad_enabled": torch_private.set_grad_enabled,
+            "set_autocast": torch_private.set_autocast,
+            "autocast_settings": torch_private.autocast_settings,
+            "same_code": hook.same_code,
+            "FUNCTIONS": tuple(trace.codes),
+            "CODES": tuple(trace.codes.values()),
         }
         exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
         hook.mark(namespace["entry"].__code__, hook.SKIP)
         conditions = [(_STATE, "gradients, autocast or another global setting changed")]
-        conditions.append((_CLASSES, "a method or another attribute of a class changed"))
+        conditions.append(
+            (_CLASSES, "a method, another attribute of a class or the code of a function changed")
+        )
         conditions += [
             (guard.condition.format(guard.source.expression()), guard.readable)
             for guard in trace.guards.guards
@@ -349,7 +371,7 @@ def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
 
 
 _STATE = "state() == STATE"
-_CLASSES = "(same_tags(KINDS, TAGS) or recheck())"
+_CLASSES = "same_code(FUNCTIONS, CODES) and (same_tags(KINDS, TAGS) or recheck())"
 
 
 def _drop_unused_sizes(graph: fx.Graph) -> None:

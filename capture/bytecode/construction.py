@@ -81,7 +81,7 @@ def construct(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Val
         return Const(kind(*(as_python(trace, value) for value in args)))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _named_tuple(trace, kind, args, kwargs)
-    if issubclass(kind, torch.Tensor | torch.nn.Module) or kind in _REFUSED:
+    if issubclass(kind, torch.Tensor) or kind in _REFUSED:
         raise Unsupported(f"a {kind.__qualname__} is made")
     return make_instance(trace, kind, args, kwargs)
 

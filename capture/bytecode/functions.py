@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import torch_private
 from longhand.capture.bytecode import attributes
 from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Unsupported
@@ -51,8 +52,8 @@ _PURE: set[Any] = {
     inspect.signature, torch.promote_types, torch.result_type, torch.can_cast,
     torch.cuda.is_available, torch.cuda.device_count, torch.backends.mps.is_available,
     typing.get_origin, typing.get_args, operator.index, inspect.isfunction, inspect.ismethod, inspect.isclass,
-    torch.is_autocast_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
-    torch.is_inference_mode_enabled, torch.get_autocast_dtype, torch.is_storage,
+    torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
+    torch.is_inference_mode_enabled, torch.is_storage, *torch_private.FIXED_QUESTIONS,
     torch.is_anomaly_enabled, torch.overrides.is_tensor_like,
 }  # fmt: skip
 

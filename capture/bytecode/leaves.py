@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from typing import Any
 
@@ -26,7 +27,6 @@ _MODULES = frozenset(
         "torch._tensor",
         "torch._C._nn",
         "torch._C._VariableFunctions",
-        "torch._C",
         "torch._C._linalg",
         "torch._C._fft",
         "torch._C._special",
@@ -102,10 +102,13 @@ def is_torch_leaf(value: Any) -> bool:
 
 
 def is_constant_object(value: Any) -> bool:
-    """Classes, modules and built-in functions: known by identity."""
-    if isinstance(value, type | types.ModuleType):
+    """Classes, modules, compiled patterns and built-in functions: known by identity."""
+    if isinstance(value, type | types.ModuleType | re.Pattern):
         return True
     if isinstance(value, types.BuiltinFunctionType):
         owner = value.__self__
-        return owner is None or isinstance(owner, types.ModuleType | type)
+        if owner is None or isinstance(owner, types.ModuleType | type):
+            return True
+        # pybind11 binds its functions to an object of its own.
+        return type(owner).__name__ == "PyCapsule" or type(owner).__module__ == "pybind11_builtins"
     return isinstance(value, _BUILTIN) or type(value).__module__ in ("typing", "types", "functools._lru")

@@ -212,6 +212,8 @@ def tensor_attribute(trace: Trace, value: Tensor, name: str) -> Value | None:
             if _is_dynamic(fake)
             else Seq(torch.Size, trace.constants(fake.shape))
         )
+    if name == "is_leaf" and value.source is not None:
+        trace.guards.add(value.source, f"{{}}.is_leaf is {fake.is_leaf}", f"{value.source.name}: is_leaf")
     if name in _CONSTANTS:
         return Const(getattr(fake, name))
     if name in _VIEWS:

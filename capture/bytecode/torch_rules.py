@@ -9,8 +9,9 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
-from longhand.capture.bytecode.constants import as_python
+from longhand.capture.bytecode.constants import as_python, fold_call
 from longhand.capture.bytecode.rules import Rule, Rules
+from longhand.capture.bytecode.sources import root
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
     Const,
@@ -56,6 +57,40 @@ def _set_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value])
     return Const(None)
 
 
+def _autocast_write(function: Any) -> Rule:
+    def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        given = [as_python(trace, value) for value in args]
+        trace.call("call_function", function, tuple(given), {})
+        return Const(function(*given))
+
+    return rule
+
+
+def _autocast_question(function: Any) -> Rule:
+    def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        settings = trace.guards.constant(trace.autocast)
+        trace.guards.add(
+            root("autocast_settings()", "autocast"), "{} == " + settings, "autocast is as it was"
+        )
+        return fold_call(trace, function, args, kwargs)
+
+    return rule
+
+
+_function: Any
+for _function in (
+    torch.set_autocast_enabled,
+    torch.set_autocast_dtype,
+    torch.set_autocast_cache_enabled,
+    torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+    torch.clear_autocast_cache,
+):
+    RULES[_function] = _autocast_write(_function)
+for _function in (torch.is_autocast_enabled, torch.get_autocast_dtype, torch.is_autocast_cache_enabled):
+    RULES[_function] = _autocast_question(_function)
+
+
 def _always(value: Any) -> Rule:
     return lambda trace, args, kwargs: Const(value)
 
@@ -68,3 +103,5 @@ RULES[torch.jit.is_tracing] = _always(False)
 RULES[torch_private.is_scripting] = _always(False)
 RULES[torch_private.get_tracing_state] = _always(None)
 RULES[torch_private.log_api_usage_once] = _always(None)
+# A capture under such a mode is refused.
+RULES[torch_private.is_torch_function_mode_enabled] = _always(False)

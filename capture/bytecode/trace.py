@@ -83,6 +83,8 @@ class Trace:
         self.mode = torch_private.FakeTensorMode(shape_env=self.environment)
         self.guards = Guards()
         self.classes = ClassFacts()
+        self.codes: dict[types.FunctionType, types.CodeType] = {}
+        self.autocast = torch_private.autocast_settings()
         self.sizes = sizes
         self.inputs: list[Tensor] = []
         self.real_inputs: list[torch.Tensor] = []
@@ -443,6 +445,13 @@ class Trace:
     def has_effects(self) -> bool:
         """Whether anything that was there before is to be changed."""
         return bool(self.changed or self.attributes or self.globals_written)
+
+    def n_effects(self) -> int:
+        """Grows with everything that is to be changed."""
+        parts = [*self.attributes.values(), *(written for _, written in self.globals_written.values())]
+        logged = sum(len(value.log) for value in self.changed if isinstance(value, SetOf))
+        sizes = sum(len(value.items) for value in self.changed if isinstance(value, Seq | Dict))
+        return len(self.changed) + sum(map(len, parts)) + logged + sizes
 
     def guard_separate(self) -> None:
         """What was written to must not be, in a later call, another object that was read."""

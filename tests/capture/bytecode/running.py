@@ -4,6 +4,7 @@ import collections
 import copy
 import dataclasses
 
+import numpy as np
 import torch
 
 from longhand.capture.bytecode.entries import Capture
@@ -51,6 +52,8 @@ def assert_same(got, expected, where="result"):
         assert len(got) == len(expected), where
         for position, (one, other) in enumerate(zip(got, expected, strict=True)):
             assert_same(one, other, f"{where}[{position}]")
+    elif isinstance(expected, np.ndarray):
+        assert got.dtype == expected.dtype and np.array_equal(got, expected), where
     elif isinstance(expected, float) and expected != expected:
         assert got != got, where
     elif isinstance(expected, torch.nn.Module):

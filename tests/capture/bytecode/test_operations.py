@@ -1,0 +1,215 @@
+"""Tensor operations of every kind, captured, against eager."""
+
+import pytest
+import torch
+
+from tests.capture.bytecode.behaviours import Behaviours, X
+
+BEHAVIOURS = Behaviours()
+behaviour = BEHAVIOURS.behaviour
+
+
+@behaviour((X,), breaks=None)
+def nonzero_and_unique(x):
+    return torch.nonzero(x > 0), x[x > 0], x.unique(), torch.where(x > 0), x.masked_select(x > 0)
+
+
+@behaviour((X,), breaks=None)
+def allclose_and_equal(x):
+    return torch.allclose(x, x), torch.equal(x, x + 1), bool((x == x).all()), x.sum().item() > 0
+
+
+@behaviour((X,), breaks=None)
+def tensor_constructors(x):
+    return (
+        torch.full((2, 2), 3.0),
+        torch.eye(2),
+        torch.linspace(0, 1, 3),
+        torch.tensor([[1, 2]]),
+        torch.empty(0),
+        torch.zeros_like(x, dtype=torch.int32),
+        torch.ones(2, 3, dtype=x.dtype),
+        torch.as_tensor([1.0]),
+        torch.tensor(3),
+        x.new_full((2,), 7.0),
+        x.new_tensor([1.0]),
+        torch.arange(0, 10, 3),
+        torch.tril(torch.ones(3, 3)),
+    )
+
+
+@behaviour((X,), breaks=None)
+def advanced_indexing(x):
+    idx = torch.tensor([0, 2])
+    y = x.clone()
+    y[idx] = 0
+    y[:, [0, 1]] += 1
+    y[y > 1] = 5
+    y[0, ...] = x[1]
+    return (
+        y,
+        x[idx, idx],
+        x[..., -1],
+        x[:, None, 1],
+        x[idx[:, None], torch.tensor([0, 1])],
+        x.index_select(0, idx),
+        x.gather(1, torch.zeros(3, 1, dtype=torch.long)),
+        x[-1, ::2],
+        x[True].shape,
+    )
+
+
+@behaviour((X,), breaks=None)
+def scatter_and_index_ops(x):
+    y = torch.zeros_like(x)
+    idx = torch.zeros(x.shape[0], 1, dtype=torch.long)
+    y.scatter_(1, idx, 3.0)
+    z = y.index_add(0, torch.tensor([0]), x[:1])
+    return y, z, y.index_fill(1, torch.tensor([1]), -1.0), x.masked_fill(x > 0, 0)
+
+
+@behaviour((X,), breaks=None)
+def views_and_writes(x):
+    a = x.view(-1)
+    b = a[2:5]
+    b.zero_()
+    c = x.t()
+    c[0] += 1
+    d = x.unsqueeze(0).expand(2, -1, -1)
+    e = x.narrow(0, 0, 2)
+    e.mul_(2)
+    return x, a, b, c, d.sum(), e, x.unflatten(1, (2, 2))[:, 1]
+
+
+@behaviour((X,), breaks=None)
+def out_argument(x):
+    y = torch.empty_like(x)
+    torch.add(x, 1, out=y)
+    return y, torch.mul(x, 2, out=y) is y
+
+
+@behaviour((X,), breaks=None)
+def metadata_changes(x):
+    y = x.clone()
+    y.unsqueeze_(0)
+    z = x.clone().t_()
+    w = x.clone()
+    w.resize_(2, 2)
+    return y, z, w
+
+
+@behaviour((X,), breaks=None)
+def data_attribute(x):
+    y = x.clone()
+    y.data = x * 2
+    return y + 1, x.data + 1
+
+
+@behaviour((X,), breaks=None)
+def tensor_attributes_are_set(x):
+    y = x + 1
+    y.tag = "t"
+    return y * 2, y.tag, hasattr(x, "tag"), getattr(x, "nothing", 3)
+
+
+@behaviour((X,), breaks=None)
+def type_promotion(x):
+    i = torch.tensor([1, 2, 3, 4])
+    return (
+        x + i,
+        i / 2,
+        i // 2,
+        i + 1.5,
+        (x > 0) + 1,
+        torch.true_divide(i, 3),
+        x.half() + x,
+        i.float() * True,
+        2**i,
+        1 - x,
+        3 // (i),
+        7 % i,
+        x.bool() & True,
+    )
+
+
+@behaviour((X,), breaks=None)
+def complex_numbers(x):
+    z = torch.complex(x, x + 1)
+    return z * 1j, z.real, z.abs(), z.conj(), torch.fft.fft(x).abs()
+
+
+@behaviour((X,), breaks=None)
+def linear_algebra(x):
+    a = x @ x.T + torch.eye(x.shape[0]) * 10
+    return (
+        torch.linalg.inv(a),
+        torch.linalg.norm(x),
+        torch.linalg.cholesky(a),
+        x.norm(dim=1),
+        torch.linalg.svd(x)[1],
+        torch.outer(x[0], x[0]),
+        torch.det(a),
+    )
+
+
+@behaviour((X,), breaks=None)
+def reductions(x):
+    return (
+        x.sum(),
+        x.mean(0),
+        x.std(),
+        x.var(1, unbiased=False),
+        x.amax(-1),
+        x.argmax(),
+        x.prod(0),
+        x.cumsum(1),
+        x.logsumexp(1),
+        x.median(),
+        x.min(0),
+        x.any(),
+        (x > -9).all(),
+        x.aminmax(),
+        x.quantile(0.5),
+        x.count_nonzero(),
+    )
+
+
+@behaviour((X,), breaks=None)
+def tensor_lists(x):
+    parts = list(x.split(2, dim=1))
+    parts.append(x[:, :1])
+    parts[0] = parts[0] * 2
+    torch._foreach_add_(parts, 1.0)
+    return parts, torch.cat(parts, 1), [p.shape for p in parts]
+
+
+@behaviour((X,), breaks=None)
+def shape_arithmetic(x):
+    b, n = x.shape
+    s = x.shape + (1,)
+    return (
+        x.view(*x.shape[:-1], 2, n // 2),
+        x.reshape(b * n),
+        s,
+        x.shape[:-1],
+        torch.Size([b, n]) == x.shape,
+        b * n == x.numel(),
+        x.size(-1),
+        list(x.shape),
+        (n + 3) // 4,
+        x.new_zeros(x.shape),
+        x.expand(2, *x.shape).shape,
+        -n % 3,
+        n**2,
+        n / 2,
+        max(b, n),
+        [0] * b,
+        range(n),
+        str(n),
+        f"{n}",
+    )
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_behaviour(hook, name):
+    BEHAVIOURS.check(name)

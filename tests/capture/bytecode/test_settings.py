@@ -1,0 +1,121 @@
+"""Autocast, gradients, randomness, generators of numbers and other settings, captured, against eager."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from tests.capture.bytecode.behaviours import Behaviours, X, Y
+
+BEHAVIOURS = Behaviours()
+behaviour = BEHAVIOURS.behaviour
+
+
+@behaviour((X, Y))
+def autocast_block(x, y):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        a = x @ y.T
+    return a, x @ y.T, torch.is_autocast_enabled("cpu")
+
+
+@torch.autocast("cpu", dtype=torch.bfloat16)
+def autocast_helper(x, y):
+    return x @ y.T
+
+
+@behaviour((X, Y))
+def autocast_decorator(x, y):
+    return autocast_helper(x, y) + 1
+
+
+@behaviour((X,), breaks=None)
+def inference_mode_block(x):
+    with torch.inference_mode():
+        y = x * 2
+    return y.is_inference(), x + 1
+
+
+@behaviour((X.clone().requires_grad_(),), breaks=None)
+def detach_and_requires_grad(x):
+    y = x.detach() * 2
+    z = (x * 2).detach()
+    return y, z, y.requires_grad, (x * 3).requires_grad
+
+
+@behaviour((X,), breaks=None)
+def requires_grad_is_set(x):
+    y = (x * 2).requires_grad_()
+    z = (y * y).sum()
+    return z, y.requires_grad
+
+
+@behaviour((X.clone().requires_grad_(),), breaks=None)
+def gradients_inside(x):
+    y = (x * x).sum()
+    (g,) = torch.autograd.grad(y, x)
+    return g, y
+
+
+@behaviour((X,), breaks=None)
+def backward_inside(x):
+    w = torch.ones(4, requires_grad=True)
+    loss = (x * w).sum()
+    loss.backward()
+    return w.grad, loss
+
+
+@behaviour((X,), breaks=None)
+def generators_of_random_numbers(x):
+    g = torch.Generator().manual_seed(5)
+    return x + torch.randn(3, 4, generator=g).sum(), torch.rand(2, generator=g)
+
+
+@behaviour((X,), breaks=None)
+def manual_seed_inside(x):
+    torch.manual_seed(7)
+    return x + torch.rand(1), torch.randint(0, 10, (3,))
+
+
+@behaviour((X,), breaks=None)
+def python_random(x):
+    random.seed(3)
+    n = random.randint(1, 100)
+    r = random.random()
+    c = random.choice([1, 2, 3])
+    return x * n + r + c, random.sample([1, 2, 3], 2)
+
+
+@behaviour((X,), breaks=None)
+def numpy_random(x):
+    np.random.seed(3)
+    return x * np.random.rand(), np.random.randint(5), x + 1
+
+
+@behaviour((X,), breaks=None)
+def no_grad_functions(x):
+    @torch.no_grad()
+    def inner(y):
+        return y * 2, torch.is_grad_enabled()
+
+    with torch.enable_grad():
+        a = torch.is_grad_enabled()
+    previous = torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+    b = torch.is_grad_enabled()
+    torch.set_grad_enabled(previous)
+    return inner(x), a, b
+
+
+@behaviour((X,), breaks=None)
+def default_dtype_is_changed(x):
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    y = torch.ones(2)
+    torch.set_default_dtype(previous)
+    return y, torch.ones(2), x + 1
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_behaviour(hook, name):
+    BEHAVIOURS.check(name)
