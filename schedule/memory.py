@@ -44,10 +44,12 @@ class Lifetimes:
     """When buffers are used for the last time.
 
     Attributes:
+        first_use: By buffer, the position of the first step that touches it.
         last_use: By buffer, the position of the last step that touches it or a view of it.
         shared: Buffers whose memory an extern may have handed on as (part of) its result, and those results.
     """
 
+    first_use: Mapping[str, int]
     last_use: Mapping[str, int]
     shared: frozenset[str]
 
@@ -89,11 +91,13 @@ def place_buffers(
 
 def find_lifetimes(steps: Sequence[Launch | Extern]) -> Lifetimes:
     """Last uses; a result that may be a view of an argument keeps the argument alive."""
+    first_use: dict[str, int] = {}
     last_use: dict[str, int] = {}
     roots: dict[str, set[str]] = {}
     shared: set[str] = set()
     for number, step in enumerate(steps):
         for name in touched(step):
+            first_use.setdefault(name, number)
             for root in {name} | roots.get(name, set()):
                 last_use[root] = number
         if isinstance(step, Extern) and _may_return_view(step):
@@ -102,7 +106,7 @@ def find_lifetimes(steps: Sequence[Launch | Extern]) -> Lifetimes:
             for output in step.outputs:
                 roots[output] = inherited
             shared |= inherited | set(step.outputs)
-    return Lifetimes(last_use, frozenset(shared))
+    return Lifetimes(first_use, last_use, frozenset(shared))
 
 
 def touched(step: PlanStep) -> tuple[str, ...]:
@@ -266,8 +270,12 @@ def _reusable(
     lifetimes: Lifetimes,
     untouchable: frozenset[str],
 ) -> tuple[str, str] | None:
-    """The pointer and the buffer of a tensor that the launch may overwrite with buffer `name` (its `pointer`)."""
+    """The pointer and the buffer of a tensor that the launch may overwrite with buffer `name` (its `pointer`).
+
+    Of several the one made last: it is in the cache, and what is older may be the caller's in the first of many layers.
+    """
     target = buffers[name]
+    found: tuple[str, str] | None = None
     for other, source in _arguments(plan, launch):
         candidate = buffers[source]
         if (
@@ -282,8 +290,9 @@ def _reusable(
             and _holds_like(candidate, target)
             and may_share(plan, other.name, pointer)
         ):
-            return other.name, source
-    return None
+            is_later = found is None or lifetimes.first_use[source] > lifetimes.first_use[found[1]]
+            found = (other.name, source) if is_later else found
+    return found
 
 
 def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:

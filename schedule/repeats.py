@@ -151,7 +151,8 @@ def _as_repeat(
     paths: list[str] | None = None
     differing: dict[tuple[str, ...], None] = {}
     own: dict[tuple[str, ...], None] = {}
-    for place in range(period):
+    # What a run takes is in the order in which kernels and library calls take it, not in that of what gives way first.
+    for place in sorted(range(period), key=lambda place: isinstance(runs[0][place], Reuse)):
         for names in zip(*(references(run[place]) for run in runs), strict=True):
             numbers = {own.get(name, -1) for own, name in zip(made, names, strict=True)}
             if len(numbers) != 1:
