@@ -34,7 +34,7 @@ class Block(nn.Module):
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # Block.forward    x = x + self.attn(self.ln_1(x))
         residual = empty(x.shape, torch.float32)
-        ln_1 = x  # in place: nothing reads x afterwards
+        ln_1 = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
             x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
         )
@@ -58,7 +58,7 @@ class Block(nn.Module):
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = empty(residual.shape, torch.float32)
-        ln_2 = residual  # in place: nothing reads residual afterwards
+        ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
             residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
         )
@@ -116,7 +116,7 @@ class GPT(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        ln_f = x  # in place: nothing reads x afterwards
+        ln_f = mlp  # in place: nothing reads mlp afterwards
         kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, dim, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))

@@ -109,13 +109,13 @@ class LlamaBlock(nn.Module):
         # SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
         gate_proj = F.linear(mlp_norm, self.mlp.gate_proj.weight)
         up_proj = F.linear(mlp_norm, self.mlp.up_proj.weight)
-        gated = gate_proj  # in place: nothing reads gate_proj afterwards
+        gated = up_proj  # in place: nothing reads up_proj afterwards
         kernels.swiglu(gate_proj, up_proj, gated, gated.numel())
 
         # SwiGLU.forward    return self.down_proj(gated)
         mlp = F.linear(gated, self.mlp.down_proj.weight)
 
         # LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
-        out = h  # in place: nothing reads h afterwards
+        out = mlp  # in place: nothing reads mlp afterwards
         kernels.add(h, mlp, out, batch * seq * dim)
         return out

@@ -75,7 +75,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
-        activated = conv2  # in place: nothing reads conv2 afterwards
+        activated = shortcut  # in place: nothing reads shortcut afterwards
         kernels.batch_norm_add_relu(
             conv2,
             self.bn2.running_mean,

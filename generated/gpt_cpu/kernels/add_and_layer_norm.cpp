@@ -16,7 +16,7 @@ extern "C" void add_and_layer_norm(
     const float *weight,  // (n_cols,)
     const float *bias,    // (n_cols,)
     float *residual,      // (n_rows, n_cols)
-    float *ln_2,          // (n_rows, n_cols); may be x
+    float *ln_2,          // (n_rows, n_cols); may be attn
     long n_rows,
     long n_cols,
     float eps) {

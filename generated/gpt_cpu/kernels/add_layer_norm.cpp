@@ -15,7 +15,7 @@ extern "C" void add_layer_norm(
     const float *mlp,     // (n_rows, n_cols)
     const float *weight,  // (n_cols,)
     const float *bias,    // (n_cols,)
-    float *ln_f,          // (n_rows, n_cols); may be x
+    float *ln_f,          // (n_rows, n_cols); may be mlp
     long n_rows,
     long n_cols,
     float eps) {

@@ -36,7 +36,7 @@ class Block(nn.Module):
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # Block.forward    x = x + self.attn(self.ln_1(x))
         residual = torch.empty_like(x)
-        ln_1 = x  # in place: nothing reads x afterwards
+        ln_1 = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
             x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
         )
@@ -58,11 +58,10 @@ class Block(nn.Module):
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
-        del mixed
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = torch.empty_like(residual)
-        ln_2 = residual  # in place: nothing reads residual afterwards
+        ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
             residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
         )
@@ -122,7 +121,7 @@ class GPT(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        ln_f = x  # in place: nothing reads x afterwards
+        ln_f = mlp  # in place: nothing reads mlp afterwards
         kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, dim, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))

@@ -20,7 +20,7 @@ NUM_WARPS = 4
 def add_kernel(
     h_ptr,  # bf16 (n_elements,)
     mlp_ptr,  # bf16 (n_elements,)
-    out_ptr,  # bf16 (n_elements,); may be h_ptr
+    out_ptr,  # bf16 (n_elements,); may be mlp_ptr
     n_elements,
     BLOCK: tl.constexpr,
 ):

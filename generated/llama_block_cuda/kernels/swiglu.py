@@ -21,7 +21,7 @@ NUM_WARPS = 4
 def swiglu_kernel(
     gate_proj_ptr,  # bf16 (n_elements,)
     up_proj_ptr,  # bf16 (n_elements,)
-    gated_ptr,  # bf16 (n_elements,); may be gate_proj_ptr
+    gated_ptr,  # bf16 (n_elements,); may be up_proj_ptr
     n_elements,
     BLOCK: tl.constexpr,
 ):

@@ -26,7 +26,7 @@ def add_and_layer_norm_kernel(
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
     residual_ptr,  # bf16 (n_rows, n_cols)
-    ln_2_ptr,  # bf16 (n_rows, n_cols); may be x_ptr
+    ln_2_ptr,  # bf16 (n_rows, n_cols); may be attn_ptr
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,

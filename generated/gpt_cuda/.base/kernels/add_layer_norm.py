@@ -25,7 +25,7 @@ def add_layer_norm_kernel(
     mlp_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    ln_f_ptr,  # bf16 (n_rows, n_cols); may be x_ptr
+    ln_f_ptr,  # bf16 (n_rows, n_cols); may be mlp_ptr
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,

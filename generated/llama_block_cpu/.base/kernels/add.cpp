@@ -10,7 +10,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 extern "C" void add(
     const float *h,    // (n_elements,)
     const float *mlp,  // (n_elements,)
-    float *out,        // (n_elements,); may be h
+    float *out,        // (n_elements,); may be mlp
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {

@@ -12,7 +12,7 @@ constexpr long GRAIN = 4096;  // elements below which one thread does it all
 extern "C" void swiglu(
     const float *gate_proj,  // (n_elements,)
     const float *up_proj,    // (n_elements,)
-    float *gated,            // (n_elements,); may be gate_proj
+    float *gated,            // (n_elements,); may be up_proj
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {

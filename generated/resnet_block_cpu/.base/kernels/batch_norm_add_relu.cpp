@@ -24,7 +24,7 @@ extern "C" void batch_norm_add_relu(
     const float *shortcut_running_var,   // (n_rows,)
     const float *shortcut_weight,        // (n_rows,)
     const float *shortcut_bias,          // (n_rows,)
-    float *activated,                    // (n_groups, n_rows, n_cols); may be conv2
+    float *activated,                    // (n_groups, n_rows, n_cols); may be shortcut
     long n_groups,
     long n_rows,
     long n_cols,
