@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -150,6 +151,18 @@ def refusing_autograd(refuse: Callable[[str], Any]) -> Iterator[None]:
     finally:
         for owner, name, original in before:
             setattr(owner, name, original)
+
+
+@contextlib.contextmanager
+def quiet_fakes() -> Iterator[None]:
+    """While inside, an op that fails on fake tensors writes no message: the user's program may expect it to fail."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    was = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = was
 
 
 # What a guard compares: layout, device type, conjugate and negative views, inference tensors.

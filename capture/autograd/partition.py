@@ -277,7 +277,9 @@ class _Sides:
     def _in_forward(self) -> frozenset[fx.Node]:
         """What the forward pass computes for its own sake. To keep anything else, it has to be written first."""
         captured, node_of = self.joint.captured, self.joint.node_of
-        values = [output.value for output in captured.outputs] + [one.value_node for one in captured.mutations]
+        values = [output.value for output in captured.outputs] + [
+            one.value_node for one in captured.mutations
+        ]
         results = [node_of[value] for value in values if isinstance(value, str) and value in node_of]
         return frozenset({*results, *_ancestors(results)})
 

@@ -236,6 +236,8 @@ def _of_function(trace: Trace, owner: Func, name: str) -> Value:
 def _of_error(trace: Trace, owner: Error, name: str) -> Value:
     if name in owner.attributes:
         return owner.attributes[name]
+    if name == "args" and not owner.is_exact:
+        raise Unsupported("the message of an exception that capture foresaw is read")
     if name == "args":
         return Seq(tuple, list(owner.args))
     if name == "value" and owner.kind is StopIteration:

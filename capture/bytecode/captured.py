@@ -22,6 +22,7 @@ from longhand.capture.bytecode.interpreter import BreakHere, Interpreter
 from longhand.capture.bytecode.outcome import Outcome, is_null
 from longhand.capture.bytecode.resume import (
     Position,
+    asks_for_locals,
     first_name,
     is_continuation,
     live_locals,
@@ -225,6 +226,8 @@ class _Attempt:
         if not (isinstance(frame.current_error, Const) and frame.current_error.value is None):
             raise SkipFrame("a graph break inside an except block")
         code, index = original_position(self.code, frame.start)
+        if asks_for_locals(code):
+            raise SkipFrame("a graph break in a function that asks for its locals")
         if index < 0:
             raise SkipFrame("a graph break before the first instruction")
         stack = frame.stack

@@ -146,7 +146,7 @@ def fold(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
     try:
         return from_python(function(*args, **kwargs))
     except Exception as error:
-        raise Raised(Error(type(error), [from_python(part) for part in error.args])) from None
+        raise Raised(Error(type(error), [from_python(part) for part in error.args], is_exact=True)) from None
 
 
 def fold_call(

@@ -98,9 +98,22 @@ def _fold(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Value])
         raise Unsupported(
             f"{kind.__name__}() needs a tensor's value", "Keep it a tensor, or compute it outside."
         )
+    if kind is str and isinstance(first, Error) and not kwargs and len(args) == 1:
+        return _message(trace, first)
     if kind is str and first is not None and not isinstance(first, Const | Seq | Dict):
         raise Unsupported(f"str() of a {describe(first)}")
     return fold_call(trace, kind, args, kwargs)
+
+
+def _message(trace: Trace, error: Error) -> Value:
+    """``str(error)``."""
+    text = trace.classes.lookup(error.kind, "__str__")
+    if isinstance(text, types.FunctionType):
+        return trace.call_value(Method(trace.function(text, None), error), [], {})
+    if not error.is_exact or text not in (BaseException.__str__, KeyError.__str__):
+        raise Unsupported(f"str() of a {describe(error)}")
+    args = [as_python(trace, part) for part in error.args]
+    return Const(str(KeyError(*args) if text is KeyError.__str__ else Exception(*args)))
 
 
 _SYMBOLIC: dict[type, Any] = {int: torch.sym_int, float: torch.sym_float}
@@ -137,7 +150,7 @@ def _super(trace: Trace, args: list[Value]) -> Value:
 
 
 def _exception(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    made = Error(kind, list(args))
+    made = Error(kind, list(args), is_exact=True)
     initial = trace.classes.lookup(kind, "__init__")
     if isinstance(initial, types.FunctionType):
         trace.call_value(Method(trace.function(initial, None), made), args, kwargs)

@@ -19,7 +19,7 @@ from longhand.capture import torch_private
 from longhand.capture.bytecode import attributes
 from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Unsupported
-from longhand.capture.bytecode.constants import as_python, fold_call
+from longhand.capture.bytecode.constants import as_python, fold, fold_call
 from longhand.capture.bytecode.kinds import is_instance, type_of
 from longhand.capture.bytecode.operators import binary, compare, is_none, is_python, kind_of, truth
 from longhand.capture.bytecode.rules import Rule, Rules
@@ -158,7 +158,7 @@ def _len(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return _len(trace, [value.storage], {})
     if isinstance(value, New | Obj):
         return trace.call_value(attributes.get(trace, value, "__len__"), [], {})
-    return Const(len(as_python(trace, value)))
+    return fold(len, as_python(trace, value))
 
 
 def _extreme(function: Any) -> Rule:

@@ -91,7 +91,7 @@ def _load_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
 
 def _unbound(name: str) -> Raised:
     text = f"cannot access local variable '{name}' where it is not associated with a value"
-    return Raised(Error(UnboundLocalError, [Const(text)]))
+    return Raised(Error(UnboundLocalError, [Const(text)], is_exact=True))
 
 
 @STEPS.of("STORE_FAST")
@@ -151,7 +151,7 @@ def _unbound_cell(frame: Frame, name: str) -> Raised:
     if name in frame.code.co_cellvars:
         return _unbound(name)
     text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-    return Raised(Error(NameError, [Const(text)]))
+    return Raised(Error(NameError, [Const(text)], is_exact=True))
 
 
 @STEPS.of("DELETE_DEREF")
@@ -190,7 +190,7 @@ def _global(trace: Trace, frame: Frame, name: str) -> Value:
     if name in frame.builtins:
         trace.guards.add(source, f"{name!r} not in {{}}", f"{name} is the built-in")
         return from_python(frame.builtins[name])
-    raise Raised(Error(NameError, [Const(f"name '{name}' is not defined")]))
+    raise Raised(Error(NameError, [Const(f"name '{name}' is not defined")], is_exact=True))
 
 
 @STEPS.of("STORE_GLOBAL")

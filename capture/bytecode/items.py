@@ -68,7 +68,7 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
                 made = trace.call_value(owner.factory, [], {})
                 set_item(trace, owner, key, made)
                 return made
-            raise Raised(Error(KeyError, [key]))
+            raise Raised(Error(KeyError, [key], is_exact=True))
         owner.items[python] = trace.force(owner.items[python])
         return owner.items[python]
     if isinstance(owner, Range):
@@ -126,7 +126,7 @@ def delete_item(trace: Trace, owner: Value, key: Value) -> None:
         python = as_key(trace, key)
         trace.changing(owner)
         if python not in owner.items:
-            raise Raised(Error(KeyError, [key]))
+            raise Raised(Error(KeyError, [key], is_exact=True))
         del owner.items[python]
     else:
         raise Unsupported(f"an item of a {describe(owner)} is deleted")

@@ -302,7 +302,7 @@ def _with_default(trace: Trace, owner: Dict, name: str, args: list[Value]) -> Va
     if name == "setdefault":
         set_item(trace, owner, args[0], default)
     if name == "pop" and len(args) == 1:
-        raise Raised(Error(KeyError, [args[0]]))
+        raise Raised(Error(KeyError, [args[0]], is_exact=True))
     return default
 
 

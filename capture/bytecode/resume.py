@@ -70,6 +70,19 @@ def first_name(code: CodeType) -> str | None:
     return code.co_varnames[0]
 
 
+@functools.lru_cache(maxsize=1024)
+def asks_for_locals(code: CodeType) -> bool:
+    """Whether it may look at its own frame: a continuation has other locals."""
+    steps = decode(code).instructions
+    for step, *after in zip(steps, steps[1:], steps[2:], strict=False):
+        if step.name not in ("LOAD_GLOBAL", "LOAD_NAME"):
+            continue
+        is_empty_call = any(other.name == "CALL" and other.arg == 0 for other in after)
+        if step.argval in ("locals", "eval", "exec") or (step.argval in ("vars", "dir") and is_empty_call):
+            return True
+    return False
+
+
 def parameters(position: Position) -> tuple[str, ...]:
     """What the functions of a position take, in order: what is on the stack stands between."""
     first = first_name(position.code)

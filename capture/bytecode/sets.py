@@ -95,7 +95,7 @@ def method(trace: Trace, owner: SetOf, name: str, args: list[Value]) -> Value:
     if name in ("add", "discard", "remove"):
         key = as_key(trace, args[0])
         if name == "remove" and key not in owner.items:
-            raise Raised(Error(KeyError, [args[0]]))
+            raise Raised(Error(KeyError, [args[0]], is_exact=True))
         (add if name == "add" else _discard)(trace, owner, key)
         return Const(None)
     if name in (*_QUESTIONS, *_COMBINED):

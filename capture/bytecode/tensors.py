@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import Const, Dict, Lazy, Range, Seq, SetOf, Slice, Sym, Tensor, Value
@@ -178,7 +179,7 @@ def _record(
         raise Unsupported(f"{name} writes into out=")
     run = target if op == "call_function" else getattr(fake_args[0], name)
     try:
-        with trace.mode:
+        with trace.mode, torch_private.quiet_fakes():
             fake = (
                 run(*fake_args, **fake_kwargs)
                 if op == "call_function"

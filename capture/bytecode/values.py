@@ -191,10 +191,15 @@ class New(Value):
 
 @dataclasses.dataclass(eq=False)
 class Error(Value):
-    """An exception that the captured code made."""
+    """An exception that the captured code made.
+
+    Attributes:
+        is_exact: Its arguments are those of eager's; the messages of what capture itself raises may differ.
+    """
 
     kind: type
     args: list[Value]
+    is_exact: bool = dataclasses.field(default=False, kw_only=True)
     attributes: dict[str, Value] = dataclasses.field(default_factory=dict)
 
 

@@ -76,6 +76,87 @@ def accumulate_tensors(x):
     return list(itertools.accumulate([x, x + 1, x * 2]))
 
 
+@behaviour((X,), breaks=None)
+def generator_across_break(x):
+    def numbers():
+        for i in range(3):
+            yield x + i
+
+    g = numbers()
+    a = next(g)
+    print("", end="")
+    return a, list(g)
+
+
+@behaviour((X,), breaks=None)
+def generator_send_and_throw(x):
+    def echo():
+        got = yield 0
+        while True:
+            try:
+                got = yield got
+            except ValueError as error:
+                got = yield str(error)
+
+    g = echo()
+    next(g)
+    a = g.send(x + 1)
+    b = g.send(5)
+    c = g.throw(ValueError("t"))
+    g.close()
+    return a, b, c
+
+
+@behaviour((X,), breaks=None)
+def generator_return_value(x):
+    def inner():
+        yield 1
+        return x * 2
+
+    def outer():
+        result = yield from inner()
+        yield result
+
+    g = inner()
+    next(g)
+    try:
+        next(g)
+    except StopIteration as stop:
+        value = stop.value
+    return list(outer()), value
+
+
+@behaviour((X,), breaks=None)
+def generator_with_finally(x):
+    log = []
+
+    def g():
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+
+    for v in g():
+        pass
+    it = g()
+    next(it)
+    it.close()
+    return log, x + v
+
+
+@behaviour((X,), breaks=None)
+def coroutine_is_run(x):
+    async def double(y):
+        return y * 2
+
+    c = double(x)
+    try:
+        c.send(None)
+    except StopIteration as stop:
+        return stop.value + 1
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)
