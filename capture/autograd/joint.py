@@ -170,7 +170,7 @@ class _Walk:
 
     def _differentiated(self, node: fx.Node, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
         """The op's results, with its pullback noted."""
-        made = rewritten(self.rewriter, target, args, kwargs, value, self.target.device)
+        made = rewritten(self.rewriter, target, args, kwargs, value, self.target)
         if made is not None:
             self.pullbacks[node] = made.pullback
             return list(made.results) if isinstance(value, list | tuple) else made.results[0]
