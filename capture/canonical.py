@@ -6,6 +6,7 @@ NotImplemented to leave the call to the rewriter.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -85,8 +86,9 @@ def _batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     op = aten._native_batch_norm_legit_functional.default
     running = (given["running_mean"], given["running_var"])
     result = rewriter.call(op, (*common, *running, True, given["momentum"], given["eps"]), {})
-    for handle, new in zip(running, result[3:], strict=True):
-        rewriter.write(handle, rewriter.read(new))
+    with contextlib.nullcontext() if rewriter.gradients is None else rewriter.gradients.stopped():
+        for handle, new in zip(running, result[3:], strict=True):
+            rewriter.write(handle, rewriter.read(new))
     return result[0]
 
 
@@ -123,6 +125,11 @@ def _item(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -
     return float(eager) if isinstance(eager, torch.SymFloat) else eager
 
 
+def _conjugate(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """Of a number, which derivatives write as if it were a tensor: another number."""
+    return args[0].conjugate() if isinstance(args[0], complex | float | int) else NotImplemented
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ALIAS_IDENTITIES, _identity),
     **dict.fromkeys(FRESH_IDENTITIES, _fresh_identity),
@@ -137,6 +144,7 @@ RULES: dict[str, Rule] = {
     "batch_norm": _batch_norm,
     **dict.fromkeys(["var", "std", "var_mean", "std_mean"], _variance),
     **dict.fromkeys(["add", "sub", "mul", "div", "pow"], _arithmetic_identity),
+    **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),
     "item": _item,
     "_local_scalar_dense": _item,
     **WRITE_RULES,

@@ -7,6 +7,7 @@ records below it instead, so that the casts are explicit.
 
 from __future__ import annotations
 
+import keyword
 import re
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.decompositions import decomposition_table
+from longhand.capture.dynamo_run import DynamoRun
 from longhand.capture.facts import facts_of
 from longhand.capture.failures import capture_error
 from longhand.capture.finish import Traced, finish
@@ -124,21 +126,13 @@ def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch
     mode = modes[0] if modes else torch_private.FakeTensorMode()
     fakes = [_faked(mode, value) for value in [*values, *held.values()]]
     paths = list(held)
-
-    class Run(fx.Interpreter):
-        """Runs Dynamo's graph with the tensors that it holds given as inputs."""
-
-        given: dict[str, Any] = {}
-
-        def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-            return self.given[target] if target in self.given else super().get_attr(target, args, kwargs)
+    records = torch.is_grad_enabled()
 
     def run(*inputs: Any) -> Any:
-        interpreter = Run(module)
-        interpreter.given = dict(zip(paths, inputs[len(values) :], strict=True))
-        return interpreter.run(*inputs[: len(values)])
+        given = dict(zip(paths, inputs[len(values) :], strict=True))
+        return DynamoRun(module, given, records).run(*inputs[: len(values)])
 
-    below = _is_under_autocast(module)
+    below = is_under_autocast(module)
     table = decomposition_table() if below else {}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         return torch_private.make_fx(run, decomposition_table=table, pre_dispatch=not below)(*fakes)
@@ -172,7 +166,8 @@ def lift_literals(traced: fx.GraphModule) -> dict[str, torch.Tensor]:
     return lifted
 
 
-def _is_under_autocast(module: fx.GraphModule) -> bool:
+def is_under_autocast(module: fx.GraphModule) -> bool:
+    """Whether any call of Dynamo's graph runs under autocast, if it is called now."""
     if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
         return True
     return any("autocast" in getattr(node.target, "__name__", "") for node in module.graph.nodes)
@@ -227,7 +222,8 @@ def _first_frames(graph: fx.Graph) -> tuple[Frame, ...]:
 def _name(frames: tuple[Frame, ...], placeholders: list[fx.Node]) -> str:
     """``GPT`` of ``GPT.forward``, or the function's name."""
     parts = frames[0].statement.qualname.split(".") if frames else ["graph"]
-    return parts[-2] if len(parts) > 1 and parts[-1] in ("forward", "__call__") else parts[-1]
+    word = parts[-2] if len(parts) > 1 and parts[-1] in ("forward", "__call__") else parts[-1]
+    return word if word.isidentifier() and not keyword.iskeyword(word) else "graph"  # of a lambda, say
 
 
 def _source(frames: tuple[Frame, ...], name: str) -> str:

@@ -13,8 +13,10 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.canonical import RULES, TRAINING_RULES
+from longhand.capture.carrying import Carrying
 from longhand.capture.decompositions import packet_name
 from longhand.capture.devices import move_to_target
+from longhand.capture.dynamo_run import note_of
 from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter
 from longhand.capture.graph import (
     AliasKind,
@@ -100,8 +102,8 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
         CaptureError: An op has no functional form, or sizes depend on data.
     """
     rules = {**RULES, **TRAINING_RULES} if traced.train else RULES
-    rewriter = Rewriter(rules, rule_for_write, _fake_mode(traced.module.graph))
-    rewriter.keeps_gradients = traced.train
+    gradients = Carrying() if traced.train else None
+    rewriter = Rewriter(rules, rule_for_write, _fake_mode(traced.module.graph), gradients)
     known = _placeholders(rewriter, traced)
     for node in traced.module.graph.nodes:
         if node.op in ("placeholder", "output"):
@@ -139,7 +141,11 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
 def _copy(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         return inline_region(rewriter, node, known)
-    return rewriter.copy(node, known, True)
+    if rewriter.gradients is None or not note_of(node).stops_gradients:
+        return rewriter.copy(node, known, True)
+    with rewriter.gradients.stopped():
+        results = rewriter.copy(node, known, True)
+    return rewriter.without_gradients(results)
 
 
 def _assemble(
@@ -231,7 +237,10 @@ def _placeholders(rewriter: Rewriter, traced: Traced) -> dict[fx.Node, Any]:
         copy = rewriter.graph.placeholder(node.name)
         copy.meta["val"] = value
         if isinstance(value, torch.Tensor):
-            known[node] = Handle(copy, value, Memory(placeholder=copy))
+            carries = rewriter.gradients is not None and node.name in traced.grad_inputs
+            if rewriter.gradients is not None and carries:
+                rewriter.gradients.add(copy)
+            known[node] = Handle(copy, value, Memory(placeholder=copy, carries=carries))
         else:
             known[node] = Number(copy, value)
         if path is not None:

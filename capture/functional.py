@@ -22,7 +22,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import carrying, torch_private
 from longhand.capture.decompositions import CHECKS, decomposition_table, is_kept, packet_name
 
 aten = torch.ops.aten
@@ -43,10 +43,17 @@ class CannotFunctionalize(Exception):
 
 @dataclasses.dataclass(eq=False)
 class Memory:
-    """One storage: how often it was written, and by which placeholder it came in."""
+    """One storage.
+
+    Attributes:
+        version: How often it was written.
+        placeholder: By which it came in.
+        carries: Whether gradients flow through anything in it.
+    """
 
     version: int = 0
     placeholder: fx.Node | None = None
+    carries: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -88,6 +95,7 @@ class Rewriter:
         rules: What to do with ops of a packet name, before anything else is tried. NotImplemented means: nothing.
         rule_for_write: What to do with an op that writes its arguments and has no rule.
         fake_mode: The mode of the graph's fake values.
+        gradients: What carries gradients, in a graph that is to be differentiated.
     """
 
     def __init__(
@@ -95,13 +103,14 @@ class Rewriter:
         rules: dict[str, Rule],
         rule_for_write: Callable[[torch._ops.OpOverload], Rule],
         fake_mode: torch_private.FakeTensorMode,
+        gradients: carrying.Carrying | None = None,
     ) -> None:
         self.rules = rules
         self.rule_for_write = rule_for_write
         self.fake_mode = fake_mode
         self.graph = fx.Graph()
         self.handles: dict[str, Handle | Number] = {}  # by placeholder
-        self.keeps_gradients = False  # the graph is to be differentiated: what stops gradients matters
+        self.gradients = gradients
         self.current: fx.Node | None = None  # the traced node being copied: whose words new nodes take over
         self._traced: dict[Any, fx.GraphModule | None] = {}
         self._sizes: dict[Any, fx.Node] = {}
@@ -122,6 +131,8 @@ class Rewriter:
                 if key in self.current.meta:
                     node.meta[key] = self.current.meta[key]
             node.meta["traced"] = self.current
+        if self.gradients is not None:
+            self.gradients.note(node)
         return node
 
     def evaluate(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -150,7 +161,7 @@ class Rewriter:
 
     def fresh(self, node: fx.Node, fake: torch.Tensor) -> Handle:
         """A tensor with memory of its own."""
-        return Handle(node, fake, Memory())
+        return Handle(node, fake, Memory(carries=self.gradients is not None and node in self.gradients))
 
     def view(
         self,
@@ -184,14 +195,46 @@ class Rewriter:
 
     def write(self, handle: Handle, node: fx.Node) -> None:
         """The tensor's elements become the node's value (same shape and dtype)."""
+        self._store(handle, self._written(handle, node))
+
+    def _store(self, handle: Handle, node: fx.Node) -> None:
         if handle.parent is None:
             handle.memory.version += 1
         else:
             if handle.put is None:
                 raise CannotFunctionalize("a view is written that cannot be written back")
-            self.write(handle.parent, handle.put(self.read(handle.parent), node))
+            self._store(handle.parent, handle.put(self.read(handle.parent), node))
         handle.node = node
         handle.version = handle.memory.version
+
+    def _written(self, handle: Handle, node: fx.Node) -> fx.Node:
+        """What a write stores: the value, without gradients where none are recorded."""
+        if self.gradients is None:
+            return node
+        memory = handle.memory
+        if memory.carries and (self.gradients.is_stopped or self.read(handle) not in self.gradients):
+            raise CannotFunctionalize(
+                "a tensor that gradients flow through is written where autograd does not see it",
+                "Write it with gradients on, or write into a clone of it.",
+            )
+        if self.gradients.is_stopped and node in self.gradients:
+            node = self.emit(carrying.detach, (node,))
+        memory.carries = memory.carries or node in self.gradients
+        return node
+
+    def without_gradients(self, results: Any) -> Any:
+        """The results of what ran while no gradients were recorded."""
+
+        def stop(leaf: Any) -> Any:
+            if (
+                not isinstance(leaf, Handle)
+                or self.gradients is None
+                or self.read(leaf) not in self.gradients
+            ):
+                return leaf
+            return self.keep(carrying.detach, (leaf,), {}, self.evaluate(carrying.detach, (leaf,), {}))
+
+        return fx.node.map_aggregate(results, stop)
 
     # -- calls ---------------------------------------------------------------------------------------------------
 

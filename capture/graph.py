@@ -44,6 +44,8 @@ class Provenance:
             added up.
         gradient_of: In a backward pass: the node of the forward that the node is the gradient of.
         remark: Of a node that longhand added: why, in one sentence.
+        checkpoint: The number of the checkpointed region that the node stands in; 0 outside of any. Of its values the
+            backward pass computes again what it needs.
     """
 
     statement: str = ""
@@ -57,6 +59,7 @@ class Provenance:
     differentiated: str = ""
     gradient_of: str = ""
     remark: str = ""
+    checkpoint: int = 0
 
 
 class InputKind(enum.Enum):

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.dynamo_run import note_of
 from longhand.capture.graph import Provenance
 from longhand.capture.source import Assigned, Statement, statement_at
 
@@ -63,8 +64,11 @@ def assign_provenance(graph: fx.Graph, root_class: str) -> None:
         module, module_class = _module(node)
         if not module:
             module_class = root_class
+        checkpoint = note_of(node.meta.get("traced")).checkpoint
         if not frames.get(node):
-            node.meta["provenance"] = Provenance(module=module, module_class=module_class)
+            node.meta["provenance"] = Provenance(
+                module=module, module_class=module_class, checkpoint=checkpoint
+            )
             continue
         frame = frames[node][-1]
         node.meta["provenance"] = Provenance(
@@ -75,6 +79,7 @@ def assign_provenance(graph: fx.Graph, root_class: str) -> None:
             local=locals_.get(node),
             module=module,
             module_class=module_class,
+            checkpoint=checkpoint,
         )
 
 

@@ -25,8 +25,11 @@ def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) 
     )
     if target.name() == "wrap_with_set_grad_enabled":
         enabled, module, *operands = args
-        results = rewriter.inline(module, operands, traced_values=True)
-        return results if enabled or not rewriter.keeps_gradients else _detached(rewriter, results)
+        if rewriter.gradients is None:
+            return rewriter.inline(module, operands, traced_values=True)
+        with rewriter.gradients.stopped(not enabled):
+            results = rewriter.inline(module, operands, traced_values=True)
+        return results if enabled else rewriter.without_gradients(results)
     if target.name() == "wrap_with_autocast":
         device, dtype, enabled, cache, module, *operands = args
         with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache):
@@ -35,18 +38,6 @@ def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) 
         f"`{target.name()}` runs code that depends on tensors, which cannot be captured",
         "Use torch.where, or a Python loop of fixed length.",
     )
-
-
-def _detached(rewriter: Rewriter, results: Any) -> Any:
-    """What a region without gradients yields, where gradients flow around it."""
-
-    def detach(leaf: Any) -> Any:
-        if not isinstance(leaf, Handle):
-            return leaf
-        value = rewriter.evaluate(torch.ops.aten.detach.default, (leaf,), {})
-        return rewriter.keep(torch.ops.aten.detach.default, (leaf,), {}, value)
-
-    return fx.node.map_aggregate(results, detach)
 
 
 def _trace_below_autocast(rewriter: Rewriter, module: fx.GraphModule, operands: list[Any]) -> fx.GraphModule:

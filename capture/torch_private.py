@@ -29,6 +29,7 @@ __all__ = [
     "fake_constant",
     "fake_mode_of",
     "free_unbacked_symbols",
+    "is_checkpoint",
     "make_fx",
     "refusing_autograd",
     "shape_env_of",
@@ -171,6 +172,11 @@ KEYS_TEXT = "dispatch_keys({})"
 
 # Dynamo's graphs switch gradients with this; the backend looks for it by name.
 set_grad_enabled = torch._C._set_grad_enabled
+
+
+def is_checkpoint(target: Any) -> bool:
+    """Whether a call in Dynamo's graph is a region under torch.utils.checkpoint."""
+    return isinstance(target, torch._ops.HigherOrderOperator) and target.name() == "tag_activation_checkpoint"
 
 
 def n_torch_functions_active() -> int:

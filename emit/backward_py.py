@@ -40,6 +40,7 @@ class BackwardText:
         given: The same as it is given them.
         gradients: What backward() returns for each argument and each weight before ``*gradients``.
         rest: Words for what the backward function returns, where it is not returned as it is; else empty.
+        device: The kind of device.
     """
 
     function: str
@@ -57,6 +58,7 @@ class BackwardText:
     given: tuple[str, ...]
     gradients: tuple[str, ...]
     rest: tuple[str, ...]
+    device: str
 
 
 def trained_call(training: TrainingGraphs, plan: UnitPlan) -> TrainedCall:
@@ -65,8 +67,8 @@ def trained_call(training: TrainingGraphs, plan: UnitPlan) -> TrainedCall:
     return TrainedCall(
         function=f"{training.forward.name[:1].upper()}{training.forward.name[1:]}Function",
         launched=tuple(place for place, result in enumerate(plan.results) if isinstance(result, View)),
-        gradients=frozenset(training.gradients),
-        frozen=tuple(node for node in parameters if node not in training.gradients),
+        allowed=frozenset(training.forward.grad_inputs),
+        frozen=tuple(node for node in parameters if node not in training.forward.grad_inputs),
     )
 
 
@@ -165,6 +167,7 @@ class _Function:
             given=tuple(f"{word}.contiguous()" for word in read),
             gradients=("None",) * n_leading if is_tail else self._spread(named),
             rest=rest,
+            device=self.forward.plan.options.target.device.value,
         )
 
     def _gradient_names(self) -> Iterator[str]:

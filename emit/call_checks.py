@@ -49,7 +49,7 @@ class CallChecks:
         self._tensors = tuple(tensors)
         self._device = device
         self._plain = plain
-        self._gradients = gradients  # in training: the placeholders whose gradients are computed
+        self._gradients = gradients  # in training: the placeholders that may require grad
         self._sources = self._symbol_sources()
 
     def lines(self) -> list[str]:

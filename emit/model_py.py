@@ -225,7 +225,7 @@ class ModelWriter:
             self.tensors,
             self.plan.options.target.device.value,
             self._plain(),
-            self.training.gradients if self.training is not None else None,
+            self.training.allowed if self.training is not None else None,
         )
         lines = checks.lines()
         self.runtime |= checks.runtime

@@ -14,13 +14,13 @@ class TrainedCall:
     Attributes:
         function: The autograd.Function in backward.py.
         launched: Positions among the plan's results that launch() returns: tensors, first the user's.
-        gradients: Placeholders of the forward whose gradients are computed.
-        frozen: Placeholders of parameters whose gradients are not.
+        allowed: Placeholders of the forward that may require grad: they did when it was captured.
+        frozen: Placeholders of parameters that may not: their gradients would be missing.
     """
 
     function: str
     launched: tuple[int, ...]
-    gradients: frozenset[str]
+    allowed: frozenset[str]
     frozen: tuple[str, ...]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,21 +20,35 @@ import torch
 from torch import fx, nn
 
 from longhand.cache import cached_unit
-from longhand.capture.dynamo_door import capture_dynamo
+from longhand.call_state import (
+    GraphFunction,
+    counting_writes,
+    needs_gradients,
+    unless_gradients,
+    unless_overlapping,
+    with_gradients,
+    with_own_types,
+    without_gradients,
+    written_inputs,
+)
+from longhand.capture import torch_private
+from longhand.capture.autograd.joint import carries_gradients
+from longhand.capture.dynamo_door import capture_dynamo, is_under_autocast
+from longhand.capture.dynamo_run import eager_function, records_gradients
 from longhand.capture.graph import CapturedGraph, InputKind
-from longhand.capture.storages import overlapping
+from longhand.capture.result_views import peel
 from longhand.clock import Clock
 from longhand.emit.merge import Outcome
 from longhand.errors import LonghandError, OptionError, UnitError
 from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
+from longhand.options import Options
 from longhand.pipeline import compile_unit
 from longhand.summary import Summary
 from longhand.targets import options_for
 
 _KNOWN_OPTIONS = {"strict", "out"}
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
-GraphFunction = Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +101,7 @@ def longhand_backend(
     if reason := _reason_for_eager(graph_module, example_inputs):
         logger(Subject.EAGER).info("a graph of %d ops runs in eager: %s", n_ops, reason)
         say(GraphReport(n_ops, reason=reason))
-        return graph_module.forward
+        return eager_function(graph_module)
     try:
         function, folder, summary = _compile(graph_module, example_inputs, mode, (options or {}).get("out"))
     except Exception as error:
@@ -95,7 +110,7 @@ def longhand_backend(
         reason = str(error) if isinstance(error, LonghandError) else f"{type(error).__name__}: {error}"
         warnings.warn(f"longhand runs a graph of {n_ops} ops in eager: {reason}", stacklevel=2)
         say(GraphReport(n_ops, reason=reason))
-        return graph_module.forward
+        return eager_function(graph_module)
     say(GraphReport(n_ops, folder, summary))
     return function
 
@@ -103,12 +118,20 @@ def longhand_backend(
 def _compile(
     graph_module: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, out: str | None
 ) -> tuple[GraphFunction, Path, Summary | None]:
-    train = _needs_gradients([*example_inputs, *graph_module.parameters(), *graph_module.buffers()])
+    given = [*example_inputs, *graph_module.parameters(), *graph_module.buffers()]
+    requires_grad = any(isinstance(value, torch.Tensor) and value.requires_grad for value in given)
+    train = requires_grad and records_gradients(graph_module)
     options = dataclasses.replace(options_for(None, None, mode, example_inputs), train=train)
+    peeled = peel(graph_module) if train else None
+    if peeled is not None:
+        graph_module = peeled.module
     clock = Clock()
     summaries: list[Summary] = []
     with clock.stage("capture"):
         graph = capture_dynamo(graph_module, list(example_inputs), target=options.target, train=train)
+        if train and not carries_gradients(graph):
+            options = dataclasses.replace(options, train=False)
+            graph = capture_dynamo(graph_module, list(example_inputs), target=options.target)
 
     def make(folder: Path) -> None:
         summaries.append(compile_unit(lambda: graph, options, folder, clock))
@@ -123,12 +146,32 @@ def _compile(
                 f"{folder} is of an earlier version of this graph: edits in {', '.join(conflicts)} conflict.",
                 hint="Settle them: see FILE.new beside each.",
             )
-    function = _bind(load(folder, check=False), graph)  # it was made, or found by content, just now
-    if not train:
-        function = _unless_gradients(function, graph_module.forward)
-    if graph.mutations:
-        function = _unless_overlapping(function, graph_module.forward)
+    unit = load(folder, check=False)  # it was made, or found by content, just now
+    function = _callable(unit, graph, graph_module, options, requires_grad)
+    if peeled is not None:
+        function = peeled.completed(function)
     return function, folder, summaries[0] if summaries else None
+
+
+def _callable(
+    unit: Any, graph: CapturedGraph, graph_module: fx.GraphModule, options: Options, requires_grad: bool
+) -> GraphFunction:
+    """The unit as a function of Dynamo's inputs, right for every call that Dynamo's guards let through."""
+    function = _bind(unit, graph)
+    eager = eager_function(graph_module)
+    if options.train:
+        _hide_backward(unit)
+        if not torch.is_grad_enabled():
+            function = with_gradients(function)
+    elif requires_grad:
+        function = without_gradients(function)
+    else:
+        function = unless_gradients(function, eager)
+    if is_under_autocast(graph_module):
+        function = with_own_types(function, options.target.device.value)
+    if graph.mutations:
+        function = unless_overlapping(counting_writes(function, written_inputs(graph)), eager)
+    return function
 
 
 _units_of: dict[Path, list[str]] = (
@@ -167,6 +210,15 @@ def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:
     return run
 
 
+def _hide_backward(unit: Any) -> None:
+    """Keeps Dynamo from compiling a unit's backward once more where a compiled function calls ``loss.backward()``."""
+    module = sys.modules[f"{unit.__module__.rpartition('.')[0]}.backward"]
+    for found in vars(module).values():
+        if isinstance(found, type) and issubclass(found, torch.autograd.Function):
+            hidden = torch.compiler.disable(found.backward)
+            found.backward = staticmethod(hidden)  # type: ignore[method-assign]
+
+
 class _ModuleOfThread(threading.local):
     """A unit's module for each thread, and where each of Dynamo's weight inputs belongs in it.
 
@@ -190,10 +242,8 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
     if any(tensor.requires_grad for tensor in tensors):
         if reason := _reason_against_training(graph_module):
             return reason
-        if any(isinstance(value, torch.SymInt) for value in example_inputs) and _needs_gradients(tensors):
+        if any(isinstance(value, torch.SymInt) for value in example_inputs) and needs_gradients(tensors):
             return "gradients must flow through it and its sizes are symbolic: pass dynamic=False."
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        return "it is called under autocast."
     kinds = {tensor.device.type for tensor in tensors} - {"cpu", "cuda"}
     return f"it has tensors on {sorted(kinds)[0]}." if kinds else None
 
@@ -201,44 +251,16 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
 def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
     """What of a graph has gradients of its own kind."""
     for node in graph_module.graph.nodes:
-        if "set_grad_enabled" in str(node.target):
-            return "it turns gradients on or off inside."
-        if "autocast" in str(node.target) and torch.is_grad_enabled():
-            return "gradients must flow through it and it has an autocast block inside."
+        if "inference_mode" in str(node.target):
+            return "it turns inference mode on or off inside."
+        if "_increment_nesting" in str(node.target):
+            return (
+                "gradients must flow through a transformed function (torch.func.grad, vmap and their like)."
+            )
+        if torch_private.is_checkpoint(node.target):
+            continue
         if isinstance(node.target, torch._ops.HigherOrderOperator) and torch.is_grad_enabled():
             return f"gradients must flow through {node.target.name()}."
         if node.op == "call_method" and node.target in ("register_hook", "requires_grad_", "backward"):
             return f"it calls {node.target} inside."
     return None
-
-
-def _needs_gradients(inputs: Sequence[Any]) -> bool:
-    if not torch.is_grad_enabled():
-        return False
-    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
-
-
-def _unless_gradients(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
-    """Dynamo's guards know grad mode and requires_grad; a wrong gradient is bad enough to look again in each call."""
-
-    def run(*inputs: Any) -> Any:
-        if _needs_gradients(inputs):
-            return eager(*inputs)
-        return compiled(*inputs)
-
-    return run
-
-
-def _unless_overlapping(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
-    """Kernels that write to inputs are right only for inputs that lie apart, which no guard of Dynamo's looks at."""
-
-    def run(*inputs: Any) -> Any:
-        tensors = {str(place): value for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
-        if overlapping(tensors):
-            logger(Subject.EAGER).info(
-                "a call runs in eager: its inputs overlap in memory, and it writes to one"
-            )
-            return eager(*inputs)
-        return compiled(*inputs)
-
-    return run

@@ -112,7 +112,9 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
     for node in graph.graph.nodes:
         described = pytree.tree_map(_describe, node.meta.get("val"))
         origin = node.meta.get("provenance")
-        words = (origin.statement, origin.qualname, origin.local, origin.module) if origin else ()
+        words: tuple[object, ...] = ()
+        if origin:
+            words = (origin.statement, origin.qualname, origin.local, origin.module, origin.checkpoint)
         line = (node.op, node.name, str(node.target), node.args, node.kwargs, described, words)
         digest.update(repr(line).encode() + b"\0")
     for target, tensor in sorted(graph.constants.items()):

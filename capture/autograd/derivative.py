@@ -7,6 +7,7 @@ that need a gradient.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -106,14 +107,26 @@ class Derivatives:
             gradients = torch.autograd.grad(
                 chosen, [inputs[place] for place in wanted], values[len(tensors) :], allow_unused=True
             )
+            if any(gradient is not None and gradient.layout is not torch.strided for gradient in gradients):
+                raise NotDifferentiable(f"{target} has a sparse gradient")
             return results, list(gradients)
 
-        with self._fake_mode:
+        with self._fake_mode, _own_saved_tensors():
             values = [self._alike(tensor) for tensor in tensors]
             with torch.no_grad():
                 results = call(*values)
             values += [self._alike(results[place]) for place in given]
             module = torch_private.make_fx(run, decomposition_table=_IMPLICIT)(*values)
+            if _writes(module):
+                # A write is no argument of what reads it: what needs what would not be seen.
+                with torch.no_grad():
+                    module = torch_private.make_fx(torch.func.functionalize(module, remove="mutations"))(
+                        *values
+                    )
+                if _writes(module):
+                    raise NotDifferentiable(
+                        f"the derivative of {target} writes in a way that cannot be followed"
+                    )
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         after: set[fx.Node] = set(inputs[len(tensors) :])
         for node in module.graph.nodes:
@@ -123,6 +136,18 @@ class Derivatives:
 
     def _alike(self, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+def _writes(module: fx.GraphModule) -> bool:
+    return any(
+        isinstance(node.target, torch._ops.OpOverload) and bool(torch_private.writes(node.target))
+        for node in module.graph.nodes
+    )
+
+
+def _own_saved_tensors() -> contextlib.AbstractContextManager[Any]:
+    """Hides what is saved here from hooks around the call that is being compiled (torch.utils.checkpoint counts)."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
 # Ops that autograd sees as one although nobody wants their derivative so: none at present.

@@ -18,8 +18,10 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.derivative import Derivative, Derivatives, NotDifferentiable
+from longhand.capture.autograd.randomness import is_random
 from longhand.capture.autograd.rules import Pullback, rewritten
 from longhand.capture.canonical import RULES
+from longhand.capture.carrying import can_carry
 from longhand.capture.decompositions import packet_name
 from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter, Rule
 from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
@@ -65,6 +67,13 @@ def differentiate(captured: CapturedGraph, target: Target) -> Joint:
     return _Walk(captured, target).run()
 
 
+def carries_gradients(captured: CapturedGraph) -> bool:
+    """Whether any gradient can come back through the call: by its results or by what it writes."""
+    carrying = {node.name for node in _carrying(captured)}
+    written = {name for entry in captured.mutations for name in (entry.input_node, entry.value_node)}
+    return any(output.value in carrying for output in captured.outputs) or bool(written & carrying)
+
+
 def _refuse(captured: CapturedGraph) -> None:
     """Raises where a backward pass made ahead of time would be wrong."""
     wanted = set(captured.grad_inputs)
@@ -73,14 +82,22 @@ def _refuse(captured: CapturedGraph) -> None:
             "The call has symbolic sizes, which the backward pass does not know yet.",
             hint="Train with fixed sizes: dynamic=False.",
         )
-    if captured.shared_storage:
-        names = ", ".join(captured.shared_storage[0])
-        raise CaptureError(f"{names} share memory: their gradients would have to flow into each other.")
+    written = {mutation.input_node for mutation in captured.mutations}
+    for group in captured.shared_storage:
+        if written & set(group):
+            raise CaptureError(f"{', '.join(group)} share memory, and the call writes into it.")
+    carrying = {node.name for node in _carrying(captured)}
     for mutation in captured.mutations:
         if mutation.input_node in wanted:
             raise CaptureError(
                 f"The call writes into {mutation.input_node}, which requires grad.",
                 hint="Write into a copy of it.",
+            )
+        if mutation.value_node in carrying:
+            raise CaptureError(
+                f"The call writes something with gradients into {mutation.input_node}: from then on it would require"
+                " grad.",
+                hint="Write a detached value, or return it instead.",
             )
     for output in captured.outputs:
         if output.alias is not AliasKind.FRESH:
@@ -144,6 +161,7 @@ class _Walk:
             return
         if target is aten.detach.default:
             self.known[node] = args[0]
+            self._rename(node, args[0])
             return
         value = pytree.tree_map(self._on_cpu, node.meta["val"])
         if node in self.relevant and isinstance(target, torch._ops.OpOverload):
@@ -225,6 +243,16 @@ class _Walk:
         if main is not None and node.target is operator.getitem:
             main.meta["provenance"] = origin
             main.meta["word"] = node.name
+
+    def _rename(self, node: fx.Node, made: Any) -> None:
+        """A value that has no name of its own takes over that of a node which is nothing but it."""
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        if origin.local is None or not isinstance(made, Handle) or made.node.op == "placeholder":
+            return
+        before: Provenance = made.node.meta["provenance"]
+        if before.local is None:
+            made.node.meta["provenance"] = dataclasses.replace(before, local=origin.local)
+            made.node.meta["word"] = node.name
 
     def _new_nodes(self) -> list[fx.Node]:
         found = []
@@ -377,7 +405,13 @@ class _OneCall:
         return [self.known[node] for node in self.results] if replaced else results
 
     def _replaced(self) -> bool:
-        """Whether the backward reads a further result of the call that the op's own result is one of."""
+        """Whether the results must come from the derivative's own forward.
+
+        That is so where the backward reads a further result of the call that the op's own result is one of, or
+        numbers that it draws: drawn once more they would be others.
+        """
+        if any(node in self.wanted and is_random(node) for node in self.derivative.module.graph.nodes):
+            return True
         for node in self.results:
             if isinstance(node, fx.Node) and node.target is operator.getitem:
                 source = node.args[0]
@@ -503,8 +537,8 @@ def _tensor_arguments(node: fx.Node) -> list[fx.Node]:
     return [leaf for leaf in found if isinstance(leaf.meta["val"], torch.Tensor)]
 
 
-def _relevant(captured: CapturedGraph) -> set[fx.Node]:
-    """Nodes through which gradients flow: they depend on what wants one, and a result depends on them."""
+def _carrying(captured: CapturedGraph) -> set[fx.Node]:
+    """Nodes that depend on what wants a gradient."""
     requires: set[fx.Node] = set()
     for node in captured.graph.nodes:
         if node.op == "placeholder":
@@ -513,10 +547,16 @@ def _relevant(captured: CapturedGraph) -> set[fx.Node]:
         elif (
             node.op == "call_function"
             and any(source in requires for source in node.all_input_nodes)
-            and _can_carry(node.meta["val"])
-            and not _stops(node)
+            and can_carry(node.meta["val"])
+            and node.target is not aten.detach.default
         ):
             requires.add(node)
+    return requires
+
+
+def _relevant(captured: CapturedGraph) -> set[fx.Node]:
+    """Nodes through which gradients flow: they depend on what wants one, and a result depends on them."""
+    requires = _carrying(captured)
     results = {output.value for output in captured.outputs if isinstance(output.value, str)}
     found: set[fx.Node] = set()
     waiting = [node for node in captured.graph.nodes if node.name in results and node in requires]
@@ -526,19 +566,6 @@ def _relevant(captured: CapturedGraph) -> set[fx.Node]:
             found.add(node)
             waiting += [source for source in node.all_input_nodes if source in requires]
     return found
-
-
-def _can_carry(value: Any) -> bool:
-    return any(
-        leaf.dtype.is_floating_point or leaf.dtype.is_complex
-        for leaf in pytree.tree_leaves(value)
-        if isinstance(leaf, torch.Tensor)
-    )
-
-
-def _stops(node: fx.Node) -> bool:
-    """Whether no gradient flows through: the user detached it, or it was computed under no_grad."""
-    return node.target is aten.detach.default
 
 
 def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:

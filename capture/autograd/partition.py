@@ -2,7 +2,8 @@
 
 Every value of the forward pass is an edge whose capacity is its size; the backward pass is the sink. What must not be
 computed twice (random numbers, matrix products, convolutions, attention, and whatever is no plain arithmetic) is
-connected to the source. The minimum cut is the cheapest set of values to keep.
+connected to the source. The minimum cut is the cheapest set of values to keep. What stands in a checkpointed region
+(torch.utils.checkpoint) is never kept, only what one region hands to the next.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.joint import Joint
+from longhand.capture.autograd.randomness import is_random
 from longhand.capture.decompositions import packet_name
+from longhand.capture.graph import Provenance
 from longhand.errors import OptionError
 
 _SOURCE, _SINK = "source", "sink"
@@ -225,6 +228,27 @@ class _Sides:
         self.region = _ancestors(self.wanted) - after
         self.written = {mutation.input_node for mutation in joint.captured.mutations}
         self.distance = self._distances()
+        self.boundary = {node for node in self.region if self._leaves_its_checkpoint(node)}
+        self.checkpointed = {
+            node
+            for node in self.region - self.boundary
+            if _checkpoint(node)
+            and node.op == "call_function"
+            and not _is_stateful(node)
+            and not any(
+                is_random(one) for one in (node, *node.all_input_nodes)
+            )  # a mask is kept as it is smallest
+        }
+
+    def _leaves_its_checkpoint(self, node: fx.Node) -> bool:
+        """Whether a checkpointed region hands the value on: the region after it starts from it."""
+        region = _checkpoint(node)
+        return bool(region) and any(
+            user in self.region and _checkpoint(user) != region for user in node.users
+        )
+
+    def _may_run_twice(self, node: fx.Node) -> bool:
+        return _is_light(node) and not (node in self.boundary and not is_view(node))
 
     def _distances(self) -> dict[fx.Node, int]:
         wanted = set(self.wanted)
@@ -242,15 +266,10 @@ class _Sides:
             if node not in self.region:
                 continue
             graph.add_edge(f"{node.name} in", f"{node.name} out", capacity=self._price(node))
-            if node.op == "placeholder" or not (_is_light(node) or node in allowed):
+            if not (node in self.checkpointed or node in allowed or self._may_run_twice(node)):
                 graph.add_edge(_SOURCE, f"{node.name} in")  # without a capacity: as much as you like
             for source in node.all_input_nodes:
                 graph.add_edge(f"{source.name} out", f"{node.name} in")
-            if node not in allowed and not _is_light(node):
-                continue
-            if not node.all_input_nodes:
-                # Made from nothing: cheaper to make again than to keep.
-                continue
         for node in self.wanted:
             graph.add_edge(f"{node.name} out", _SINK)
         if _SOURCE not in graph or _SINK not in graph:
@@ -267,7 +286,7 @@ class _Sides:
         if node.op == "placeholder":
             # Alive anyway, unless the call writes into it: then a copy is kept.
             return bytes_of(node) + 2.0 if node.name in self.written else 1e-3
-        if is_view(node):
+        if is_view(node) or node in self.checkpointed:
             return float("inf")
         steps = min(self.distance[node], _MOST_STEPS)
         times = 1 if node in self._in_forward else 2
@@ -317,6 +336,7 @@ class _Sides:
             if node in self.region
             and node.op == "call_function"
             and not _is_light(node)
+            and node not in self.checkpointed
             and not is_random(node)
             and not _is_stateful(node)
         ]
@@ -341,12 +361,10 @@ def _operations(node: fx.Node) -> float:
     return float(sum(map(bytes_of, node.all_input_nodes)))
 
 
-def is_random(node: fx.Node) -> bool:
-    """Whether a second run would give something else."""
-    return (
-        isinstance(node.target, torch._ops.OpOverload)
-        and torch.Tag.nondeterministic_seeded in node.target.tags
-    )
+def _checkpoint(node: fx.Node) -> int:
+    """The checkpointed region that a node stands in."""
+    origin: Provenance | None = node.meta.get("provenance")
+    return origin.checkpoint if origin is not None else 0
 
 
 def _is_stateful(node: fx.Node) -> bool:

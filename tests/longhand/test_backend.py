@@ -165,13 +165,15 @@ def test_an_unknown_option_is_an_error_not_a_fallback(compiled):
         run(torch.randn(7, 24))
 
 
-def test_under_autocast_it_runs_in_eager(compiled):
+def test_under_autocast_it_has_autocasts_types(compiled):
     model, x = small_model(), torch.randn(7, 24)
     run, reports = compiled(model)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert run(x).dtype == torch.bfloat16
-    assert "autocast" in reports[0].reason
+        result, eager = run(x), model(x)
+    assert result.dtype == eager.dtype == torch.bfloat16
+    torch.testing.assert_close(result, eager, rtol=2**-7, atol=2**-7)
+    assert reports[0].reason is None
 
 
 def test_the_second_process_would_find_the_unit_in_the_cache(compiled):

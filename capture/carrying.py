@@ -1,0 +1,61 @@
+"""Follows which values carry gradients while a graph is made functional, so that no write loses one unseen.
+
+Eager autograd looks at tensors, not at memory: a write under ``torch.no_grad()``, or through a detached alias, changes
+the values of a tensor and leaves its gradient as if nothing had happened. A functional graph has no such thing, so
+such a write into memory that carries gradients is refused. Into any other memory it stores a value that carries none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+detach = torch.ops.aten.detach.default
+
+
+class Carrying:
+    """What of a graph carries gradients.
+
+    Attributes:
+        is_stopped: No gradients are recorded at present: what is computed carries none.
+    """
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+        self._nodes: set[fx.Node] = set()
+
+    def add(self, node: fx.Node) -> None:
+        """A placeholder that a gradient is wanted for."""
+        self._nodes.add(node)
+
+    def note(self, node: fx.Node) -> None:
+        """A new call."""
+        carries = any(source in self._nodes for source in node.all_input_nodes)
+        if carries and node.target is not detach and can_carry(node.meta.get("val")):
+            self._nodes.add(node)
+
+    def __contains__(self, node: fx.Node) -> bool:
+        return node in self._nodes
+
+    @contextlib.contextmanager
+    def stopped(self, is_stopped: bool = True) -> Iterator[None]:
+        """While inside, gradients are recorded or not."""
+        before, self.is_stopped = self.is_stopped, is_stopped
+        try:
+            yield
+        finally:
+            self.is_stopped = before
+
+
+def can_carry(value: Any) -> bool:
+    """Whether any tensor of a value has a dtype that gradients flow through."""
+    return any(
+        leaf.dtype.is_floating_point or leaf.dtype.is_complex
+        for leaf in pytree.tree_leaves(value)
+        if isinstance(leaf, torch.Tensor)
+    )

@@ -1,0 +1,174 @@
+"""Results that are views leave Dynamo's graph: they are taken outside, from the tensors that the user gets.
+
+In training a compiled call returns fresh tensors only. A result that is a view of an input, or of another result, is
+taken by the user's own view ops in eager, after the call: so it shares memory and gradients exactly as eager's does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture import torch_private
+
+_VIEWS = frozenset(
+    [
+        "adjoint",
+        "chunk",
+        "contiguous",
+        "detach",
+        "diagonal",
+        "expand",
+        "expand_as",
+        "flatten",
+        "getitem",
+        "movedim",
+        "narrow",
+        "permute",
+        "real",
+        "imag",
+        "reshape",
+        "reshape_as",
+        "select",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "swapaxes",
+        "swapdims",
+        "t",
+        "tensor_split",
+        "transpose",
+        "unbind",
+        "unflatten",
+        "unfold",
+        "unsqueeze",
+        "view",
+        "view_as",
+        "view_as_complex",
+        "view_as_real",
+    ]
+)
+_VIEW_ATTRIBUTES = frozenset(["H", "T", "mH", "mT", "imag", "real"])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Peeled:
+    """A graph without those of its results that are views.
+
+    Attributes:
+        module: What is left. Its results: those of the original that stay, then what views are taken of besides.
+        original: The graph as it came.
+        views: The nodes of the original that are taken outside, in order.
+        results: The nodes of the original that `module` returns.
+    """
+
+    module: fx.GraphModule
+    original: fx.GraphModule
+    views: tuple[fx.Node, ...]
+    results: tuple[fx.Node, ...]
+
+    def completed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """The original's results, from those of `module` compiled."""
+        inputs = [node for node in self.original.graph.nodes if node.op == "placeholder"]
+        wanted = self.original.graph.output_node().args[0]
+        records = _records(self.original.graph)
+        replay = fx.Interpreter(self.original)
+
+        def run(*given: Any) -> Any:
+            known = dict(zip(inputs, given, strict=True))
+            known |= dict(zip(self.results, compiled(*given), strict=True))
+            for node in self.views:
+                args = fx.node.map_arg(node.args, known.__getitem__)
+                kwargs = fx.node.map_arg(node.kwargs, known.__getitem__)
+                with torch.set_grad_enabled(records.get(node, torch.is_grad_enabled())):
+                    known[node] = getattr(replay, node.op)(node.target, args, kwargs)
+            return fx.node.map_arg(wanted, known.__getitem__)
+
+        return run
+
+
+def peel(module: fx.GraphModule) -> Peeled | None:
+    """Takes the views out of the results of Dynamo's graph; None where there are none to take."""
+    output = module.graph.output_node()
+    given = list(
+        dict.fromkeys(leaf for leaf in pytree.tree_leaves(output.args[0]) if isinstance(leaf, fx.Node))
+    )
+    by_storage: dict[int, list[fx.Node]] = {}
+    for node in given:
+        for storage in _storages(node):
+            by_storage.setdefault(storage, []).append(node)
+    outside: set[fx.Node] = set()
+    kept: list[fx.Node] = []
+    for node in given:
+        chain = _chain(node)
+        shares = any(len(by_storage[storage]) > 1 for storage in _storages(node))
+        if len(chain) > 1 and (chain[-1].op == "placeholder" or shares):
+            outside |= set(chain[:-1])
+            kept.append(chain[-1])
+        else:
+            kept.append(node)
+    if not outside:
+        return None
+    results = tuple(node for node in dict.fromkeys(kept) if node.op != "placeholder")
+    views = tuple(node for node in module.graph.nodes if node in outside)
+    return Peeled(_returning(module, results, views), module, views, results)
+
+
+def _returning(
+    module: fx.GraphModule, results: tuple[fx.Node, ...], views: tuple[fx.Node, ...]
+) -> fx.GraphModule:
+    """The graph with other results."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    graph.graph_copy(module.graph, copies)
+    graph.output(tuple(copies[node] for node in results))
+    for node in reversed(views):
+        if not copies[node].users:
+            graph.erase_node(copies[node])
+    return fx.GraphModule(module, graph)
+
+
+def _chain(node: fx.Node) -> list[fx.Node]:
+    """The node, what it is a view of, and so on; only as far as inputs and the chain itself tell how to take it."""
+    chain = [node]
+    while _is_view(chain[-1]):
+        source, *others = chain[-1].all_input_nodes
+        if any(other.op != "placeholder" for other in others):
+            break
+        chain.append(source)
+    while len(chain) > 1 and not isinstance(chain[-1].meta.get("example_value"), torch.Tensor):
+        chain.pop()  # a list of parts is no result
+    return chain
+
+
+def _is_view(node: fx.Node) -> bool:
+    if not node.op.startswith("call_") or not node.args or not isinstance(node.args[0], fx.Node):
+        return False
+    if node.target is getattr:
+        is_known = node.args[1] in _VIEW_ATTRIBUTES
+    else:
+        is_known = getattr(node.target, "__name__", node.target) in _VIEWS
+    return is_known and bool(set(_storages(node)) & set(_storages(node.args[0])))
+
+
+def _storages(node: fx.Node) -> list[int]:
+    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    plain = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
+    return list(dict.fromkeys(map(torch_private.storage_key, plain)))
+
+
+def _records(graph: fx.Graph) -> dict[fx.Node, bool]:
+    """For each node whether gradients are recorded, where the graph itself says so."""
+    found: dict[fx.Node, bool] = {}
+    records: bool | None = None
+    for node in graph.nodes:
+        if node.target is torch_private.set_grad_enabled:
+            records = bool(node.args[0])
+        elif records is not None:
+            found[node] = records
+    return found

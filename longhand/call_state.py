@@ -1,0 +1,97 @@
+"""What stands between Dynamo's call and a unit: the state that a unit runs in, and calls that it is not right for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.storages import overlapping
+from longhand.logs import Subject, logger
+
+GraphFunction = Callable[..., Any]
+
+
+def needs_gradients(inputs: Iterable[Any]) -> bool:
+    """Whether gradients are recorded and any input requires grad."""
+    if not torch.is_grad_enabled():
+        return False
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+
+
+def unless_gradients(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
+    """Dynamo's guards know grad mode and requires_grad; a wrong gradient is bad enough to look again in each call."""
+
+    def run(*inputs: Any) -> Any:
+        if needs_gradients(inputs):
+            return eager(*inputs)
+        return compiled(*inputs)
+
+    return run
+
+
+def with_gradients(compiled: GraphFunction) -> GraphFunction:
+    """For a graph that is called without gradients and turns them on inside."""
+
+    def run(*inputs: Any) -> Any:
+        with torch.enable_grad():
+            return compiled(*inputs)
+
+    return run
+
+
+def without_gradients(compiled: GraphFunction) -> GraphFunction:
+    """For a graph that no gradient can come back through, although its inputs require grad."""
+
+    def run(*inputs: Any) -> Any:
+        with torch.no_grad():
+            return compiled(*inputs)
+
+    return run
+
+
+def with_own_types(compiled: GraphFunction, device: str) -> GraphFunction:
+    """For a graph that autocast was traced into: its casts are there, and its library calls get no others."""
+
+    def run(*inputs: Any) -> Any:
+        with torch.autocast(device, enabled=False):
+            return compiled(*inputs)
+
+    return run
+
+
+def written_inputs(graph: CapturedGraph) -> tuple[int, ...]:
+    """Which of Dynamo's inputs the call writes into."""
+    written = {mutation.input_node for mutation in graph.mutations}
+    given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
+    return tuple(place for place, entry in enumerate(given) if entry.node in written)
+
+
+def counting_writes(compiled: GraphFunction, written: tuple[int, ...]) -> GraphFunction:
+    """Kernels write memory behind autograd's back; it must know, to refuse a backward that needs the old values."""
+
+    def run(*inputs: Any) -> Any:
+        results = compiled(*inputs)
+        for place in written:
+            if not inputs[place].is_inference():
+                torch.autograd.graph.increment_version(inputs[place])
+        return results
+
+    return run
+
+
+def unless_overlapping(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
+    """Kernels that write to inputs are right only for inputs that lie apart, which no guard of Dynamo's looks at."""
+
+    def run(*inputs: Any) -> Any:
+        tensors = {str(place): value for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
+        if overlapping(tensors):
+            logger(Subject.EAGER).info(
+                "a call runs in eager: its inputs overlap in memory, and it writes to one"
+            )
+            return eager(*inputs)
+        return compiled(*inputs)
+
+    return run

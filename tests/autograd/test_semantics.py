@@ -1,0 +1,57 @@
+"""Every case of training is right, or refused with a reason and run in eager: no gradient is wrong in silence."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import warnings
+
+import pytest
+import torch
+
+from longhand.backend import longhand_backend
+from tests.autograd import cases_of_flow, cases_of_memory, cases_of_steps
+from tests.autograd.cases import Cases, Mlp, leaf
+
+CASES: Cases = Cases({**cases_of_flow.case, **cases_of_memory.case, **cases_of_steps.case})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_as_in_eager(name, caplog):
+    case = CASES[name]
+    expected = case.run(lambda function: function)
+    torch.compiler.reset()
+    reports = []
+    backend = functools.partial(longhand_backend, report=reports.append)
+    with caplog.at_level(logging.INFO, "longhand.eager"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        found = case.run(lambda function: torch.compile(function, backend=backend))
+    assert found.keys() == expected.keys()
+    for key, wanted in expected.items():
+        assert_alike(key, found[key], wanted, case.tolerance)
+    reasons = [report.reason for report in reports if report.reason]
+    if case.refused is None:
+        assert reports
+        assert not reasons
+        assert not caplog.records, "a call ran in eager"
+    else:
+        assert any(case.refused in reason for reason in reasons)
+
+
+def assert_alike(key, found, wanted, tolerance):
+    assert (found is None) == (wanted is None), key
+    if wanted is None:
+        return
+    assert (found.dtype, found.shape, found.layout) == (wanted.dtype, wanted.shape, wanted.layout), key
+    if not (wanted.dtype.is_floating_point or wanted.dtype.is_complex):
+        assert torch.equal(found, wanted), key
+        return
+    error = (found.detach() - wanted.detach()).abs().max().item()
+    assert error <= tolerance * max(1.0, wanted.detach().abs().max().item()), key
+
+
+def test_a_second_derivative_is_refused_with_what_to_do():
+    x = leaf(4, 8)
+    y = torch.compile(Mlp(), backend=longhand_backend)(x)
+    with pytest.raises(RuntimeError, match="no second derivative: create_graph=True takes the eager model"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
