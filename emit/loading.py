@@ -54,7 +54,7 @@ def _import(name: str, folder: Path, entry: Path) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # whatever the edited code raises
         for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
             del sys.modules[loaded]
         if type(error).__name__ == "KernelBuildError":

@@ -9,7 +9,6 @@ up to date, delete FILE.new, and generate again: FILE then counts as an edit of 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import hashlib
 import json
 import re
@@ -19,6 +18,7 @@ from typing import Any
 
 from longhand.emit.contract import Breach, find_breaches
 from longhand.emit.lock import LOCK, lock_text
+from longhand.emit.merge_report import FileReport, MergePlan, MergeReport, Outcome
 from longhand.emit.threeway import Conflict, changed_lines, merge
 from longhand.errors import EditError
 
@@ -30,76 +30,6 @@ _SIDES = re.compile(
     r"^<{7}[^\n]*\n(?P<ours>.*?)(?:^\|{7}[^\n]*\n.*?)?^={7}\n(?P<theirs>.*?)^>{7}[^\n]*\n?",
     re.MULTILINE | re.DOTALL,
 )
-
-
-class Outcome(enum.Enum):
-    """What became of one file."""
-
-    SAME = "same"
-    NEW = "new"
-    REPLACED = "replaced"
-    KEPT = "kept"
-    MERGED = "merged"
-    CONFLICT = "conflict"
-    ASIDE = "aside"
-    RESTORED = "restored"
-    EJECTED = "ejected"
-    REMOVED = "removed"
-
-
-@dataclasses.dataclass(frozen=True)
-class FileReport:
-    """What became of one file, and why.
-
-    Attributes:
-        path: Relative to the unit.
-        outcome: In a word.
-        detail: More of it: where it went, why it conflicts; else empty.
-        conflicts: The lines that both sides changed.
-        problem: What is wrong with an edit that was kept, else empty.
-    """
-
-    path: str
-    outcome: Outcome
-    detail: str = ""
-    conflicts: tuple[Conflict, ...] = ()
-    problem: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class MergeReport:
-    """What `write_unit` did, file by file."""
-
-    files: tuple[FileReport, ...]
-
-    def of(self, *outcomes: Outcome) -> tuple[str, ...]:
-        """The paths with one of these outcomes."""
-        return tuple(file.path for file in self.files if file.outcome in outcomes)
-
-    @property
-    def has_conflicts(self) -> bool:
-        """Whether the unit stayed as it was because somebody has to decide."""
-        return any(file.outcome is Outcome.CONFLICT for file in self.files)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether nothing is left to do."""
-        return not self.has_conflicts and not any(file.problem for file in self.files)
-
-
-@dataclasses.dataclass(frozen=True)
-class MergePlan:
-    """What the folder shall hold.
-
-    Attributes:
-        contents: New bytes by path.
-        carried: Old files that stay as they are.
-        report: What that means for each file.
-    """
-
-    contents: Mapping[str, bytes]
-    carried: tuple[str, ...]
-    report: MergeReport
 
 
 @dataclasses.dataclass(frozen=True)

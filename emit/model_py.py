@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-
-import torch
+from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
@@ -13,7 +11,9 @@ from longhand.emit.call_checks import CallChecks, as_size
 from longhand.emit.dim_words import DimWords
 from longhand.emit.loops import FirstCall, Loop, ModelStep, arrange
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
+from longhand.emit.model_head import signature_lines, title
 from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop
+from longhand.emit.model_text import ModelFile, ModelText
 from longhand.emit.model_weights import construct
 from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
@@ -29,68 +29,6 @@ from longhand.options import Device
 from longhand.schedule.plan import UnitPlan
 
 _WIDEST = 98
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelFile:
-    """model.py and what it needs of the other files.
-
-    Attributes:
-        text: The source, not yet formatted.
-        exported: The class or function that the unit exports.
-        runtime_names: What it imports from runtime.py.
-        stored: Values of constants.pt, by name.
-    """
-
-    text: str
-    exported: str
-    runtime_names: frozenset[str]
-    stored: Mapping[str, torch.Tensor]
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelText:
-    """What templates/model/model.py.jinja prints.
-
-    Attributes:
-        title: The first line of the file.
-        signature: What comes in and what goes out, a line each.
-        imports: Sorted.
-        name: The class or function.
-        source: The original's importable name.
-        is_module: Whether to print a class.
-        base: The class's base.
-        base_arguments: What its constructor is given.
-        members: Lines of ``__init__``.
-        parameters: Of forward, with defaults.
-        checks: Lines that check what came.
-        sizes: Lines that bind sizes to words.
-        paragraphs: (quotes, lines) of the body.
-        launch_arguments: With CUDA graphs: what the recorded function is given.
-        mutates: The numbers of those that it writes to.
-        blocks: Classes of repeated blocks.
-        constants: Lines that bind module-level constants (functions only).
-        training: In training: what forward() returns, a call of backward.py's autograd.Function.
-    """
-
-    title: str
-    signature: tuple[str, ...]
-    imports: str
-    name: str
-    source: str
-    is_module: bool
-    base: str
-    base_arguments: str
-    members: tuple[str, ...]
-    parameters: tuple[str, ...]
-    checks: tuple[str, ...]
-    sizes: tuple[str, ...]
-    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    launch_arguments: tuple[str, ...] | None
-    mutates: tuple[int, ...]
-    blocks: tuple[Block, ...]
-    constants: tuple[str, ...]
-    training: tuple[str, ...] = ()
 
 
 def write_model(
@@ -345,8 +283,10 @@ class ModelWriter:
             self.runtime.add("CudaGraph")
             members = [*members, f"self._graph = CudaGraph(self.launch, mutates={self._mutated()})"]
         return ModelText(
-            title=self._title(),
-            signature=tuple(self._signature_lines()),
+            title=title(self.plan, self.training is not None),
+            signature=tuple(
+                signature_lines(self.plan, self.dims, self.tensors, self._sizes(may_state=False))
+            ),
             imports="",
             name=self.graph.name,
             source=self.graph.source,
@@ -406,50 +346,6 @@ class ModelWriter:
         for parameter, with_default in zip(self.parameters, may_have_default, strict=True):
             default = f"={argument(parameter.default, self._plain())}" if with_default else ""
             yield f"{parameter.name}{default}"
-
-    def _title(self) -> str:
-        target = self.plan.options.target
-        where = target.device.value + (f" ({target.arch})" if target.arch else "")
-        values = [self.words.nodes[entry.node].meta.get("val") for entry in self.graph.inputs]
-        dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
-        floats = dict.fromkeys(
-            str(dtype).removeprefix("torch.") for dtype in dtypes if dtype.is_floating_point
-        )
-        return (
-            f"{self.graph.name} as kernels: {self.graph.source} for {', '.join([where, *floats])},"
-            f" {'training' if self.training is not None else 'inference'}."
-        )
-
-    def _signature_lines(self) -> Iterator[str]:
-        width = max([len(path) for _, path in self.tensors] + [2])
-        said: set[str] = set()
-        for node, path in self.tensors:
-            yield f"{path:<{width}}  {self._described(self.words.nodes[node].meta['val'], node, said)}"
-        for result in self.plan.results[: len(self.plan.results) - self.graph.n_saved]:
-            if isinstance(result, View):
-                yield f"{'->':<{width}}  {self._described_view(result)}"
-
-    def _described(self, value: torch.Tensor, node: str, said: set[str]) -> str:
-        entries = []
-        for size, word in zip(value.shape, self.dims.of(node, value.ndim), strict=True):
-            if word is None:
-                entries.append(str(size))
-            elif word in said or not isinstance(size, int):
-                entries.append(word)
-            else:
-                entries.append(f"{word}={size}")
-                said.add(word)
-        return f"{str(value.dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"
-
-    def _described_view(self, view: View) -> str:
-        buffer = self.plan.buffers[view.buffer]
-        plain = self._sizes(may_state=False)
-        same = [str(size) for size in view.shape] == [str(size) for size in buffer.shape]
-        words = (
-            self.dims.of(view.calls[-1].origin, len(view.shape)) if view.calls else (None,) * len(view.shape)
-        )
-        entries = plain.dims(buffer) if same else list(map(plain.text, view.shape, words))
-        return f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"
 
 
 def _channels_last_weights(plan: UnitPlan) -> frozenset[str]:

@@ -19,7 +19,7 @@ from longhand.emit.expression import Precedence, Text
 from longhand.emit.names import KernelNames
 from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_joins import Join, find_joins
-from longhand.emit.reference_ops import operation
+from longhand.emit.reference_ops import operation, reduction
 from longhand.emit.reference_views import StridedView, ViewFinder, flat_pointers
 from longhand.emit.view_calls import literal_text
 from longhand.emit.words import RESERVED_IN_MODULE, Scope
@@ -30,7 +30,6 @@ from longhand.lower.ir import (
     Pointwise,
     Position,
     Reduce,
-    ReduceOp,
     Scalar,
     Store,
     arguments,
@@ -39,17 +38,6 @@ from longhand.lower.ir import (
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 _LONGEST = 84
-
-_REDUCTIONS = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.PROD: "prod",
-    ReduceOp.MAX: "amax",
-    ReduceOp.MIN: "amin",
-    ReduceOp.ARGMAX: "argmax",
-    ReduceOp.ARGMIN: "argmin",
-    ReduceOp.ANY: "any",
-    ReduceOp.ALL: "all",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,13 +246,25 @@ class _Writer:
             case Position():
                 return self._indices(self.plan.addresses[position])
             case Reduce():
-                return self._reduce(position, value)
+                return self._reduce(value)
             case Pointwise():
                 given = [self._value(argument) for argument in value.args]
                 types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
                 is_number = [isinstance(self.plan.body[a], Constant | Scalar | Extent) for a in value.args]
                 return operation(value, given, types, is_number)
         raise AssertionError(f"a store is no value: {value}")
+
+    def _reduce(self, value: Reduce) -> Text:
+        arg = self._value(value.arg)
+        order = [axis.name for axis in self.plan.axes]
+        varying = self.domains[value.arg] | set(value.axes)
+        text = arg.within(Precedence.ATOM)
+        if varying != self.domains[value.arg]:
+            sizes = [
+                self._number_word(self.names.axes[axis].size) if axis in varying else "1" for axis in order
+            ]
+            text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
+        return reduction(value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes))
 
     def _number_word(self, word: str) -> str:
         self.used_numbers.add(word)
@@ -372,41 +372,6 @@ class _Writer:
                 self.used_numbers.add(self.names.ints[factor.name])
             elif isinstance(factor, ScalarRef):
                 self.used_numbers.add(self.names.scalars[factor.position])
-
-    def _reduce(self, position: int, value: Reduce) -> Text:
-        arg = self._value(value.arg)
-        order = [axis.name for axis in self.plan.axes]
-        dims = sorted(order.index(axis) - len(order) for axis in value.axes)
-        text = arg.within(Precedence.ATOM)
-        missing = set(value.axes) - self.domains[value.arg]
-        if missing:
-            sizes = [
-                (
-                    self._number_word(self.names.axes[axis].size)
-                    if axis in self.domains[value.arg] | missing
-                    else "1"
-                )
-                for axis in order
-            ]
-            text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
-        where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
-        if (
-            value.op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL)
-            and len(dims) > 1
-        ):
-            if dims != list(range(-len(dims), 0)):
-                return self._over_several(value, text, dims)
-            flat = f"{text}.flatten({dims[0]})"
-            kept = ".unsqueeze(-1)" * (len(dims) - 1)
-            return Text(f"{flat}.{_REDUCTIONS[value.op]}(-1, keepdim=True){kept}")
-        return Text(f"{text}.{_REDUCTIONS[value.op]}({where}, keepdim=True)")
-
-    @staticmethod
-    def _over_several(value: Reduce, text: str, dims: list[int]) -> Text:
-        """Reductions that torch does over one dimension at a time; never for positions, which do not compose."""
-        if value.op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-            raise AssertionError("positions are reduced over trailing axes only")
-        return Text(text + "".join(f".{_REDUCTIONS[value.op]}({dim}, keepdim=True)" for dim in dims))
 
 
 def _number(number: float | int | bool) -> Text:

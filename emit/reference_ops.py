@@ -1,11 +1,11 @@
-"""How PyTorch writes a body's elementwise operations; the dialect of the references."""
+"""How PyTorch writes a body's operations; the dialect of the references."""
 
 from __future__ import annotations
 
 import torch
 
 from longhand.emit.expression import Operator, Precedence, Text, call, infix
-from longhand.lower.ir import Pointwise, PointwiseOp
+from longhand.lower.ir import Pointwise, PointwiseOp, ReduceOp
 
 _ATOM = (Precedence.ATOM,)
 
@@ -100,3 +100,30 @@ def _cast(value: Pointwise, given: Text, source: torch.dtype, is_number: bool) -
         return given
     method = {torch.bool: "bool()", torch.int64: "long()", torch.int32: "int()", torch.float32: "float()"}
     return Text(f"{text}.{method.get(value.dtype, f'to({value.dtype})')}")
+
+
+_REDUCTIONS = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PROD: "prod",
+    ReduceOp.MAX: "amax",
+    ReduceOp.MIN: "amin",
+    ReduceOp.ARGMAX: "argmax",
+    ReduceOp.ARGMIN: "argmin",
+    ReduceOp.ANY: "any",
+    ReduceOp.ALL: "all",
+}
+_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
+
+
+def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
+    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
+    method = _REDUCTIONS[op]
+    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
+    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
+        return Text(f"{text}.{method}({where}, keepdim=True)")
+    if dims == list(range(-len(dims), 0)):
+        kept = ".unsqueeze(-1)" * (len(dims) - 1)
+        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
+    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        raise AssertionError("positions are reduced over trailing axes only")
+    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,9 +13,10 @@ from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
-from longhand.emit.triton_address import AddressText, Flat, address_text
+from longhand.emit.triton_address import AddressText, address_text
 from longhand.emit.triton_operators import OperatorTable
 from longhand.emit.triton_reductions import combine_function, guarded_squares, reduce_identity
+from longhand.emit.triton_space import Kind, Line, Space
 from longhand.emit.triton_types import language_dtype, number, typed_constants
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
@@ -42,61 +42,6 @@ _ANY_WIDTH = frozenset(
         *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
     }
 )
-
-
-class Kind(enum.Enum):
-    """What a statement does; a change of kind starts a paragraph."""
-
-    LOAD = "load"
-    COMPUTE = "compute"
-    STORE = "store"
-
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """One statement."""
-
-    kind: Kind
-    text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Side:
-    """How a function holds the rows (or the cols) of the plan's space.
-
-    Attributes:
-        axes: The axes' keys, outermost first. Empty: there is no such side.
-        lanes: Whether a program holds many of them at once; otherwise one.
-        mask: The name of the mask that keeps lanes in range; None where none can be out.
-    """
-
-    axes: tuple[str, ...] = ()
-    lanes: bool = False
-    mask: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Space:
-    """How a function holds the plan's space.
-
-    Attributes:
-        flats: The index variables and what they flatten.
-        rows: The row side.
-        cols: The col side.
-        both: The name of the mask of both sides together.
-        width: The shape of a block along the reduced side, for accumulators: ``[COLS]``.
-    """
-
-    flats: tuple[Flat, ...]
-    rows: Side
-    cols: Side
-    both: str = "in_range"
-    width: str = "[COLS]"
-
-    @property
-    def is_tile(self) -> bool:
-        """Whether both sides are lanes."""
-        return self.rows.lanes and self.cols.lanes
 
 
 def _writes_narrow(plan: KernelPlan) -> bool:

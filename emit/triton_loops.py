@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.names import KernelNames
-from longhand.emit.triton_block import Block, Kind, Line, Space
+from longhand.emit.triton_block import Block
 from longhand.emit.triton_reductions import combine_function, reduce_identity
+from longhand.emit.triton_space import Kind, Line, Space
 from longhand.emit.triton_styles import mentions, paragraphs, share_addresses
 from longhand.emit.triton_types import language_dtype
 from longhand.errors import ScheduleError

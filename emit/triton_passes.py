@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from longhand.emit.names import KernelNames
-from longhand.emit.triton_block import Side, Space
 from longhand.emit.triton_loops import Accumulator, Loop, LoopPrinter, identity_of
+from longhand.emit.triton_space import Side, Space
 from longhand.emit.triton_styles import (
     Axes,
     FunctionText,

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_address import Flat, unflatten
-from longhand.emit.triton_block import Block, Kind, Line, Side, Space
+from longhand.emit.triton_block import Block
+from longhand.emit.triton_space import Kind, Line, Side, Space
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Style
 
 

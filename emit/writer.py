@@ -16,16 +16,8 @@ from pathlib import Path
 
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import (
-    MergePlan,
-    MergeReport,
-    Outcome,
-    UnitOnDisk,
-    lock_versions,
-    plan_merge,
-    with_conflicts,
-    with_problems,
-)
+from longhand.emit.merge import UnitOnDisk, lock_versions, plan_merge, with_conflicts, with_problems
+from longhand.emit.merge_report import MergePlan, MergeReport, Outcome
 from longhand.errors import EditError, OutputError
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.

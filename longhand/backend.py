@@ -38,7 +38,7 @@ from longhand.capture.dynamo_run import eager_function, records_gradients
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.capture.result_views import peel
 from longhand.clock import Clock
-from longhand.emit.merge import Outcome
+from longhand.emit.merge_report import Outcome
 from longhand.errors import LonghandError, OptionError, UnitError
 from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment

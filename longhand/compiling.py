@@ -15,7 +15,7 @@ from longhand.api import generate
 from longhand.backend import longhand_backend, number_from_one
 from longhand.capture.bytecode.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
-from longhand.emit.merge import Outcome
+from longhand.emit.merge_report import Outcome
 from longhand.errors import GraphBreakError, OptionError
 from longhand.from_bytecode import captured
 from longhand.loading import bound, load

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from longhand.emit.merge import FileReport, MergeReport, Outcome
+from longhand.emit.merge_report import FileReport, MergeReport, Outcome
 from longhand.emit.threeway import Conflict
 
 _WORDS = {

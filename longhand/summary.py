@@ -10,7 +10,7 @@ import sympy
 import torch.utils._pytree as pytree
 
 from longhand.clock import Timings
-from longhand.emit.merge import MergeReport
+from longhand.emit.merge_report import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.plan import Launch, PlanStep, Repeat, TrainingPlan, UnitPlan
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import MergeReport, Outcome
+from longhand.emit.merge_report import MergeReport, Outcome
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.errors import EditError
 

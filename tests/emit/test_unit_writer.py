@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from longhand.emit import writer
-from longhand.emit.merge import Outcome
+from longhand.emit.merge_report import Outcome
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.errors import OutputError
 

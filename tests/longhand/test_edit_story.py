@@ -17,7 +17,7 @@ from longhand import cli
 from longhand.checking import check_kernels
 from longhand.currency import Currency, check
 from longhand.edit_report import edits_of
-from longhand.emit.merge import Outcome
+from longhand.emit.merge_report import Outcome
 from longhand.factory import resolve
 
 FACTORY = "story_model:make"

@@ -11,7 +11,7 @@ import torch
 import longhand
 from longhand import cli
 from longhand.edit_report import edits_of
-from longhand.emit.merge import Outcome
+from longhand.emit.merge_report import Outcome
 from longhand.tunable_text import read_values, tunable_names, with_values
 from longhand.tune import tune
 from longhand.tune_contest import Contest

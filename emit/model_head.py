@@ -1,0 +1,76 @@
+"""The first lines of model.py: what it is, what comes in and what goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from longhand.emit.dim_words import DimWords
+from longhand.emit.sizes import SizeWriter
+from longhand.lower.ir import Size, View
+from longhand.schedule.plan import UnitPlan
+
+
+def title(plan: UnitPlan, is_training: bool) -> str:
+    """``GPT as kernels: examples.gpt.GPT for cpu, float32, inference.``"""
+    graph, target = plan.program.graph, plan.options.target
+    where = target.device.value + (f" ({target.arch})" if target.arch else "")
+    inputs = {entry.node for entry in graph.inputs}
+    values = [node.meta.get("val") for node in graph.graph.nodes if node.name in inputs]
+    dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
+    floats = dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in dtypes if dtype.is_floating_point)
+    return (
+        f"{graph.name} as kernels: {graph.source} for {', '.join([where, *floats])},"
+        f" {'training' if is_training else 'inference'}."
+    )
+
+
+def signature_lines(
+    plan: UnitPlan, dims: DimWords, tensors: Sequence[tuple[str, str]], sizes: SizeWriter
+) -> Iterator[str]:
+    """``x   float32 (batch=4, seq=512, dim=256)``: a line for each tensor of the call and for each result.
+
+    Args:
+        plan: The unit's plan.
+        dims: Words for dimensions.
+        tensors: (placeholder, expression) of the call's tensors.
+        sizes: Writes sizes with the words that the tensors bind.
+    """
+    graph = plan.program.graph
+    nodes = {node.name: node for node in graph.graph.nodes}
+    width = max([len(path) for _, path in tensors] + [2])
+    said: set[str] = set()
+    for node, path in tensors:
+        value = nodes[node].meta["val"]
+        entries = [
+            _entry(size, word, said)
+            for size, word in zip(value.shape, dims.of(node, value.ndim), strict=True)
+        ]
+        yield f"{path:<{width}}  {_described(value.dtype, entries)}"
+    for result in plan.results[: len(plan.results) - graph.n_saved]:
+        if isinstance(result, View):
+            entries = _sizes_of_view(plan, result, dims, sizes)
+            yield f"{'->':<{width}}  {_described(plan.buffers[result.buffer].dtype, entries)}"
+
+
+def _entry(size: Size, word: str | None, said: set[str]) -> str:
+    """A size, by its word if it has one; the number with it the first time."""
+    if word is None:
+        return str(size)
+    if word in said or not isinstance(size, int):
+        return word
+    said.add(word)
+    return f"{word}={size}"
+
+
+def _sizes_of_view(plan: UnitPlan, view: View, dims: DimWords, sizes: SizeWriter) -> list[str]:
+    buffer = plan.buffers[view.buffer]
+    if [str(size) for size in view.shape] == [str(size) for size in buffer.shape]:
+        return sizes.dims(buffer)
+    words = dims.of(view.calls[-1].origin, len(view.shape)) if view.calls else (None,) * len(view.shape)
+    return list(map(sizes.text, view.shape, words))
+
+
+def _described(dtype: torch.dtype, entries: list[str]) -> str:
+    return f"{str(dtype).removeprefix('torch.')} ({', '.join(entries)}{',' * (len(entries) == 1)})"

@@ -1,0 +1,63 @@
+"""How a Triton function holds a plan's space: index variables, lanes and masks; and the statements printed over it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from longhand.emit.triton_address import Flat
+
+
+class Kind(enum.Enum):
+    """What a statement does; a change of kind starts a paragraph."""
+
+    LOAD = "load"
+    COMPUTE = "compute"
+    STORE = "store"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One statement."""
+
+    kind: Kind
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """How a function holds the rows (or the cols) of the plan's space.
+
+    Attributes:
+        axes: The axes' keys, outermost first. Empty: there is no such side.
+        lanes: Whether a program holds many of them at once; otherwise one.
+        mask: The name of the mask that keeps lanes in range; None where none can be out.
+    """
+
+    axes: tuple[str, ...] = ()
+    lanes: bool = False
+    mask: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """How a function holds the plan's space.
+
+    Attributes:
+        flats: The index variables and what they flatten.
+        rows: The row side.
+        cols: The col side.
+        both: The name of the mask of both sides together.
+        width: The shape of a block along the reduced side, for accumulators: ``[COLS]``.
+    """
+
+    flats: tuple[Flat, ...]
+    rows: Side
+    cols: Side
+    both: str = "in_range"
+    width: str = "[COLS]"
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether both sides are lanes."""
+        return self.rows.lanes and self.cols.lanes
