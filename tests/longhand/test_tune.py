@@ -188,10 +188,10 @@ def units(tmp_path_factory):
     for name in ("small", "both"):
         call = getattr(tuned_models, name)()
         longhand.generate(*call, out=folder / name, factory=f"tuned_models:{name}")
-        for path in ("kernels/scale_sum.cpp", ".base/kernels/scale_sum.cpp"):
+        for path in ("kernels/scale_column_sum.cpp", ".base/kernels/scale_column_sum.cpp"):
             replace(folder / name / path, *SLOW)
         for old, new in PERSONS:
-            replace(folder / name / "kernels/scale_sum.cpp", old, new)
+            replace(folder / name / "kernels/scale_column_sum.cpp", old, new)
     yield folder
     sys.path.remove(str(folder))
 
@@ -208,8 +208,8 @@ def replace(path, old, new):
 
 
 def tunables(unit):
-    text = (unit / "kernels/scale_sum.cpp").read_text()
-    return read_values(text, "kernels/scale_sum.cpp", ("ROWS", "COLS", "SPLITS", "GRAIN"))
+    text = (unit / "kernels/scale_column_sum.cpp").read_text()
+    return read_values(text, "kernels/scale_column_sum.cpp", ("ROWS", "COLS", "SPLITS", "GRAIN"))
 
 
 def only(found):
@@ -223,7 +223,7 @@ def snapshot(folder):
 
 def test_a_slow_tunable_is_found_written_and_kept(unit, capsys):
     code = cli.run(["tune", str(unit), "--budget", "30", "--json"])
-    shown = json.loads(capsys.readouterr().out)["kernels"]["scale_sum"]
+    shown = json.loads(capsys.readouterr().out)["kernels"]["scale_column_sum"]
     assert code == 0 and shown["changed"] and shown["tried"] > 0
     assert shown["ms_after"] < 0.8 * shown["ms_before"] and shown["noise"] < 0.5
     assert shown["gb_per_s_after"] > shown["gb_per_s_before"] > 0
@@ -234,11 +234,11 @@ def test_a_slow_tunable_is_found_written_and_kept(unit, capsys):
     (edit,) = edits_of(unit)
     (line,) = [line for line in edit.lines if line.startswith("+") and "COLS" in line]
     assert line.endswith("// columns that are accumulated at a time") and line.index("//") == 32
-    assert (edit.path, edit.n_added, edit.n_removed) == ("kernels/scale_sum.cpp", 4, 4)
-    assert verify(unit, kernels=["scale_sum"]).is_right
+    assert (edit.path, edit.n_added, edit.n_removed) == ("kernels/scale_column_sum.cpp", 4, 4)
+    assert verify(unit, kernels=["scale_column_sum"]).is_right
     lock = json.loads((unit / "longhand.lock").read_text())
-    assert lock["tuned"] == {"kernels/scale_sum.cpp": {"COLS": shown["after"]["COLS"]}}
-    replace(unit / ".base/kernels/scale_sum.cpp", SLOW[1], SLOW[0])
+    assert lock["tuned"] == {"kernels/scale_column_sum.cpp": {"COLS": shown["after"]["COLS"]}}
+    replace(unit / ".base/kernels/scale_column_sum.cpp", SLOW[1], SLOW[0])
     report = regenerate(unit)
     assert [file.outcome for file in report.files if file.path == edit.path] == [Outcome.KEPT]
     assert tunables(unit) == shown["after"]
@@ -255,7 +255,7 @@ def regenerate(unit):
 
 
 def test_what_a_person_set_stays(unit, capsys):
-    replace(unit / "kernels/scale_sum.cpp", "COLS = 1; ", "COLS = 2; ")
+    replace(unit / "kernels/scale_column_sum.cpp", "COLS = 1; ", "COLS = 2; ")
     before = snapshot(unit)
     code = cli.run(["tune", str(unit)])
     shown = capsys.readouterr().out
@@ -265,7 +265,7 @@ def test_what_a_person_set_stays(unit, capsys):
 
 @pytest.mark.slow
 def test_with_all_it_changes_what_a_person_set(unit):
-    replace(unit / "kernels/scale_sum.cpp", "COLS = 1; ", "COLS = 2; ")
+    replace(unit / "kernels/scale_column_sum.cpp", "COLS = 1; ", "COLS = 2; ")
     tuning = only(tune(unit, budget=0))
     assert tuning.note == "a person set ROWS, COLS, SPLITS, GRAIN" and not tuning.is_changed
     tuning = only(tune(unit, includes_persons=True, budget=40))
@@ -275,7 +275,7 @@ def test_with_all_it_changes_what_a_person_set(unit):
 @pytest.mark.slow
 def test_nothing_is_written_where_nothing_is_faster(unit):
     # Whatever COLS is, the loop over columns takes 128 at a time.
-    for path in ("kernels/scale_sum.cpp", ".base/kernels/scale_sum.cpp"):
+    for path in ("kernels/scale_column_sum.cpp", ".base/kernels/scale_column_sum.cpp"):
         text = (unit / path).read_text()
         (unit / path).write_text(text.replace("+= COLS", "+= 128").replace("+ COLS", "+ 128"))
     before = snapshot(unit)
@@ -285,7 +285,7 @@ def test_nothing_is_written_where_nothing_is_faster(unit):
 
 
 def test_a_candidate_that_is_wrong_or_crashes_or_does_not_build_is_skipped(unit):
-    kernel = "kernels/scale_sum.cpp"
+    kernel = "kernels/scale_column_sum.cpp"
     replace(
         unit / kernel,
         "  const long n_splits =",
@@ -324,13 +324,13 @@ def test_an_interrupt_keeps_what_was_found(units, tmp_path, monkeypatch, capsys)
         return tune(folder, kernels, tell=tell_until_second, **options)
 
     monkeypatch.setattr("longhand.tune_command.tune", interrupting)
-    monkeypatch.setattr(Contest, "seconds", lambda self, path: 2.0 if "scale_sum" in path else 1.0)
+    monkeypatch.setattr(Contest, "seconds", lambda self, path: 2.0 if "scale_column_sum" in path else 1.0)
     code = cli.run(["tune", str(unit), "--budget", "40"])
     shown = capsys.readouterr().out
     assert code == 130 and "Interrupted: 1 of 2 kernels were looked at." in shown
-    assert names[0] == "scale_sum", "the costliest is tuned first"
-    assert [edit.path for edit in edits_of(unit)] == ["kernels/scale_sum.cpp"]
-    assert verify(unit, kernels=["scale_sum"]).is_right
+    assert names[0] == "scale_column_sum", "the costliest is tuned first"
+    assert [edit.path for edit in edits_of(unit)] == ["kernels/scale_column_sum.cpp"]
+    assert verify(unit, kernels=["scale_column_sum"]).is_right
     assert not [path for path in unit.rglob("*") if path.name.startswith(".scale")]
 
 
@@ -338,20 +338,20 @@ def test_an_interrupt_keeps_what_was_found(units, tmp_path, monkeypatch, capsys)
 def test_a_file_that_somebody_saves_meanwhile_is_left_alone(unit):
     def save(words):
         if words.endswith("comparing"):
-            replace(unit / "kernels/scale_sum.cpp", "// One thread per chunk", "// MINE")
+            replace(unit / "kernels/scale_column_sum.cpp", "// One thread per chunk", "// MINE")
 
     before = tunables(unit)
     tuning = only(tune(unit, budget=40, tell=save))
     assert not tuning.is_changed and "saved by somebody else" in tuning.note
-    assert tunables(unit) == before and "// MINE" in (unit / "kernels/scale_sum.cpp").read_text()
+    assert tunables(unit) == before and "// MINE" in (unit / "kernels/scale_column_sum.cpp").read_text()
 
 
 def test_ejected_and_unsettled_files_are_left_alone(unit):
-    assert cli.run(["eject", str(unit / "kernels/scale_sum.cpp")]) == 0
+    assert cli.run(["eject", str(unit / "kernels/scale_column_sum.cpp")]) == 0
     assert only(tune(unit, includes_persons=True)).note == "ejected"
-    assert cli.run(["eject", "--undo", str(unit / "kernels/scale_sum.cpp")]) == 0
-    (unit / "kernels/scale_sum.cpp.new").write_text("other\n")
-    assert only(tune(unit)).note == "a conflict waits in kernels/scale_sum.cpp.new"
+    assert cli.run(["eject", "--undo", str(unit / "kernels/scale_column_sum.cpp")]) == 0
+    (unit / "kernels/scale_column_sum.cpp.new").write_text("other\n")
+    assert only(tune(unit)).note == "a conflict waits in kernels/scale_column_sum.cpp.new"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
@@ -369,7 +369,7 @@ def test_a_cuda_unit_without_a_gpu_is_one_paragraph(tmp_path, capsys):
 
 def test_an_unknown_kernel_and_a_broken_edit_are_told(unit, capsys):
     assert cli.run(["tune", str(unit), "--kernel", "gelu"]) == 2
-    assert "It has: scale_sum." in " ".join(capsys.readouterr().err.split())
-    replace(unit / "kernels/scale_sum.cpp", "void scale_sum(", "void other(")
+    assert "It has: scale_column_sum." in " ".join(capsys.readouterr().err.split())
+    replace(unit / "kernels/scale_column_sum.cpp", "void scale_column_sum(", "void other(")
     assert cli.run(["tune", str(unit)]) == 2
     assert "is gone or was renamed" in " ".join(capsys.readouterr().err.split())
