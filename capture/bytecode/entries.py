@@ -106,6 +106,15 @@ class CodeEntries:
         )
         return plain(*args)
 
+    def uncaptured(self, function: Any, *args: Any) -> Any:
+        """The call with the hook off, for it and for all that it calls."""
+        hook = frame_hook()
+        paused = hook.pause()
+        try:
+            return self.eager(function, *args)
+        finally:
+            hook.resume(paused)
+
     def miss(self, function: Any, *args: Any) -> Any:
         """No entry fits: capture anew, or run in CPython. Another capture's calls go to its own entries."""
         hook = frame_hook()
@@ -243,6 +252,8 @@ class Capture:
     def callback(self, function: Any) -> Any:
         """What the hook asks for a function that it sees for the first time."""
         code = function.__code__
+        if getattr(function, "_torchdynamo_disable", False):  # what torch.compiler.disable marks
+            return CodeEntries(self, code).uncaptured
         if reason_to_skip(code) is not None:
             return None
         if code not in self.codes:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 from pathlib import Path
 
+import pytest
 import torch
 from torch import fx
 from torch.fx.proxy import TracerBase
@@ -88,12 +91,142 @@ def test_stacks_hold_the_users_helpers():
     assert "in helper" in stacks[0] and "in forward" in stacks[0]
 
 
+def test_what_a_guard_compares():
+    x = torch.randn(3, 4)
+    keys = torch_private.dispatch_keys(x)
+    assert keys == torch_private.dispatch_keys(x.clone()) != torch_private.dispatch_keys(x.to_sparse())
+    assert keys != torch_private.dispatch_keys(torch.randn(2, dtype=torch.complex64).conj())
+    assert (
+        eval(torch_private.KEYS_TEXT.format("x"), {"dispatch_keys": torch_private.dispatch_keys, "x": x})
+        == keys
+    )
+
+
+def test_global_settings_are_all_in_the_state():
+    before = torch_private.global_state()
+    assert before == torch_private.global_state()
+    settings = [
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: torch.autocast("cpu"),
+        lambda: torch.device("meta"),
+        lambda: _restoring(torch.set_default_dtype, torch.float64, torch.get_default_dtype()),
+        lambda: _restoring(torch.use_deterministic_algorithms, True, False),
+    ]
+    with torch.enable_grad():
+        before = torch_private.global_state()
+        for setting in settings:
+            with setting():
+                assert torch_private.global_state() != before, setting
+        assert torch_private.global_state() == before
+
+
+@contextlib.contextmanager
+def _restoring(change, value, old):
+    change(value)
+    try:
+        yield
+    finally:
+        change(old)
+
+
+def test_switching_gradients():
+    with torch.enable_grad():
+        torch_private.set_grad_enabled(False)
+        assert not torch.is_grad_enabled()
+        torch_private.set_grad_enabled(True)
+        assert torch.is_grad_enabled()
+
+
+def test_torch_function_modes_are_counted():
+    assert torch_private.n_torch_functions_active() == 0
+    with torch.device("meta"):
+        assert torch_private.n_torch_functions_active() == 1
+
+
+def test_sizes_that_are_symbols_and_sizes_that_are_not():
+    for duck, n_symbols in ((True, 1), (False, 2)):
+        mode = torch_private.FakeTensorMode(shape_env=torch_private.ShapeEnv(duck_shape=duck))
+        context = torch_private.symbolic_sizes((False, True, False))
+        x = mode.from_tensor(torch.randn(5, 5, 5), symbolic_context=context)
+        kinds = [type(size) for size in x.shape]
+        assert kinds == [torch.SymInt, int, torch.SymInt]
+        assert len({torch_private.symbolic_expression(x.shape[dim]) for dim in (0, 2)}) == n_symbols
+
+
+def test_hooks_of_all_modules_are_seen():
+    assert not torch_private.has_global_module_hooks()
+    register = [
+        torch.nn.modules.module.register_module_forward_hook,
+        torch.nn.modules.module.register_module_forward_pre_hook,
+        torch.nn.modules.module.register_module_full_backward_hook,
+        torch.nn.modules.module.register_module_full_backward_pre_hook,
+    ]
+    for one in register:
+        handle = one(lambda *_: None)
+        assert torch_private.has_global_module_hooks(), one
+        handle.remove()
+    assert not torch_private.has_global_module_hooks()
+
+
+def test_what_torch_asks_itself():
+    assert torch_private.is_scripting() is False
+    assert torch_private.get_tracing_state() is None
+    assert torch_private.log_api_usage_once("longhand.test") is None
+
+
+def test_writes_to_a_tensor_are_counted():
+    x = torch.zeros(3)
+    before = torch_private.version(x)
+    x.add_(1)
+    assert torch_private.version(x) == before + 1
+
+
+def test_refused_autograd():
+    def refuse(what):
+        raise RuntimeError(what)
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    x = torch.ones(2, requires_grad=True)
+    with torch_private.refusing_autograd(refuse):
+        for call in (lambda: Twice.apply(x), lambda: x.register_hook(print), lambda: x.sum().backward()):
+            with pytest.raises(RuntimeError):
+                call()
+    assert torch.equal(Twice.apply(x), x * 2)
+
+
+def test_make_fx_records_calls():
+    graph = torch_private.make_fx(lambda x: torch.sin(x) + 1)(torch.randn(3)).graph
+    assert [node.target for node in graph.nodes if node.op == "call_function"] == [
+        torch.ops.aten.sin.default,
+        torch.ops.aten.add.Tensor,
+    ]
+
+
+def test_every_name_has_a_test():
+    """A name that longhand takes from torch's private parts and that no test here uses would break unseen."""
+    tree = ast.parse((ROOT / "capture" / "torch_private.py").read_text())
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            names |= {alias.asname or alias.name for alias in node.names}
+    tested = set(re.findall(r"torch_private\.(\w+)", Path(__file__).read_text()))
+    used_inside = {"DimDynamic", "StatelessSymbolicContext", "TracerBase"}  # by what is tested
+    assert {name for name in names if not name.startswith("_")} - tested - used_inside == {"fx"}
+
+
 def test_private_imports_are_in_one_module():
     """No other module of capture imports a private torch module, or `torch.fx` internals."""
     private = re.compile(
         r"^\s*(from|import) torch(\.\w+)*\._\w+|torch\.fx\.(experimental|proxy)", re.MULTILINE
     )
-    for file in sorted((ROOT / "capture").glob("*.py")):
+    for file in sorted((ROOT / "capture").rglob("*.py")):
         if file.name in ("torch_private.py", "torch_dynamo.py"):
             continue
         text = file.read_text().replace("import torch.utils._pytree as pytree", "")

@@ -416,6 +416,32 @@ def test_workers_of_a_data_loader(was_called):
 # Grad mode, autocast
 
 
+def test_what_is_disabled_is_not_captured():
+    seen = []
+
+    def inner(x):
+        seen.append(frame_hook().pause())
+        return torch.sin(x) + 1
+
+    @longhand.disable
+    def outer(x, *, by=2):
+        return inner(x) * by
+
+    def function(x):
+        return outer(torch.cos(x), by=3) - 1
+
+    agree(compiled(function), function)
+    agree(compiled(function), function)
+    assert seen == [None] * 4
+
+    @longhand.disable()
+    def whole(x):
+        return inner(x)
+
+    agree(compiled(whole), whole)
+    assert seen == [None] * 6
+
+
 def test_gradients_and_autocast_change_between_calls():
     module = Net().eval()
     run = compiled(module)
