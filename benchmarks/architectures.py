@@ -23,15 +23,15 @@ from longhand.backend import GraphReport, longhand_backend
 
 Example = tuple[nn.Module, dict[str, Any]]
 Factory = Callable[[], Example]
-_TRANSFORMER = {
+TRANSFORMER = {
     "hidden_size": 48,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "intermediate_size": 96,
 }
-_TEXT = {**_TRANSFORMER, "vocab_size": 97}
-_GROUPED = {**_TEXT, "num_key_value_heads": 2, "use_cache": False}
-_ENCODER_DECODER = {
+TEXT = {**TRANSFORMER, "vocab_size": 97}
+GROUPED = {**TEXT, "num_key_value_heads": 2, "use_cache": False}
+ENCODER_DECODER = {
     "d_model": 48,
     "encoder_layers": 2,
     "decoder_layers": 2,
@@ -45,15 +45,19 @@ _ENCODER_DECODER = {
 _STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 2, 1]}
 
 
-def _tokens(length: int = 19) -> torch.Tensor:
+def tokens(length: int = 19) -> torch.Tensor:
+    """Random token numbers, two sequences."""
     return torch.randint(3, 97, (2, length))
 
 
-def _text(config: str, model: str, **settings: Any) -> Factory:
-    return lambda: (getattr(hf, model)(getattr(hf, config)(**settings)).eval(), {"input_ids": _tokens()})
+def text(config: str, model: str, **settings: Any) -> Factory:
+    """A model of token numbers."""
+    return lambda: (getattr(hf, model)(getattr(hf, config)(**settings)).eval(), {"input_ids": tokens()})
 
 
-def _image(config: str, model: str, size: int = 32, **settings: Any) -> Factory:
+def image(config: str, model: str, size: int = 32, **settings: Any) -> Factory:
+    """A model of images."""
+
     def make() -> Example:
         module = getattr(hf, model)(getattr(hf, config)(**settings)).eval()
         return module, {"pixel_values": torch.randn(2, 3, size, size)}
@@ -65,39 +69,39 @@ def _t5() -> Example:
     config = hf.T5Config(
         d_model=48, d_kv=12, d_ff=96, num_layers=2, num_heads=4, vocab_size=97, use_cache=False
     )
-    inputs = {"input_ids": _tokens(), "decoder_input_ids": _tokens(7)}
+    inputs = {"input_ids": tokens(), "decoder_input_ids": tokens(7)}
     return hf.T5ForConditionalGeneration(config).eval(), inputs
 
 
 def _clip() -> Example:
-    text = {**_TEXT, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 2}
-    vision = {**_TRANSFORMER, "image_size": 32, "patch_size": 8}
+    text = {**TEXT, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 2}
+    vision = {**TRANSFORMER, "image_size": 32, "patch_size": 8}
     config = hf.CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
-    return hf.CLIPModel(config).eval(), {"input_ids": _tokens(), "pixel_values": torch.randn(2, 3, 32, 32)}
+    return hf.CLIPModel(config).eval(), {"input_ids": tokens(), "pixel_values": torch.randn(2, 3, 32, 32)}
 
 
 def _whisper() -> Example:
     words = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
     limits = {"num_mel_bins": 16, "max_source_positions": 30, "max_target_positions": 20}
-    config = hf.WhisperConfig(**_ENCODER_DECODER, **words, **limits)
-    inputs = {"input_features": torch.randn(2, 16, 60), "decoder_input_ids": _tokens(7)}
+    config = hf.WhisperConfig(**ENCODER_DECODER, **words, **limits)
+    inputs = {"input_features": torch.randn(2, 16, 60), "decoder_input_ids": tokens(7)}
     return hf.WhisperModel(config).eval(), inputs
 
 
-_VIT = {**_TRANSFORMER, "image_size": 32, "patch_size": 8}
+VIT = {**TRANSFORMER, "image_size": 32, "patch_size": 8}
 ARCHITECTURES: dict[str, Factory] = {
-    "distilbert": _text(
+    "distilbert": text(
         "DistilBertConfig", "DistilBertModel", dim=48, n_layers=2, n_heads=4, hidden_dim=96, vocab_size=97
     ),
-    "roberta": _text("RobertaConfig", "RobertaModel", max_position_embeddings=64, **_TEXT),
-    "electra": _text("ElectraConfig", "ElectraModel", embedding_size=24, **_TEXT),
-    "albert": _text("AlbertConfig", "AlbertModel", embedding_size=24, **_TEXT),
-    "deberta_v2": _text(
-        "DebertaV2Config", "DebertaV2Model", relative_attention=True, pos_att_type=["p2c", "c2p"], **_TEXT
+    "roberta": text("RobertaConfig", "RobertaModel", max_position_embeddings=64, **TEXT),
+    "electra": text("ElectraConfig", "ElectraModel", embedding_size=24, **TEXT),
+    "albert": text("AlbertConfig", "AlbertModel", embedding_size=24, **TEXT),
+    "deberta_v2": text(
+        "DebertaV2Config", "DebertaV2Model", relative_attention=True, pos_att_type=["p2c", "c2p"], **TEXT
     ),
     "t5": _t5,
-    "bart": _text("BartConfig", "BartModel", max_position_embeddings=64, **_ENCODER_DECODER),
-    "opt": _text(
+    "bart": text("BartConfig", "BartModel", max_position_embeddings=64, **ENCODER_DECODER),
+    "opt": text(
         "OPTConfig",
         "OPTForCausalLM",
         hidden_size=48,
@@ -109,8 +113,8 @@ ARCHITECTURES: dict[str, Factory] = {
         word_embed_proj_dim=48,
         use_cache=False,
     ),
-    "gpt_neox": _text("GPTNeoXConfig", "GPTNeoXForCausalLM", use_cache=False, **_TEXT),
-    "gpt_neo": _text(
+    "gpt_neox": text("GPTNeoXConfig", "GPTNeoXForCausalLM", use_cache=False, **TEXT),
+    "gpt_neo": text(
         "GPTNeoConfig",
         "GPTNeoForCausalLM",
         hidden_size=48,
@@ -122,17 +126,17 @@ ARCHITECTURES: dict[str, Factory] = {
         max_position_embeddings=64,
         use_cache=False,
     ),
-    "gpt2 with a cache": _text(
+    "gpt2 with a cache": text(
         "GPT2Config", "GPT2LMHeadModel", n_layer=2, n_embd=48, n_head=4, vocab_size=97, n_positions=32
     ),
-    "mistral": _text("MistralConfig", "MistralForCausalLM", sliding_window=8, **_GROUPED),
-    "mixtral": _text("MixtralConfig", "MixtralForCausalLM", num_local_experts=4, **_GROUPED),
-    "qwen2": _text("Qwen2Config", "Qwen2ForCausalLM", **_GROUPED),
-    "qwen3": _text("Qwen3Config", "Qwen3ForCausalLM", head_dim=12, **_GROUPED),
-    "gemma": _text("GemmaConfig", "GemmaForCausalLM", head_dim=12, **_GROUPED),
-    "gemma2": _text("Gemma2Config", "Gemma2ForCausalLM", head_dim=12, sliding_window=8, **_GROUPED),
-    "phi": _text("PhiConfig", "PhiForCausalLM", use_cache=False, **_TEXT),
-    "falcon": _text(
+    "mistral": text("MistralConfig", "MistralForCausalLM", sliding_window=8, **GROUPED),
+    "mixtral": text("MixtralConfig", "MixtralForCausalLM", num_local_experts=4, **GROUPED),
+    "qwen2": text("Qwen2Config", "Qwen2ForCausalLM", **GROUPED),
+    "qwen3": text("Qwen3Config", "Qwen3ForCausalLM", head_dim=12, **GROUPED),
+    "gemma": text("GemmaConfig", "GemmaForCausalLM", head_dim=12, **GROUPED),
+    "gemma2": text("Gemma2Config", "Gemma2ForCausalLM", head_dim=12, sliding_window=8, **GROUPED),
+    "phi": text("PhiConfig", "PhiForCausalLM", use_cache=False, **TEXT),
+    "falcon": text(
         "FalconConfig",
         "FalconForCausalLM",
         hidden_size=48,
@@ -141,10 +145,10 @@ ARCHITECTURES: dict[str, Factory] = {
         vocab_size=97,
         use_cache=False,
     ),
-    "bloom": _text(
+    "bloom": text(
         "BloomConfig", "BloomForCausalLM", hidden_size=48, n_layer=2, n_head=4, vocab_size=97, use_cache=False
     ),
-    "mamba": _text(
+    "mamba": text(
         "MambaConfig",
         "MambaForCausalLM",
         hidden_size=32,
@@ -155,9 +159,9 @@ ARCHITECTURES: dict[str, Factory] = {
     ),
     "clip": _clip,
     "whisper": _whisper,
-    "deit": _image("DeiTConfig", "DeiTModel", **_VIT),
-    "dinov2": _image("Dinov2Config", "Dinov2Model", **_VIT),
-    "swin": _image(
+    "deit": image("DeiTConfig", "DeiTModel", **VIT),
+    "dinov2": image("Dinov2Config", "Dinov2Model", **VIT),
+    "swin": image(
         "SwinConfig",
         "SwinModel",
         image_size=32,
@@ -167,9 +171,9 @@ ARCHITECTURES: dict[str, Factory] = {
         num_heads=[2, 4],
         window_size=4,
     ),
-    "convnext": _image("ConvNextConfig", "ConvNextModel", **_STAGES),
-    "resnet": _image("ResNetConfig", "ResNetModel", embedding_size=8, layer_type="basic", **_STAGES),
-    "segformer": _image(
+    "convnext": image("ConvNextConfig", "ConvNextModel", **_STAGES),
+    "resnet": image("ResNetConfig", "ResNetModel", embedding_size=8, layer_type="basic", **_STAGES),
+    "segformer": image(
         "SegformerConfig",
         "SegformerForSemanticSegmentation",
         size=64,
@@ -216,9 +220,9 @@ def measure(name: str, dynamic: bool | None = None) -> Row:
     backend = functools.partial(longhand_backend, report=reports.append)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = _tensors(module(**kwargs))
-        actual = _tensors(torch.compile(module, backend=backend, dynamic=dynamic)(**kwargs))
-        exact = _exact(module, kwargs) or expected
+        expected = tensors(module(**kwargs))
+        actual = tensors(torch.compile(module, backend=backend, dynamic=dynamic)(**kwargs))
+        wide = exact(module, kwargs) or expected
     if [(t.shape, t.dtype) for t in actual] != [(t.shape, t.dtype) for t in expected]:
         raise AssertionError(f"{name}: results of other shapes or types than eager's")
     summaries = [report.summary for report in reports if report.summary]
@@ -230,35 +234,37 @@ def measure(name: str, dynamic: bool | None = None) -> Row:
         name,
         len(reports),
         ours / max(ours + others, 1),
-        _worst(actual, exact),
-        _worst(expected, exact),
+        worst(actual, wide),
+        worst(expected, wide),
         (*reasons, *sorted(calls)),
     )
 
 
-def _tensors(result: Any) -> list[torch.Tensor]:
+def tensors(result: Any) -> list[torch.Tensor]:
+    """The tensors of a result, in order."""
     leaves = pytree.tree_leaves(dict(result) if hasattr(result, "keys") else result)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _exact(module: nn.Module, kwargs: dict[str, Any]) -> list[torch.Tensor] | None:
+def exact(module: nn.Module, kwargs: dict[str, Any]) -> list[torch.Tensor] | None:
     """The results in float64; None where some operation has none."""
     wide = {key: value.double() if value.is_floating_point() else value for key, value in kwargs.items()}
     try:
-        return _tensors(module.double()(**wide))
+        return tensors(module.double()(**wide))
     except RuntimeError:
         return None
     finally:
         module.float()
 
 
-def _worst(actual: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
-    worst = 0.0
-    for ours, wide in zip(actual, exact, strict=True):
+def worst(actual: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    """The largest difference, relative to the scale of its tensor."""
+    found = 0.0
+    for ours, wide in zip(actual, expected, strict=True):
         if wide.numel():
             scale = wide.double().abs().max().clamp_min(1e-12)
-            worst = max(worst, ((ours.double() - wide.double()).abs().max() / scale).item())
-    return worst
+            found = max(found, ((ours.double() - wide.double()).abs().max() / scale).item())
+    return found
 
 
 def main() -> int:
