@@ -130,6 +130,33 @@ def _restoring(change, value, old):
         change(old)
 
 
+def test_autocast_is_read_and_put_back():
+    settings, nesting = torch_private.autocast_settings(), torch_private.autocast_nesting()
+    with torch.autocast("cpu", dtype=torch.float16):
+        inside = torch_private.autocast_settings(), torch_private.autocast_nesting()
+        torch_private.set_autocast(settings, nesting)
+        assert not torch.is_autocast_enabled("cpu")
+        assert (torch_private.autocast_settings(), torch_private.autocast_nesting()) == (settings, nesting)
+        torch_private.set_autocast(*inside)
+        assert torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.float16
+        assert torch_private.autocast_nesting() == nesting + 1
+    assert torch_private.autocast_settings() == settings != inside[0]
+
+
+def test_fixed_questions_are_answered_the_same_inside_modes():
+    arguments = {"_is_autocast_available": ("cpu",)}
+
+    def answers():
+        return [ask(*arguments.get(ask.__name__, ())) for ask in torch_private.FIXED_QUESTIONS]
+
+    before = answers()
+    with torch.autocast("cpu"), torch.inference_mode(), torch.device("meta"):
+        assert answers() == before
+    with torch.device("meta"):
+        assert torch_private.is_torch_function_mode_enabled()
+    assert not torch_private.is_torch_function_mode_enabled()
+
+
 def test_switching_gradients():
     with torch.enable_grad():
         torch_private.set_grad_enabled(False)
