@@ -54,16 +54,16 @@ def rewritten(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     eager: Any,
-    target: Target,
+    machine: Target,
 ) -> Rewritten | None:
     """What the rule for an op makes of a call; None where there is no rule for it."""
     rule = DERIVATIVE_RULES.get(op)
-    return None if rule is None else rule(rewriter, bound(op, args, kwargs), eager, target)
+    return None if rule is None else rule(rewriter, bound(op, args, kwargs), eager, machine)
 
 
 @_rule(aten.dropout.default, aten.native_dropout.default)
 def _dropout(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, target: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
 ) -> Rewritten | None:
     """The mask is drawn by ATen (as eager draws it on the CPU), once, and kept for the backward as bools."""
     x, p = given["input"], float(given["p"])
@@ -82,7 +82,7 @@ def _dropout(
 
 @_rule(aten.cross_entropy_loss.default)
 def _cross_entropy(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, target: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
 ) -> Rewritten | None:
     """d logits = (softmax(logits) - one_hot(target)) * d loss / count: keeps the logits, not their logarithms."""
     logits, target = given["self"], given["target"]
@@ -124,7 +124,7 @@ def _cross_entropy(
 
 @_rule(aten.linear.default)
 def _linear(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, target: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
 ) -> Rewritten | None:
     """d x = d y @ W, d W = d y^T @ x over all rows, d b = the rows' sum."""
     x, weight, bias = given["input"], given["weight"], given["bias"]
@@ -150,10 +150,10 @@ def _linear(
 
 @_rule(aten.scaled_dot_product_attention.default)
 def _attention(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, target: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
 ) -> Rewritten | None:
     """On CUDA cuDNN's or the flash kernel for 16-bit types without a mask; else, and on the CPU, as traced."""
-    if target.device is not Device.CUDA:
+    if machine.device is not Device.CUDA:
         return None
     query, key, value = given["query"], given["key"], given["value"]
     mask, scale, causal, p = given["attn_mask"], given["scale"], given["is_causal"], given["dropout_p"]
@@ -161,15 +161,15 @@ def _attention(
         return None
     if mask is not None or query.fake.dtype not in (torch.float16, torch.bfloat16) or query.fake.shape[3] % 8:
         return None
-    if _suits_cudnn(query, key, target) and p == 0:
+    if _suits_cudnn(query, key, machine) and p == 0:
         return _cudnn_attention(rewriter, (query, key, value), causal, scale)
     return _flash_attention(rewriter, (query, key, value), p, causal, scale)
 
 
-def _suits_cudnn(query: Handle, key: Handle, target: Target) -> bool:
+def _suits_cudnn(query: Handle, key: Handle, machine: Target) -> bool:
     """Where eager takes cuDNN's kernel, half again as fast: Hopper, heads of up to 128 channels, whole blocks of 64."""
     sizes = (query.fake.shape[2], key.fake.shape[2])
-    return target.arch == "sm_90" and query.fake.shape[3] <= 128 and not any(size % 64 for size in sizes)
+    return machine.arch == "sm_90" and query.fake.shape[3] <= 128 and not any(size % 64 for size in sizes)
 
 
 def _cudnn_attention(
