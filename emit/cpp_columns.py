@@ -19,10 +19,11 @@ from longhand.emit.cpp_loops import (
     paragraphs,
     product_of_sizes,
 )
-from longhand.emit.cpp_reductions import accumulators, is_position, value_reduction
+from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
 from longhand.emit.cpp_splits import PartialText, number_of_splits, takes_over
 from longhand.emit.cpp_types import cpp_type
 from longhand.emit.expression import Precedence, Text
+from longhand.emit.wide_sums import SumType, sum_type
 from longhand.lower.ir import Reduce, Store, arguments
 
 
@@ -171,9 +172,7 @@ class ColumnsPrinter:
         """The statements that add an element to the accumulator of its column."""
         reduce = self._reduce(position)
         element = self.printer.expression(reduce.arg, known).text
-        accumulator = accumulators(
-            value_reduction(reduce), self._value_name(position), self._dtype(reduce.arg)
-        )[0]
+        accumulator = self._accumulator(position)
         value = accumulator.name + self.at
         if not is_position(reduce.op):
             return (accumulator.combine.format(acc=value, other=element),)
@@ -194,9 +193,7 @@ class ColumnsPrinter:
         }
         for position, name in self.names.items():
             reduce = self._reduce(position)
-            variable = accumulators(
-                value_reduction(reduce), self._value_name(position), self._dtype(reduce.arg)
-            )[0]
+            variable = self._accumulator(position)
             found.append(
                 Lanes(
                     variable.name,
@@ -211,6 +208,19 @@ class ColumnsPrinter:
         found += [Lanes(self.printer.names.values[p], cpp_type(self._dtype(p)), "") for p in self.kept]
         return tuple(found)
 
+    def _accumulator(self, position: int) -> Accumulator:
+        """The variable of one reduction; of an ARG reduction, the one that finds the extreme value.
+
+        Chunks of the rows accumulate in float: they are short, and are combined in double.
+        """
+        reduce, plan = self._reduce(position), self.plan
+        of_elements = frozenset(range(len(plan.body))) - frozenset(self.levels)
+        stored = {pointer.name: pointer.dtype for pointer in plan.pointers}
+        kind = sum_type(position, plan.body, of_elements, self.printer.names.values, stored)
+        if kind is SumType.DOUBLE and not self.is_split:
+            reduce = dataclasses.replace(reduce, dtype=torch.float64)
+        return accumulators(value_reduction(reduce), self._value_name(position), self._dtype(reduce.arg))[0]
+
     def _first_place(self) -> str:
         if not self.is_split:
             return "0"
@@ -223,7 +233,7 @@ class ColumnsPrinter:
         for position in self.names:
             reduce = self._reduce(position)
             dtype = self._dtype(reduce.arg)
-            accumulator = accumulators(value_reduction(reduce), self._value_name(position), dtype)[0]
+            accumulator = self._accumulator(position)
             other = f"{words[position, False]}[{place}]"
             if not is_position(reduce.op):
                 statements.append(accumulator.combine.format(acc=accumulator.name, other=other))

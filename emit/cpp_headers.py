@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from longhand.emit.cpp_operators import BINARY_FUNCTIONS, TORCH_FUNCTIONS, VECTOR_ERF, VECTOR_FUNCTIONS
+from longhand.emit.cpp_operators import BINARY_FUNCTIONS, TORCH_FUNCTIONS, VECTOR_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp_templates import render_template
 
 _VECTOR_NAMES = frozenset(name + suffix for name in VECTOR_FUNCTIONS.values() for suffix in ("", "f"))
@@ -31,7 +31,7 @@ def own_headers(text: str) -> tuple[str, ...]:
         "bfloat16.h": re.search(r"\bbfloat16\b", text) is not None,
         "float16.h": re.search(r"\bfloat16\b", text) is not None,
         "torch_math.h": bool(called & TORCH_FUNCTIONS),
-        "vector_math.h": bool(called & {*_VECTOR_NAMES, VECTOR_ERF}),
+        "vector_math.h": bool(called & {*_VECTOR_NAMES, *WRITTEN_OUT.values()}),
     }
     return tuple(header for header, needed in needs.items() if needed)
 
@@ -54,7 +54,7 @@ def print_cpp_headers(kernels: Iterable[str]) -> Mapping[str, str]:
         name: render_template(
             f"{name}.jinja",
             vector_functions=vector,
-            has_erf=VECTOR_ERF in called,
+            written_out=called & set(WRITTEN_OUT.values()),
             functions=called & TORCH_FUNCTIONS,
         )
         for name in sorted({header for text in texts for header in own_headers(text)})

@@ -22,6 +22,7 @@ from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position,
 from longhand.emit.cpp_types import cpp_type
 from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Text
+from longhand.emit.wide_sums import SumType, sum_type
 from longhand.lower.ir import Reduce, Store, arguments
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
 
@@ -99,8 +100,32 @@ class PassPrinter:
         name = self.accumulator_names[position]
         if is_position(reduce.op):
             name = self._extreme_name(position)
-        drops_nan = nan_may_be_dropped(self.printer.plan.body, position)
-        return accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
+        body = self.printer.plan.body
+        drops_nan = nan_may_be_dropped(body, position)
+        kind = self._sum_type(position)
+        if kind is not SumType.FLOAT:
+            reduce = dataclasses.replace(reduce, dtype=torch.float64)
+        found = accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
+        if kind is SumType.DOUBLE_THEN_FLOAT:
+            wide = self._unused_name(f"wide_{name}")
+            found = (dataclasses.replace(found[0], name=wide, repair=f"const float {name} = {wide};"),)
+        return found
+
+    def _sum_type(self, position: int) -> SumType:
+        """What a reduction accumulates in. Chunks of a row are combined in double, whatever they accumulate in."""
+        plan = self.printer.plan
+        of_elements = frozenset(range(len(plan.body))) - frozenset(self.levels)
+        stored = {pointer.name: pointer.dtype for pointer in plan.pointers}
+        kind = sum_type(position, plan.body, of_elements, self.printer.names.values, stored)
+        is_rounded_late = kind is SumType.DOUBLE_THEN_FLOAT and plan.partials
+        return SumType.FLOAT if is_rounded_late else kind
+
+    def _unused_name(self, word: str) -> str:
+        names = self.printer.names
+        taken = {*names.values.values(), *names.pointers.values(), *self.accumulator_names.values()}
+        while word in taken:
+            word += "_value"
+        return word
 
     def _main_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
         printer, body = self.printer, self.printer.plan.body

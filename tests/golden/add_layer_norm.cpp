@@ -22,7 +22,7 @@ extern "C" void add_layer_norm(
     const float *attn_row = attn + row * n_cols;
     float *h_row = h + row * n_cols;
 
-    float sum = 0.0f;
+    double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
     for (long col = 0; col < n_cols; ++col) {
       const float residual = x_row[col] + attn_row[col];
@@ -31,7 +31,7 @@ extern "C" void add_layer_norm(
     }
     const float mean = sum / n_cols;
 
-    float sum_of_squares = 0.0f;
+    double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = h_row[col] - mean;

@@ -28,7 +28,7 @@ extern "C" void cross_entropy(
     float sum_value = 0.0f;
 #pragma omp simd reduction(+ : sum_value)
     for (long col = 0; col < n_col; ++col) {
-      sum_value += expf(logits_row[col] - max_value);
+      sum_value += vector_exp(logits_row[col] - max_value);
     }
     loss[row] = max_value + logf(sum_value) - logits_row[target[row]];
   }

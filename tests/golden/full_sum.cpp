@@ -14,14 +14,14 @@ extern "C" void full_sum(
     long n_row_col) {
   const long n_splits = std::max(1L, std::min(SPLITS, n_row_col / COLS));
   const long chunk = (n_row_col + n_splits - 1) / n_splits;
-  std::vector<float> partial_1(n_splits);
+  std::vector<double> partial_1(n_splits);
 
 #pragma omp parallel for if (n_row_col >= GRAIN)
   for (long split = 0; split < n_splits; ++split) {
     const long begin = split * chunk;
     const long end = std::min(begin + chunk, n_row_col);
 
-    float sum_value = 0.0f;
+    double sum_value = 0.0;
 #pragma omp simd reduction(+ : sum_value)
     for (long row_col = begin; row_col < end; ++row_col) {
       sum_value += x[row_col];

@@ -37,7 +37,7 @@ extern "C" void softmax_over_channels(
         const float *x_row = x + (n * n_channel + channel) * n_pixel;
 #pragma omp simd
         for (long pixel = begin; pixel < end; ++pixel) {
-          const float exp_value = expf(x_row[pixel] - max_value[pixel - begin]);
+          const float exp_value = vector_exp(x_row[pixel] - max_value[pixel - begin]);
           sum_value[pixel - begin] += exp_value;
         }
       }
@@ -47,7 +47,7 @@ extern "C" void softmax_over_channels(
         float *out_row = out + (n * n_channel + channel) * n_pixel;
 #pragma omp simd
         for (long pixel = begin; pixel < end; ++pixel) {
-          const float exp_value = expf(x_row[pixel] - max_value[pixel - begin]);
+          const float exp_value = vector_exp(x_row[pixel] - max_value[pixel - begin]);
           out_row[pixel] = exp_value / sum_value[pixel - begin];
         }
       }

@@ -14,6 +14,7 @@ from torch import nn
 
 import longhand
 from longhand.backend import GraphReport, longhand_backend
+from longhand.comparison import Comparison, compare, tensors_by_name
 from longhand.from_bytecode import captured
 from tests.models.hugging_face import MODELS
 from tests.models.modules import MODULES
@@ -53,34 +54,23 @@ def share(reports: list[GraphReport]) -> float:
     return kernels / (kernels + libraries)
 
 
-def worst_error(actual: Any, expected: Any) -> float:
-    """The largest difference, relative to the scale of each tensor."""
-    worst = 0.0
-    for ours, theirs in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True):
-        if not isinstance(theirs, torch.Tensor):
-            assert ours == theirs
-            continue
-        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape and ours.stride() == theirs.stride()
-        wide = theirs.double()
-        scale = max(wide.abs().max().item(), 1e-12)
-        worst = max(worst, (ours.double() - wide).abs().max().item() / scale)
-    return worst
-
-
-def allowed_error(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any) -> float:
-    """Three times eager's own error against float64 and some 16 units in the last place, at the result's scale."""
+def comparisons(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any, ours: Any
+) -> list[Comparison]:
+    """Every result against float64: at most twice as far as eager, or one unit in the last place at its scale."""
     wide_args, wide_kwargs = pytree.tree_map_only(
         torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, (args, kwargs)
     )
     exact = module.double()(*wide_args, **wide_kwargs)
     module.float()
-    pairs = zip(pytree.tree_leaves(eager), pytree.tree_leaves(exact), strict=True)
-    errors = [
-        ((ours.double() - wide).abs().max() / wide.abs().max().clamp_min(1e-12)).item()
-        for ours, wide in pairs
-        if isinstance(ours, torch.Tensor) and ours.is_floating_point()
-    ]
-    return 3 * max(errors, default=0.0) + 2e-6
+    assert pytree.tree_structure(ours) == pytree.tree_structure(eager)
+    found = []
+    for (name, actual), (_, expected), (_, wide) in zip(
+        *(tensors_by_name("result", tree) for tree in (ours, eager, exact)), strict=True
+    ):
+        assert actual.stride() == expected.stride()
+        found.append(compare(name, actual, expected, wide))
+    return found
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -92,13 +82,12 @@ def test_module(name: str, compiled: Compile, capsys: pytest.CaptureFixture[str]
         function, reports = compiled(module)
         actual = function(*args)
         again = function(*(torch.randn_like(arg) for arg in args))
-        error = worst_error(actual, expected)
-        bound = allowed_error(module, args, {}, expected)
+        found = comparisons(module, args, {}, expected, actual)
     of_ours = share(reports)
     with capsys.disabled():
-        print(f"\n  {name}: {of_ours:.0%} of the bytes in generated kernels, error {error:.1e}", end="")
+        print(f"\n  {name}: {of_ours:.0%} of the bytes in generated kernels", end="")
     assert len(reports) == 1
-    assert error <= bound
+    assert all(one.is_right for one in found), found
     assert of_ours >= MINIMUM_SHARE
     assert pytree.tree_structure(again) == pytree.tree_structure(expected)
 
@@ -111,11 +100,8 @@ def test_hugging_face(name: str, compiled: Compile, capsys: pytest.CaptureFixtur
         expected = module(**kwargs)
         function, reports = compiled(module)
         actual = function(**kwargs)
-        error = worst_error(dict(actual), dict(expected))
-        bound = allowed_error(module, (), kwargs, dict(expected))
+        found = comparisons(module, (), kwargs, expected, actual)
     with capsys.disabled():
-        print(
-            f"\n  {name}: {share(reports):.0%} of the bytes in generated kernels, error {error:.1e}", end=""
-        )
-    assert error <= bound
+        print(f"\n  {name}: {share(reports):.0%} of the bytes in generated kernels", end="")
+    assert all(one.is_right for one in found), found
     assert share(reports) >= MINIMUM_SHARE

@@ -19,13 +19,14 @@ extern "C" void exp_normalize(
     const float *out_row = out + row * n_cols;
     float *normalized_row = normalized + row * n_cols;
 
-    float row_sum = 0.0f;
-#pragma omp simd reduction(+ : row_sum)
+    double wide_row_sum = 0.0;
+#pragma omp simd reduction(+ : wide_row_sum)
     for (long col = 0; col < n_cols; ++col) {
-      const float exp_out = expf(out_row[col]);
+      const float exp_out = vector_exp(out_row[col]);
       normalized_row[col] = exp_out;
-      row_sum += exp_out;
+      wide_row_sum += exp_out;
     }
+    const float row_sum = wide_row_sum;
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {

@@ -37,7 +37,7 @@ extern "C" void embedding_add_and_layer_norm(
       const bool in_table = token >= 0 && token < table_size;
       const float *token_embedding_row = token_embedding + token * n_cols;
 
-      float row_sum = 0.0f;
+      double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
       for (long col = 0; col < n_cols; ++col) {
         const float token_embedding_value = in_table ? token_embedding_row[col] : NAN;
@@ -47,7 +47,7 @@ extern "C" void embedding_add_and_layer_norm(
       }
       const float mean = row_sum / n_cols;
 
-      float sum_of_squares = 0.0f;
+      double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;

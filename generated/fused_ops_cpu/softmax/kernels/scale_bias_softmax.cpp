@@ -31,13 +31,14 @@ extern "C" void scale_bias_softmax(
       row_max = score > row_max ? score : row_max;
     }
 
-    float denominator = 0.0f;
-#pragma omp simd reduction(+ : denominator)
+    double wide_denominator = 0.0;
+#pragma omp simd reduction(+ : wide_denominator)
     for (long col = 0; col < n_cols; ++col) {
-      const float numerator = expf(weights_row[col] - row_max);
+      const float numerator = vector_exp(weights_row[col] - row_max);
       weights_row[col] = numerator;
-      denominator += numerator;
+      wide_denominator += numerator;
     }
+    const float denominator = wide_denominator;
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {

@@ -27,7 +27,7 @@ extern "C" void add_and_layer_norm(
     float *residual_row = residual + row * n_cols;
     float *ln_2_row = ln_2 + row * n_cols;
 
-    float row_sum = 0.0f;
+    double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
     for (long col = 0; col < n_cols; ++col) {
       const float residual_value = x_row[col] + attn_row[col];
@@ -36,7 +36,7 @@ extern "C" void add_and_layer_norm(
     }
     const float mean = row_sum / n_cols;
 
-    float sum_of_squares = 0.0f;
+    double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = residual_row[col] - mean;

@@ -18,6 +18,6 @@ extern "C" void gelu(
   for (long i = 0; i < n_elements; ++i) {
     const float widen_value = widen[i];
     const float cubic = widen_value + widen_value * widen_value * widen_value * 0.044715f;
-    hidden[i] = widen_value * (1.0f / (1.0f + expf(-(cubic * TWO_SQRT_2_OVER_PI))));
+    hidden[i] = widen_value * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
   }
 }

@@ -28,7 +28,7 @@ extern "C" void add_and_rms_norm(
     float *h_row = h + row * n_cols;
     float *mlp_norm_row = mlp_norm + row * n_cols;
 
-    float sum_of_squares = 0.0f;
+    double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float residual = x_row[col] + attention_row[col];

@@ -23,7 +23,7 @@ extern "C" void rms_norm(
     const float *x_row = x + row * n_cols;
     float *attention_norm_row = attention_norm + row * n_cols;
 
-    float sum_of_squares = 0.0f;
+    double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float x_value = x_row[col];

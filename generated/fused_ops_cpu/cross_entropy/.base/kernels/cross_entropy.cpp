@@ -37,7 +37,7 @@ extern "C" void cross_entropy(
     float denominator = 0.0f;
 #pragma omp simd reduction(+ : denominator)
     for (long col = 0; col < n_cols; ++col) {
-      denominator += expf(logits_row[col] - row_max);
+      denominator += vector_exp(logits_row[col] - row_max);
     }
     const float log_denominator = row_max + logf(denominator);
     const float loss = log_denominator - target_logit;

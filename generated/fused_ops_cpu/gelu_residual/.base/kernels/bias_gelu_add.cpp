@@ -27,7 +27,7 @@ extern "C" void bias_gelu_add(
     for (long col = 0; col < n_cols; ++col) {
       const float biased = x_row[col] + bias[col];
       const float cubic = biased + biased * biased * biased * 0.044715f;
-      const float product = biased * (1.0f / (1.0f + expf(-(cubic * TWO_SQRT_2_OVER_PI))));
+      const float product = biased * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
 
       out_row[col] = product + residual_row[col];
     }

@@ -25,7 +25,7 @@ extern "C" void add_layer_norm(
     const float *r_row = r + row * n_cols;
     float *normalized_row = normalized + row * n_cols;
 
-    float row_sum = 0.0f;
+    double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
     for (long col = 0; col < n_cols; ++col) {
       const float h = x_row[col] + r_row[col];
@@ -34,7 +34,7 @@ extern "C" void add_layer_norm(
     }
     const float mean = row_sum / n_cols;
 
-    float sum_of_squares = 0.0f;
+    double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = normalized_row[col] - mean;

@@ -17,6 +17,6 @@ extern "C" void swiglu(
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
     const float a_value = a[i];
-    product[i] = a_value * (1.0f / (1.0f + expf(-a_value))) * b[i];
+    product[i] = a_value * (1.0f / (1.0f + vector_exp(-a_value))) * b[i];
   }
 }
