@@ -130,6 +130,32 @@ def _conjugate(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: A
     return args[0].conjugate() if isinstance(args[0], complex | float | int) else NotImplemented
 
 
+def _add_product(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``addcmul`` and ``addcdiv``: torch's decomposition is a fused multiply-add of its own kind."""
+    given = bound(target, args, kwargs)
+    parts = (given["self"], given["tensor1"], given["tensor2"])
+    if any(part.fake.dtype != eager.dtype for part in parts) or not eager.dtype.is_floating_point:
+        return NotImplemented
+    combine = aten.mul.Tensor if "addcmul" in target._schema.name else aten.div.Tensor
+    product = rewriter.call(combine, parts[1:], {})
+    if given["value"] != 1:
+        product = rewriter.call(aten.mul.Tensor, (product, given["value"]), {})
+    return rewriter.call(aten.add.Tensor, (parts[0], product), {})
+
+
+def _lerp(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """From the nearer end, as eager: it is exact at both."""
+    given = bound(target, args, kwargs)
+    start, end, weight = given["self"], given["end"], given["weight"]
+    is_plain = isinstance(weight, float | int) and start.fake.dtype == end.fake.dtype == eager.dtype
+    if not is_plain or not eager.dtype.is_floating_point:
+        return NotImplemented
+    way = rewriter.call(aten.sub.Tensor, (end, start), {})
+    if weight < 0.5:
+        return rewriter.call(aten.add.Tensor, (start, rewriter.call(aten.mul.Tensor, (way, weight), {})), {})
+    return rewriter.call(aten.sub.Tensor, (end, rewriter.call(aten.mul.Tensor, (way, 1 - weight), {})), {})
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ALIAS_IDENTITIES, _identity),
     **dict.fromkeys(FRESH_IDENTITIES, _fresh_identity),
@@ -145,6 +171,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["var", "std", "var_mean", "std_mean"], _variance),
     **dict.fromkeys(["add", "sub", "mul", "div", "pow"], _arithmetic_identity),
     **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),
+    **dict.fromkeys(["addcmul", "addcdiv"], _add_product),
+    "lerp": _lerp,
     "item": _item,
     "_local_scalar_dense": _item,
     **WRITE_RULES,

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private
 from longhand.capture.carrying import can_carry
+from longhand.capture.foreach import for_each
 
 _KEY = "longhand"
 
@@ -97,6 +98,10 @@ class DynamoRun(fx.Interpreter):
             self._state.n_regions += 1
             region = DynamoRun(body, {}, True, state=self._state, checkpoint=self._state.n_regions)
             return region.run(*operands)
+        if (written_out := for_each(target)) is not None:
+            return written_out(*args, **kwargs)
+        if isinstance(target, torch._ops.OpOverload) and target._schema.name == "prims::fma":
+            return args[0] * args[1] + args[2]  # what Dynamo makes of addcmul and addcdiv
         return super().call_function(target, args, kwargs)
 
 
