@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Provenance
 from longhand.emit.op_words import OpWord, aten_name, name_of_ops, op_word
+from longhand.emit.renamed_locals import NOTHING_RENAMED, RenamedLocals
 from longhand.emit.words import identifier, path_words, snake_case, without_counter
 
 _SHORT = 14
@@ -71,14 +73,24 @@ class BufferWords:
     Args:
         graph: The graph.
         given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
+        renamed: What the user's locals were called when the unit was first generated.
+
+    Attributes:
+        renamed: As given.
     """
 
-    def __init__(self, graph: CapturedGraph, given: Mapping[str, tuple[str, ...]] | None = None) -> None:
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        given: Mapping[str, tuple[str, ...]] | None = None,
+        renamed: RenamedLocals = NOTHING_RENAMED,
+    ) -> None:
+        self.renamed = renamed
         self._given = given or {}
         self._paths = graph.paths
         self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
-        self._users = _local_of_views(graph)
+        self._users = self._local_of_views(graph)
         self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
         self._calls: Counter[tuple[str, str, str]] = Counter()
         self._statements: dict[str, str] = {}
@@ -94,9 +106,29 @@ class BufferWords:
         return self._inputs
 
     def provenance(self, node: str) -> Provenance:
-        """Where a node came from; an empty one if that is not known."""
+        """Where a node came from, its local as it was first called; an empty one if that is not known."""
         found = self._nodes.get(node)
-        return found.meta.get("provenance", Provenance()) if found is not None else Provenance()
+        return self._provenance_of(found) if found is not None else Provenance()
+
+    def _provenance_of(self, node: fx.Node) -> Provenance:
+        origin: Provenance = node.meta.get("provenance") or Provenance()
+        if not origin.local or origin.qualname not in self.renamed.locals:
+            return origin
+        return dataclasses.replace(origin, local=self.renamed.local(origin.qualname, origin.local))
+
+    def _local_of_views(self, graph: CapturedGraph) -> dict[str, str]:
+        """For values without a local whose only user is a view that has one: that (``q = linear(x).view(...)``)."""
+        found: dict[str, str] = {}
+        for node in reversed(list(graph.graph.nodes)):
+            if not op_word(node).silent or node.op != "call_function":
+                continue
+            origin = self._provenance_of(node)
+            local = origin.local or found.get(node.name)
+            source = node.args[0] if node.args else None
+            is_only = isinstance(source, fx.Node) and len(source.users) == 1 and source.op == "call_function"
+            if local and is_only and not self._provenance_of(source).local:
+                found[source.name] = local
+        return found
 
     def candidates(self, buffer: str) -> Iterator[str]:
         """Names for a buffer, best first. Never empty."""
@@ -141,7 +173,7 @@ class BufferWords:
         return node is not None and op_word(node).word == "bias"
 
     def _of_node(self, node: fx.Node) -> Iterator[str]:
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin = self._provenance_of(node)
         local = origin.local or self._users.get(node.name)
         if local:
             yield local
@@ -157,7 +189,7 @@ class BufferWords:
         if local:
             yield from self._of_pattern(node, local)
         op: OpWord = op_word(node)
-        hint = without_counter(node.name).strip("_")
+        hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint not in (op.word, aten_name(node).strip("_")):
             yield hint
         result = _RESULT_WORDS.get(op.word, op.word)
@@ -272,7 +304,7 @@ class BufferWords:
         return f"{words[0]}_plus_{words[1]}"
 
     def _short_name(self, node: fx.Node) -> str | None:
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin = self._provenance_of(node)
         entry = self._inputs.get(node.name)
         if entry is not None:
             word: str | None = next(_of_input(entry), None)
@@ -300,22 +332,6 @@ def source_of_copy(buffer: str) -> tuple[str, str]:
         if buffer.endswith(suffix):
             return buffer.removesuffix(suffix), suffix
     return buffer, ""
-
-
-def _local_of_views(graph: CapturedGraph) -> dict[str, str]:
-    """For values without a local whose only user is a view that has one: that local (``q = linear(x).view(...)``)."""
-    found: dict[str, str] = {}
-    for node in reversed(list(graph.graph.nodes)):
-        if not op_word(node).silent or node.op != "call_function":
-            continue
-        origin: Provenance = node.meta.get("provenance", Provenance())
-        local = origin.local or found.get(node.name)
-        source = node.args[0] if node.args else None
-        if local and isinstance(source, fx.Node) and len(source.users) == 1 and source.op == "call_function":
-            own: Provenance = source.meta.get("provenance", Provenance())
-            if not own.local:
-                found[source.name] = local
-    return found
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:

@@ -11,9 +11,15 @@ from longhand.emit.names import AxisNames, KernelNames, Quote
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """Names by canonical kernel key."""
+    """What the last version of a unit called things.
+
+    Attributes:
+        kernels: Names by canonical kernel key.
+        statements: What its lock says of the user's statements: ``quotes``, and what was ``renamed`` since.
+    """
 
     kernels: Mapping[str, KernelNames] = dataclasses.field(default_factory=dict)
+    statements: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, sorted by the kernel's name."""

@@ -54,6 +54,8 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
         "traffic": {names.kernel: list(traffic(passes, key)) for key, names in named.items()},
         "ledger": Ledger(named).to_json(),
     }
+    if words.renamed.statements or words.renamed.locals:
+        lock["renamed"] = words.renamed.to_json()
     if len(passes) > 1:
         lock["train"] = True
         lock["activation_memory_budget"] = options.activation_memory_budget

@@ -111,9 +111,9 @@ def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
 
 
 def _with_current_quotes(old: KernelNames, plan: UnitPlan, first: Launch, words: BufferWords) -> KernelNames:
-    """The old words; the old quotes too, as long as the user's code still holds them."""
+    """The old words; the old quotes too, as long as the user's code holds them, whatever its locals are called."""
     current = {
-        quote
+        Quote(quote.qualname, words.renamed.statement(quote.qualname, quote.statement))
         for launch in launches(plan)
         if launch.kernel == first.kernel
         for quote in quotes_of(launch.origins, words)

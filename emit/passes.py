@@ -35,7 +35,7 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
         origin: Provenance = node.meta.get("provenance", Provenance())
         if origin.gradient_of in forward.words.nodes:
             given[node.name] = tuple(f"d_{word}" for word in forward.words.candidates(origin.gradient_of))
-    words = BufferWords(lowered, given)
+    words = BufferWords(lowered, given, forward.words.renamed)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words)
     return Pass(training.backward, names, words)
 

@@ -15,6 +15,7 @@ from longhand.emit.model_py import ModelWriter, write_model
 from longhand.emit.naming import name_unit
 from longhand.emit.passes import Pass, name_backward
 from longhand.emit.readme import write_readme
+from longhand.emit.renamed_locals import NOTHING_RENAMED, find_renamed
 from longhand.emit.runtime_py import imported_from_runtime, write_runtime
 from longhand.emit.templates import render_template
 from longhand.schedule.plan import TrainingPlan, UnitPlan
@@ -33,7 +34,9 @@ def emit_unit(
     Returns:
         Text (bytes for constants.pt) by path relative to the folder, ``/`` between parts.
     """
-    words = BufferWords(plan.program.graph)
+    graph = plan.program.graph
+    renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
+    words = BufferWords(graph, renamed=renamed)
     names = name_unit(plan, ledger, words=words)
     passes = [Pass(plan, names, words)]
     backward: dict[str, str] = {}

@@ -41,8 +41,9 @@ def read_ledger(out: Path) -> Ledger | None:
     found = None
     for lock in reversed(lock_versions(content)):
         with contextlib.suppress(KeyError, TypeError, AttributeError):
-            ledger = Ledger.from_json(lock["ledger"])
-            found = ledger if found is None else Ledger({**found.kernels, **ledger.kernels})
+            kernels = Ledger.from_json(lock["ledger"]).kernels
+            statements = {key: lock[key] for key in ("quotes", "renamed") if key in lock}
+            found = Ledger({**(found.kernels if found is not None else {}), **kernels}, statements)
     return found
 
 
