@@ -125,8 +125,9 @@ class BufferWords:
             origin = self._provenance_of(node)
             local = origin.local or found.get(node.name)
             source = node.args[0] if node.args else None
-            is_only = isinstance(source, fx.Node) and len(source.users) == 1 and source.op == "call_function"
-            if local and is_only and not self._provenance_of(source).local:
+            if not local or not isinstance(source, fx.Node) or self._provenance_of(source).local:
+                continue
+            if len(source.users) == 1 and source.op == "call_function":
                 found[source.name] = local
         return found
 
