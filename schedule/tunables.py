@@ -62,7 +62,7 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
             # What costs only loads keeps more of them in flight.
             elements = 4096 if work.is_heavy else 8192
             spread = (
-                (Tunable("PROGRAMS", 256, "at least, where there are rows for them"),)
+                (Tunable("PROGRAMS", 4096, "at least, where there are rows for them"),)
                 if work.has_rows
                 else ()
             )

@@ -13,7 +13,7 @@ from ..runtime import ceil_div, fast_launch, libdevice, next_power_of_2
 
 # Tunables.
 ELEMENTS = 4096  # per program: short rows share one
-PROGRAMS = 256  # at least, where there are rows for them
+PROGRAMS = 4096  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
