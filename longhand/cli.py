@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        text = f"This is a bug in longhand: {type(error).__name__}: {error}"
+        text = f"This is a bug in longhand: {type(error).__name__}: {' '.join(str(error).split())}."
         return _refuse(f"{text} Run it with LONGHAND_DEBUG=1 for the traceback, and report it.", 3)
 
 

@@ -20,6 +20,7 @@ from longhand.errors import GraphBreakError, OptionError
 from longhand.from_bytecode import captured
 from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
+from longhand.module_state import ModuleState, Standing
 from longhand.options import Frontend, Mode, parse_enum
 from longhand.summary import Summary
 from longhand.targets import tensors_of
@@ -123,6 +124,7 @@ class Owned:
         self._parts: Callable[..., Any] | None = None  # where the code is not one graph
         self._call_of_unit: object = None
         self._unit: Callable[..., Any] | None = None
+        self._state = ModuleState.of(original)
         self._refusal: str | None = None  # why the unit must not run
 
     def __getattr__(self, name: str) -> Any:
@@ -149,11 +151,23 @@ class Owned:
                 return self._in_parts()(*args, **kwargs)
             if self._refusal is not None:
                 return self._eager(self._refusal, args, kwargs)
-            self._unit = bound(load(self._out, check=False), self._original)
+            self._unit = self._bind()
             self._call_of_unit = call
+        standing = self._state.standing()
+        if standing is Standing.CHANGED:
+            self._refusal = f"the model was changed after {self._out} was written"
+            warnings.warn(f"{self._refusal}. Calls run in eager: compile it anew.", stacklevel=2)
+            return self._eager(self._refusal, args, kwargs)
+        if standing is Standing.MOVED:
+            self._unit = self._bind()
         if call != self._call_of_unit:
             return self._eager(f"{self._out} was written for other shapes, types or values", args, kwargs)
         return self._unit(*args, **kwargs)
+
+    def _bind(self) -> Callable[..., Any]:
+        """The unit on the original's weights, wherever they are now."""
+        self._state = ModuleState.of(self._original)
+        return bound(load(self._out, check=False), self._original)
 
     def _write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Brings the folder up to date: what runs is what the model is today, with the edits that were made."""

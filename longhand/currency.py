@@ -62,6 +62,7 @@ class CheckResult:
         versions: Tools whose versions differ: ``torch 2.11.0, here 2.13.0``.
         edited: Files that somebody edited.
         sources: Functions of the model that changed since the lock was written, whatever that means for the unit.
+        factory: What makes the model; empty if nothing says it.
     """
 
     folder: Path
@@ -70,6 +71,7 @@ class CheckResult:
     versions: tuple[str, ...]
     edited: tuple[str, ...]
     sources: tuple[str, ...] = ()
+    factory: str = ""
 
     @property
     def currency(self) -> Currency:
@@ -106,6 +108,7 @@ def check(folder: Path, factory: str | None = None) -> CheckResult:
         other_versions(lock),
         edited,
         tuple(changed_sources(lock, folder)),
+        factory or str(lock.get("factory") or ""),
     )
 
 

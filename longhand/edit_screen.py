@@ -38,7 +38,8 @@ def show_check(result: CheckResult) -> None:
     if result.currency is Currency.CURRENT and result.sources:
         click.echo("  The model's code changed and its unit need not: generate notes that in the lock.")
     if result.currency is Currency.STALE:
-        click.echo("  Bring it up to date: longhand generate (your edits are merged).")
+        click.echo("  Bring it up to date (your edits are merged):")
+        click.echo(f"  longhand generate {result.factory or 'MODULE:FACTORY'} --out {result.folder}")
 
 
 def show_annotations(result: CheckResult) -> None:

@@ -24,6 +24,8 @@ def eject(file: Path, *, undo: bool = False) -> tuple[Path, str]:
     Raises:
         UnitError: The file is missing, in no unit, or not longhand's.
     """
+    if file.is_dir():
+        raise UnitError(f"{file} is a folder.", hint="Name one file of a unit, such as DIR/kernels/gelu.cpp.")
     if not file.is_file():
         raise UnitError(f"{file} does not exist.")
     folder = next((parent for parent in file.parents if (parent / LOCK).is_file()), None)

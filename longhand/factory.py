@@ -118,7 +118,8 @@ def _blaming(spec: str, what: str) -> Iterator[None]:
             if not frame.filename.startswith((own, "<frozen")) and "importlib" not in frame.filename
         ]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
-        raise FactoryError(f"{spec} {what} {type(error).__name__}: {error}", where=where) from error
+        words = " ".join(str(error).split())
+        raise FactoryError(f"{spec} {what} {type(error).__name__}: {words}", where=where) from error
 
 
 def _checked(spec: str, made: object) -> Call:

@@ -58,13 +58,16 @@ def read_lock(folder: Path) -> dict[str, Any]:
         UnitError: There is none, or it cannot be read.
     """
     path = folder / LOCK
+    hint = "Make one: longhand generate MODULE:FACTORY --out DIR."
+    if not folder.is_dir():
+        what = "is a file, not a unit's folder" if folder.exists() else "does not exist"
+        raise UnitError(f"{folder} {what}.", hint=hint)
+    if not path.exists():
+        raise UnitError(f"{folder} is no generated unit: it has no {LOCK}.", hint=hint)
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UnitError(
-            f"{folder} is no generated unit: {path.name} cannot be read ({error}).",
-            hint="Make one: longhand generate MODULE:FACTORY --out DIR.",
-        ) from error
+        raise UnitError(f"{path} cannot be read: {error.strerror or error}.") from error
     for lock in lock_versions(content):
         return lock
     raise UnitError(f"{path} is damaged.", hint="Write it anew: longhand generate MODULE:FACTORY --out DIR.")

@@ -41,16 +41,22 @@ def show_summary(summary: Summary) -> None:
     """What `generate` made."""
     terminal = console()
     n_calls = sum(call.count for call in summary.library_calls)
+    launches = f"launched {counted(summary.n_launches, 'time')}" if summary.n_launches != 1 else "launched once"
     terminal.print(
-        f"{summary.out}: {summary.name}, {summary.n_kernels} kernels launched {summary.n_launches} times, "
-        f"{n_calls} library calls"
+        f"{summary.out}: {summary.name}, {counted(summary.n_kernels, 'kernel')} {launches}, "
+        f"{counted(n_calls, 'library call')}"
     )
     for call in summary.fallbacks[:_LISTED_CALLS]:
         terminal.print(f"  {call.target} x{call.count}: {call.reason}")
     if len(summary.fallbacks) > _LISTED_CALLS:
         terminal.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
-    terminal.print(str(summary.timings))
+    terminal.print(str(summary.timings).replace(" (of which ", "\n(of which "))
     show_merge(summary.merge, summary.out)
+
+
+def counted(count: int, word: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def show_verification(result: Verification) -> None:
@@ -146,12 +152,12 @@ def show_unit(folder: Path, kernel: str | None) -> None:
         tree.add(f"{relative}  {n_lines} lines" if is_text else str(relative))
         if relative.parts[0] == "kernels" and path.name != "__init__.py" and path.suffix in (".py", ".cpp"):
             kernels.append(path)
-    terminal.print(tree)
     # Of a kernel with a C++ file and its Python face, the C++ is the one to read.
     kernels.sort(key=lambda path: (path.suffix != ".cpp", path.name))
     found = [path for path in kernels if kernel in (None, path.stem, path.name)]
     if not found and kernel is not None:
         raise UnitError(f"{folder} has no kernel {kernel!r}.", hint=f"It has: {_stems(kernels)}.")
+    terminal.print(tree)
     if found:
         print(f"\n{found[0]}\n\n{found[0].read_text()}", end="")
 

@@ -80,3 +80,61 @@ def test_the_backend_runs_edits_too(tmp_path, x):
     edit(kernel, "1.0f", "3.0f")
     backend._units_of.clear()  # as in another process
     assert not torch.allclose(run(), F.gelu(x + 1))
+
+
+# ---- a model that changes after it was compiled ----------------------------------------------------------------------
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(300, 300)
+        self.act = nn.GELU()
+        self.norm = nn.LayerNorm(300)
+        self.scale = 2
+
+    def forward(self, x):
+        return self.norm(self.act(self.first(x))) * self.scale
+
+
+def move_weights(model):
+    model.load_state_dict({key: value * 1.5 for key, value in model.state_dict().items()}, assign=True)
+
+
+def replace_weight(model):
+    model.first.weight = nn.Parameter(model.first.weight * 1.5)
+
+
+def write_weights(model):
+    model.first.weight.data.mul_(2)
+
+
+def swap_layer(model):
+    model.act = nn.ReLU()
+
+
+def set_number(model):
+    model.scale = 3
+
+
+def change_type(model):
+    model.double()
+
+
+@pytest.mark.parametrize(
+    "change", [move_weights, replace_weight, write_weights, swap_layer, set_number, change_type]
+)
+def test_a_model_that_changed_after_compiling_is_never_run_as_it_was(tmp_path, x, change):
+    model = Layers().eval()
+    compiled = longhand.compile(model, out=tmp_path / "net")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+        change(model)
+        x = x.double() if change is change_type else x
+        if change in (swap_layer, set_number, change_type):
+            with pytest.warns(UserWarning, match="the model was changed after .* was written"):
+                found = compiled(x)
+        else:
+            found = compiled(x)
+        torch.testing.assert_close(found, model(x))
+        torch.testing.assert_close(compiled(x), model(x))
