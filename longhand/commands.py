@@ -157,7 +157,9 @@ def verify_command(folder: Path, factory: str | None, kernels: tuple[str, ...]) 
 @commands.command("bench", epilog=_example("longhand bench generated/attention_cpu --turns 11"))
 @_FOLDER
 @_FACTORY
-@click.option("--turns", type=click.IntRange(min=1), default=7, show_default=True, help="Interleaved turns of each.")
+@click.option(
+    "--turns", type=click.IntRange(min=1), default=7, show_default=True, help="Interleaved turns of each."
+)
 @click.option("--kernels", "only_kernels", is_flag=True, help="Not the whole model.")
 @click.option("--json", "is_json", is_flag=True, help="As JSON, for `longhand diff --markdown --bench`.")
 def bench_command(folder: Path, factory: str | None, turns: int, only_kernels: bool, is_json: bool) -> None:

@@ -41,7 +41,9 @@ def show_summary(summary: Summary) -> None:
     """What `generate` made."""
     terminal = console()
     n_calls = sum(call.count for call in summary.library_calls)
-    launches = f"launched {counted(summary.n_launches, 'time')}" if summary.n_launches != 1 else "launched once"
+    launches = (
+        f"launched {counted(summary.n_launches, 'time')}" if summary.n_launches != 1 else "launched once"
+    )
     terminal.print(
         f"{summary.out}: {summary.name}, {counted(summary.n_kernels, 'kernel')} {launches}, "
         f"{counted(n_calls, 'library call')}"
