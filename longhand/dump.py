@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+_NUMBER = re.compile(r"(\d+)_")
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Dump:
-    """Writes each stage's result, numbered, where LONGHAND_DUMP says.
+    """Writes each stage's result where LONGHAND_DUMP says.
 
     Attributes:
         folder: None writes nothing.
-        count: How many files this compilation has written.
     """
 
     folder: Path | None
-    count: int = 0
 
     @classmethod
     def from_environment(cls) -> Dump:
@@ -25,9 +29,10 @@ class Dump:
         folder = os.environ.get("LONGHAND_DUMP")
         return cls(Path(folder) if folder else None)
 
-    def write(self, name: str, value: object) -> None:
-        """Writes the value as text."""
-        self.count += 1
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / f"{self.count}_{name}").write_text(str(value))
+    def write(self, name: str, value: T, show: Callable[[T], str] = str) -> None:
+        """Writes a value as text, numbered after what is there: of several graphs, none replaces another's."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        numbers = [int(found[1]) for path in self.folder.iterdir() if (found := _NUMBER.match(path.name))]
+        (self.folder / f"{max(numbers, default=0) + 1:03d}_{name}").write_text(show(value))

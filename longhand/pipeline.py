@@ -15,6 +15,7 @@ from longhand.emit.writer import read_ledger, write_unit
 from longhand.logs import Subject, logger
 from longhand.lower.ir import Buffer, View
 from longhand.lower.lowering import lower, memory_of_saved
+from longhand.lower.printing import print_program
 from longhand.options import Options
 from longhand.schedule.instances import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
@@ -69,7 +70,7 @@ def plan_and_text(
         training = TrainingPlan(graphs, _plan(graphs.backward, options, clock, dump, memory))
     with clock.stage("emit"):
         files = emit_unit(plan, ledger=read_ledger(out), training=training)
-    dump.write("files.txt", "\n".join(files))
+    dump.write("files.txt", files, "\n".join)
     return plan, training, files
 
 
@@ -85,7 +86,7 @@ def _plan(
         plan = _plan_program(graph, options, clock, dump, memory, every_layer=False)
     except LayersDiffer:
         plan = _plan_program(graph, options, clock, dump, memory, every_layer=True)
-    dump.write("plan.txt", print_plan(plan))
+    dump.write("plan.txt", plan, print_plan)
     for refusal in plan.refusals:
         logger(Subject.FUSION).info(
             "%s + %s: %s: %s", refusal.producer, refusal.consumer, refusal.verdict.value, refusal.reason
@@ -103,6 +104,6 @@ def _plan_program(
 ) -> UnitPlan:
     with clock.stage("lower"):
         program = lower(graph, options, memory, every_layer=every_layer)
-    dump.write("program.txt", program)
+    dump.write("program.txt", program, print_program)
     with clock.stage("schedule"):
         return schedule(program, options)

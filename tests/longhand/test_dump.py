@@ -1,0 +1,64 @@
+"""LONGHAND_DUMP: every stage's result as text, numbered in order; the graph runs as Python."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import longhand
+
+
+def scaled_softmax(x: torch.Tensor) -> torch.Tensor:
+    scores = x * 0.5
+    return F.softmax(scores, dim=-1)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def test_each_stage_is_written_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "dump"
+    monkeypatch.setenv("LONGHAND_DUMP", str(folder))
+    x = torch.randn(5, 7)
+    longhand.generate(scaled_softmax, (x,), out=tmp_path / "unit", device="cpu")
+    names = ["001_graph.py", "002_program.txt", "003_plan.txt", "004_files.txt"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    graph, program, plan, files = ((folder / name).read_text() for name in names)
+
+    forward = runpy.run_path(str(folder / names[0]))["forward"]
+    torch.testing.assert_close(forward(x)[0], scaled_softmax(x))
+    assert "scores = x * 0.5" in graph
+    assert "row_max" in program and "exp" in program
+    assert "kernel 0" in plan
+    assert "model.py" in files.split("\n")
+
+    longhand.generate(doubled, (x,), out=tmp_path / "other", device="cpu")
+    assert [path.name for path in sorted(folder.iterdir())][4:] == [
+        "005_graph.py",
+        "006_program.txt",
+        "007_plan.txt",
+        "008_files.txt",
+    ]
+    assert (folder / names[0]).read_text() == graph
+
+
+def test_training_shows_both_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "dump"
+    monkeypatch.setenv("LONGHAND_DUMP", str(folder))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+    longhand.generate(model, (torch.randn(3, 4),), out=tmp_path / "unit", device="cpu", train=True)
+    kinds = [path.name.split("_")[1] for path in sorted(folder.iterdir())]
+    assert kinds[:4] == ["graph.py", "forward.py", "backward.py", "partition.txt"]
+    assert kinds.count("plan.txt") == 2 and kinds[-1] == "files.txt"
+
+
+def test_nothing_is_written_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LONGHAND_DUMP", raising=False)
+    monkeypatch.chdir(tmp_path)
+    longhand.generate(scaled_softmax, (torch.randn(5, 7),), out=tmp_path / "unit", device="cpu")
+    assert [path.name for path in tmp_path.iterdir()] == ["unit"]
