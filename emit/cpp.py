@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
+import torch
+
 from longhand.emit.cpp_body import BodyPrinter
 from longhand.emit.cpp_columns import ColumnsPrinter, ColumnsText
 from longhand.emit.cpp_format import LINE_LENGTH
@@ -14,6 +16,7 @@ from longhand.emit.cpp_rows import PassPrinter, Scratch
 from longhand.emit.cpp_splits import SplitText, split_text
 from longhand.emit.cpp_templates import render_template
 from longhand.emit.cpp_types import SIZE_TYPE, cpp_type
+from longhand.emit.gathered import table_shape
 from longhand.emit.names import KernelNames
 from longhand.lower.ir import Store
 from longhand.schedule.plan import Access, KernelPlan, Pass, Pointer, Style, Tunable
@@ -210,14 +213,22 @@ def _parameters(plan: KernelPlan, names: KernelNames) -> tuple[Parameter, ...]:
     pointers = [_pointer_parameter(pointer, plan, names) for pointer in plan.pointers if not pointer.scratch]
     sizes = [Parameter(f"{SIZE_TYPE} {names.axes[axis.name].size}") for axis in plan.axes]
     ints = [Parameter(f"{SIZE_TYPE} {names.ints[parameter.name]}") for parameter in plan.ints]
-    scalars = [Parameter(f"{cpp_type(s.dtype)} {names.scalars[s.position]}") for s in plan.scalars]
+    scalars = [Parameter(f"{_scalar_type(s.dtype)} {names.scalars[s.position]}") for s in plan.scalars]
     return (*pointers, *sizes, *ints, *scalars)
+
+
+def _scalar_type(dtype: torch.dtype) -> str:
+    """A whole number is passed as sizes are."""
+    return SIZE_TYPE if dtype is torch.int64 else cpp_type(dtype)
 
 
 def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> Parameter:
     const = "const " if pointer.access is Access.READ else ""
     declaration = f"{const}{cpp_type(pointer.dtype)} *{names.pointers[pointer.name]}"
-    if pointer.dims is None:
+    table = table_shape(plan, names, pointer.name) if pointer.dims is None else None
+    if table is not None:
+        comment = f"({', '.join(table)})"
+    elif pointer.dims is None:
         comment = "read at computed places" if pointer.access is Access.READ else "written at computed places"
     elif not pointer.dims:
         comment = "one element"

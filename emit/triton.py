@@ -16,6 +16,7 @@ from typing import Any
 
 import jinja2
 
+from longhand.emit.gathered import table_shape
 from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
@@ -215,7 +216,7 @@ def _parameters(
         sorted(plan.pointers, key=lambda pointer: not pointer.scratch) if is_combining else plan.pointers
     )
     found = [
-        Parameter(f"{names.pointers[pointer.name]}_ptr", _pointer_comment(pointer, names))
+        Parameter(f"{names.pointers[pointer.name]}_ptr", _pointer_comment(pointer, plan, names))
         for pointer in pointers
         if mentions(texts, f"{names.pointers[pointer.name]}_ptr")
     ]
@@ -239,11 +240,14 @@ def _parameters(
     return tuple(found)
 
 
-def _pointer_comment(pointer: Pointer, names: KernelNames) -> str:
+def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> str:
     words = dtype_word(pointer.dtype)
     if pointer.scratch:
         return f"{words}, a result of each chunk"
-    if pointer.dims:
+    table = table_shape(plan, names, pointer.name) if pointer.dims is None else None
+    if table is not None:
+        words += f" ({', '.join(table)})"
+    elif pointer.dims:
         sizes = ", ".join(names.axes[axis].size for axis in pointer.dims)
         words += f" ({sizes}{',' if len(pointer.dims) == 1 else ''})"
     elif pointer.dims is not None:

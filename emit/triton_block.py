@@ -294,13 +294,18 @@ class Block:
     # Statements
 
     def lines(self, positions: Iterable[int]) -> list[Line]:
-        """The statements that evaluate these positions: loads of whole blocks first, then each load before its first
-        use, stores last."""
+        """The statements that evaluate these positions: loads of whole blocks first (all loads where nothing is
+        reduced: no row waits in registers), then each load before its first use, stores last."""
         listed = [p for p in positions if p not in self.known]
         stores = [p for p in listed if isinstance(self.body[p], Store)]
         named = [p for p in listed if p in self.names.values]
         whole = frozenset(axis.name for axis in self.plan.axes)
-        first = [p for p in named if self._is_plain_load(p) and self._sides(p) == self._sides_of(whole)]
+        reduces = any(isinstance(value, Reduce) for value in self.body)
+        first = [
+            p
+            for p in named
+            if self._is_plain_load(p) and (not reduces or self._sides(p) == self._sides_of(whole))
+        ]
         found: list[Line] = [Line(Kind.LOAD, self._assignment(p)) for p in first]
         done = set(first)
         for position in named:
