@@ -47,13 +47,12 @@ extern "C" void batch_norm_add_relu(
 
 #pragma omp simd
       for (long col = 0; col < n_cols; ++col) {
-        const float product = (conv2_row[col] - bn2_running_mean_value) * rstd;
-        const float out = product * bn2_weight_value + bn2_bias_value;
+        const float normalized = (conv2_row[col] - bn2_running_mean_value) * rstd;
+        const float out = normalized * bn2_weight_value + bn2_bias_value;
         const float difference = shortcut_row[col] - shortcut_running_mean_value;
-        const float shortcut_weight_product = difference * shortcut_rstd * shortcut_weight_value;
-        const float total = out + (shortcut_weight_product + shortcut_bias_value);
+        const float product = difference * shortcut_rstd * shortcut_weight_value;
 
-        activated_row[col] = maximum(total, 0.0f);
+        activated_row[col] = maximum(out + (product + shortcut_bias_value), 0.0f);
       }
     }
   }

@@ -25,7 +25,5 @@ def reference(
 ):
     """What batch_norm_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
-    shortcut_weight_product = (
-        (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    )
-    return torch.relu(out + (shortcut_weight_product + shortcut_bias))
+    product = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    return torch.relu(out + (product + shortcut_bias))

@@ -35,8 +35,8 @@ extern "C" void batch_norm_relu(
 
 #pragma omp simd
       for (long col = 0; col < n_cols; ++col) {
-        const float product = (conv1_row[col] - running_mean_value) * rstd * weight_value;
-        out_row[col] = maximum(product + bias_value, 0.0f);
+        const float normalized = (conv1_row[col] - running_mean_value) * rstd;
+        out_row[col] = maximum(normalized * weight_value + bias_value, 0.0f);
       }
     }
   }

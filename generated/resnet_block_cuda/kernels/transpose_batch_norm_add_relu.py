@@ -55,26 +55,23 @@ def transpose_batch_norm_add_relu_kernel(
     at = (group * n_rows + row) * n_cols + col
 
     conv2 = tl.load(conv2_ptr + at, mask=in_range).to(tl.float32)
-    shortcut = tl.load(shortcut_ptr + at, mask=in_range).to(tl.float32)
-    bn2_running_var = tl.load(bn2_running_var_ptr + col, mask=in_cols).to(tl.float32)
-
-    rstd = tl.rsqrt(bn2_running_var + eps)
-
     bn2_running_mean = tl.load(bn2_running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    bn2_running_var = tl.load(bn2_running_var_ptr + col, mask=in_cols).to(tl.float32)
     bn2_weight = tl.load(bn2_weight_ptr + col, mask=in_cols).to(tl.float32)
     bn2_bias = tl.load(bn2_bias_ptr + col, mask=in_cols).to(tl.float32)
-
-    out = (conv2 - bn2_running_mean) * rstd * bn2_weight + bn2_bias
-
-    shortcut_running_var = tl.load(shortcut_running_var_ptr + col, mask=in_cols).to(tl.float32)
-    shortcut_rstd = tl.rsqrt(shortcut_running_var + eps)
-
+    shortcut = tl.load(shortcut_ptr + at, mask=in_range).to(tl.float32)
     shortcut_running_mean = tl.load(shortcut_running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    shortcut_running_var = tl.load(shortcut_running_var_ptr + col, mask=in_cols).to(tl.float32)
     shortcut_weight = tl.load(shortcut_weight_ptr + col, mask=in_cols).to(tl.float32)
-    product = (shortcut - shortcut_running_mean) * shortcut_rstd * shortcut_weight
-
     shortcut_bias = tl.load(shortcut_bias_ptr + col, mask=in_cols).to(tl.float32)
-    total = out + (product + shortcut_bias)
+
+    rstd = tl.rsqrt(bn2_running_var + eps)
+    normalized = (conv2 - bn2_running_mean) * rstd
+    out = normalized * bn2_weight + bn2_bias
+    shortcut_rstd = tl.rsqrt(shortcut_running_var + eps)
+    shortcut_normalized = (shortcut - shortcut_running_mean) * shortcut_rstd
+    total = out + (shortcut_normalized * shortcut_weight + shortcut_bias)
+
     tl.store(activated_ptr + (group * n_cols + col) * n_rows + row, nan_maximum(total, 0.0), mask=in_range)
 
 
@@ -132,5 +129,5 @@ def reference(
 ):
     """What transpose_batch_norm_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
-    product = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    return torch.relu(out + (product + shortcut_bias))
+    mul = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    return torch.relu(out + (mul + shortcut_bias))

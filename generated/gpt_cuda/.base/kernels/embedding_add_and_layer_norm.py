@@ -24,7 +24,7 @@ NUM_WARPS = 8
 @triton.jit
 def embedding_add_and_layer_norm_kernel(
     tokens_ptr,  # int64 (n_groups, n_rows)
-    token_embedding_ptr,  # bf16
+    token_embedding_ptr,  # bf16 (table_size, n_cols)
     position_embedding_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)

@@ -5,8 +5,6 @@
 //
 // Reads q once, writes rotary_q once; rotary_cos and rotary_sin stay in cache.
 
-#include <cstdint>
-
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
@@ -19,7 +17,7 @@ extern "C" void rotary(
     long n_groups,
     long n_rows,
     long n_cols,
-    int64_t half) {
+    long half) {
 #pragma omp parallel for collapse(3) if (n_batches * n_groups * n_rows * n_cols >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long group = 0; group < n_groups; ++group) {

@@ -46,15 +46,14 @@ def batch_norm_relu_kernel(
     at = row * n_cols + col
 
     conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
-    running_var = tl.load(running_var_ptr + col, mask=in_cols).to(tl.float32)
-    rstd = tl.rsqrt(running_var + eps)
-
     running_mean = tl.load(running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    running_var = tl.load(running_var_ptr + col, mask=in_cols).to(tl.float32)
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    total = (conv1 - running_mean) * rstd * weight + bias
-    tl.store(out_ptr + at, nan_maximum(total, 0.0), mask=in_range)
+    rstd = tl.rsqrt(running_var + eps)
+    normalized = (conv1 - running_mean) * rstd
+    tl.store(out_ptr + at, nan_maximum(normalized * weight + bias, 0.0), mask=in_range)
 
 
 def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):

@@ -39,8 +39,8 @@ def bias_gelu_add_kernel(
     at = row * n_cols + col
 
     x = tl.load(x_ptr + at, mask=in_range).to(tl.float32)
-    residual = tl.load(residual_ptr + at, mask=in_range).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+    residual = tl.load(residual_ptr + at, mask=in_range).to(tl.float32)
 
     biased = x + bias
     cubic = biased + biased * biased * biased * 0.044715
