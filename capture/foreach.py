@@ -20,7 +20,9 @@ def for_each(target: Any) -> Callable[..., Any] | None:
 
     def run(tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         return [
-            _one(word, tensor, [_of(arg, place) for arg in args], {k: _of(v, place) for k, v in kwargs.items()})
+            _one(
+                word, tensor, [_of(arg, place) for arg in args], {k: _of(v, place) for k, v in kwargs.items()}
+            )
             for place, tensor in enumerate(tensors)
         ]
 
