@@ -202,6 +202,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         trace.codes[real] = function.code
     frame = _new_frame(trace, function, bind(trace, function, args, kwargs))
     if flags & inspect.CO_GENERATOR:
+        trace.generators.append(frame)
         return Iter(_generate(trace, frame), frame)
     return trace.run_frame(frame)
 

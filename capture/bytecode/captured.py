@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dataclasses
 import os
@@ -200,6 +201,8 @@ class _Attempt:
             error = Unsupported(f"{getattr(raised.value, 'kind', Exception).__name__} is raised")
             error.where = "{}:{}".format(*self.frame.place()[:2])
             raise error from None
+        if self.trace.has_open_generators():
+            raise SkipFrame("a generator is left inside a try or with block")
         outcome.write_effects()
         if torch.is_grad_enabled() != grad_enabled:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
@@ -249,7 +252,7 @@ class _Attempt:
         cells = f"({', '.join(closure)},)" if closure else "None"
         function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
         parts = "".join(f"{part}, " for part in arguments)
-        return f"({function}, {cells}), ({parts}))", "result[0](*result[1])"
+        return f"[({parts}), {function}, {cells})]", _LEAVE
 
     def _entry(
         self,
@@ -361,7 +364,24 @@ def _entry_text(
         "        resume(paused)",
         f"    return {ending[1]}",
     ]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    if ending[1] == _LEAVE:
+        # While the rest runs nothing here may hold what it works on: an exception that it keeps would keep all of that.
+        stored = {
+            node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name) and _is_stored(node)
+        }
+        names = sorted(stored.union(given.split(", ")) - {"result", "paused", "hit"})
+        text = "".join(
+            [*(line + "\n" for line in lines[:-1]), f"    {' = '.join(names)} = None\n", lines[-1], "\n"]
+        )
+    return text
+
+
+_LEAVE = "result.pop()(*result.pop())"
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:

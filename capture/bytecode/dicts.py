@@ -35,17 +35,23 @@ def iterate(trace: Trace, owner: Dict, word: str = "keys") -> Iter:
     keys = list(owner.items)
     n_passed = [0]
 
+    def check() -> None:
+        if list(owner.items) != keys:
+            raise Unsupported("a dict gets or loses keys while it is iterated over")
+
     def pull() -> Iterator[Value]:
         for key in keys:
-            if list(owner.items) != keys:
-                raise Unsupported("a dict gets or loses keys while it is iterated over")
+            check()
             n_passed[0] += 1
             yield trace.force(_part(trace, owner, key, word))
+        check()
         n_passed[0] = -1
 
     def remake(outcome: Any) -> str:
         if n_passed[0] < 0:
             return "iter(())"
+        if list(owner.items) != keys:
+            raise SkipFrame("a dict gets or loses keys while it is iterated over")
         if owner.is_storage or (owner.source is not None and owner.changed):
             raise SkipFrame("an iterator over a dict that was changed is alive at a graph break")
         return outcome.skipping(f"iter({outcome.expression(owner)}.{word}())", n_passed[0])

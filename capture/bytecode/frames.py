@@ -134,6 +134,12 @@ class Frame:
         del self.stack[-count:]
         return taken
 
+    def is_inside_try(self) -> bool:
+        """Whether an exception at the last instruction would be handled here, in the user's own code."""
+        row = self.decoded.handler_of(self.index - 1)
+        # CPython 3.12 wraps the whole of a generator, to make another error of StopIteration.
+        return row is not None and self.decoded.instructions[row.target].name != "CALL_INTRINSIC_1"
+
     def place(self) -> tuple[str, int, str]:
         """(file, line, function)."""
         at = min(self.start, len(self.decoded.instructions) - 1)

@@ -149,6 +149,11 @@ def _body(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
     return body, places
 
 
+def _taken(name: str, at: InstrLocation) -> list[Any]:
+    """Moves a local to the stack: what a frame holds longer than the user's would, lives longer than in eager."""
+    return [bc.Instr("LOAD_FAST", name, location=at), bc.Instr("DELETE_FAST", name, location=at)]
+
+
 def _start(body: bc.Bytecode, position: Position, label: bc.Label, line: int) -> int:
     """Puts the prologue in front; returns how many instructions it has."""
     rows: list[Any] = []
@@ -160,7 +165,7 @@ def _start(body: bc.Bytecode, position: Position, label: bc.Label, line: int) ->
         if is_null:
             rows.append(bc.Instr("PUSH_NULL", location=at))
         else:
-            rows.append(bc.Instr("LOAD_FAST", f"stack{depth}_", location=at))
+            rows += _taken(f"stack{depth}_", at)
     rows.append(bc.Instr("JUMP_FORWARD", label, location=at))
     body[0:0] = rows
     body.argnames = list(parameters(position))
@@ -308,7 +313,8 @@ def _continue_with(position: Position, index: int, depth: int, at: Any) -> list[
     rows.append(bc.Instr("LOAD_CONST", constant, location=at))
     rows.append(bc.Instr("MAKE_FUNCTION", 8 if cells else 0, location=at))
     given = parameters(after)
-    rows += [bc.Instr("LOAD_FAST", name, location=at) for name in given]
+    for name in given:
+        rows += _taken(name, at)
     count = len(given)
     if _IS_311:
         rows.append(bc.Instr("PRECALL", count, location=at))

@@ -93,6 +93,7 @@ class Trace:
         self.attributes: dict[Value, dict[str, Value]] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}
         self.changed: list[Value] = []
+        self.generators: list[Any] = []
         self.stack: list[Any] = []
         self.modules: list[tuple[str, str, type]] = []
         self.call_value: Callable[[Value, list[Value], dict[str, Value]], Value]
@@ -445,6 +446,12 @@ class Trace:
     def has_effects(self) -> bool:
         """Whether anything that was there before is to be changed."""
         return bool(self.changed or self.attributes or self.globals_written)
+
+    def has_open_generators(self) -> bool:
+        """Whether a generator was left inside a try or with block, which runs on when CPython drops it."""
+        return any(
+            frame.index > 0 and not frame.finished and frame.is_inside_try() for frame in self.generators
+        )
 
     def n_effects(self) -> int:
         """Grows with everything that is to be changed."""

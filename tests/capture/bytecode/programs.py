@@ -3,6 +3,8 @@
 import linecache
 import random
 
+from tests.capture.bytecode import program_statements
+
 PRELUDE = """
 import torch
 
@@ -40,7 +42,11 @@ STATE = []
 """
 
 
-class Writer:
+# From here on programs have every kind of statement; earlier seeds stay what they were.
+FIRST_WIDE = 10_000
+
+
+class Writer(program_statements.MoreStatements):
     """Writes one program.
 
     Args:
@@ -49,6 +55,7 @@ class Writer:
 
     def __init__(self, seed):
         self.random = random.Random(seed)
+        self.is_wide = seed >= FIRST_WIDE
         self.lines = []
         self.n_names = 0
         self.has_breaks = self.random.random() < 0.6
@@ -144,6 +151,8 @@ class Writer:
         ]
         if level > 3:
             kinds = kinds[:8]
+        elif self.is_wide:
+            kinds += self.KINDS
         getattr(self, "write_" + self.random.choice(kinds))(level, scope)
 
     def write_assign(self, level, scope):
@@ -394,7 +403,8 @@ class Writer:
         self.block(1, scope, self.random.randint(4, 9))
         kept = ", ".join([*scope["tensors"], *scope["numbers"]])
         self.emit(1, f"return {kept}, items, table, box, log, total")
-        return PRELUDE + "\n".join(self.lines) + "\n"
+        more = program_statements.PRELUDE if self.is_wide else ""
+        return PRELUDE + more + "\n".join(self.lines) + "\n"
 
 
 def load(seed):

@@ -73,7 +73,6 @@ def python_errors(x):
         lambda: "a" + 1,
         lambda: int("z"),
         lambda: None.x,
-        lambda: (1)(),
         lambda: [1, 2].index(5),
         lambda: "a".foo,
         lambda: len(3),
