@@ -14,6 +14,7 @@ import torch.utils._pytree as pytree
 from longhand.api import generate
 from longhand.backend import longhand_backend, number_from_one
 from longhand.capture.bytecode.entries import forget_all
+from longhand.capture.bytecode.hook import is_available
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.emit.merge_report import Outcome
 from longhand.errors import GraphBreakError, OptionError
@@ -44,7 +45,7 @@ def compile(
     dynamic: bool | None = None,
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
-    frontend: str = "dynamo",
+    frontend: str | None = None,
 ) -> Any:
     """Compiles on the first call; usable as a decorator, with and without arguments.
 
@@ -57,14 +58,15 @@ def compile(
             that it was not written for run in eager. What you edit there is merged, and is what runs. With the
             bytecode frontend and without `fullgraph`, code that is not one graph becomes several units below it.
         options: ``{"strict": True}`` raises where a graph would run in eager.
-        frontend: What captures the code: ``dynamo`` (torch's), ``bytecode`` (longhand's own) or ``export`` (one
-            graph, by torch.export). With `out`, ``dynamo`` stands for export.
+        frontend: What captures the code: ``bytecode`` (longhand's own; the default, where its frame hook is built),
+            ``dynamo`` (torch's; the default elsewhere) or ``export`` (one graph, by torch.export). With `out`,
+            ``dynamo`` stands for export.
 
     Raises:
         OptionError: An option is unknown or contradicts another.
     """
     parse_enum(Mode, mode, "The mode")
-    captured_by = parse_enum(Frontend, frontend, "The frontend")
+    captured_by = _default() if frontend is None else parse_enum(Frontend, frontend, "The frontend")
     if fn_or_module is None:
         return functools.partial(
             compile,
@@ -89,6 +91,10 @@ def compile(
         )
     door = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
     return Owned(fn_or_module, Path(out), mode, door, fullgraph=fullgraph, options=options)
+
+
+def _default() -> Frontend:
+    return Frontend.BYTECODE if is_available() else Frontend.DYNAMO
 
 
 class Owned:

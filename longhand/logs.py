@@ -24,7 +24,7 @@ class Subject(enum.Enum):
     EAGER = "eager"  # graphs that run in eager, and why
 
 
-# Until longhand captures bytecode itself, torch's Dynamo does, and tells these subjects in its own words.
+# Where torch's Dynamo captures, it tells these subjects in its own words.
 _TOLD_BY_DYNAMO = (Subject.GRAPH_BREAKS, Subject.GUARDS, Subject.RECOMPILES)
 
 
