@@ -58,6 +58,7 @@ _CONSTANT_TYPES = (
     torch.device,
 )
 _KEY_TYPES = (*_CONSTANT_TYPES, enum.Enum, type, types.FunctionType)
+_COMPILED = "longhand.from_bytecode"  # the module of the classes of compiled functions and modules
 _EMPTY: list[Any] = []
 _ITERATORS = (type(iter(_EMPTY)), type(iter(tuple(_EMPTY))))
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
@@ -131,6 +132,10 @@ class Trace:
             if known.source is not None and known.source.expression() != source.expression():
                 self._guard_alias(source, known)
             return known
+        if type(value).__module__ == _COMPILED:  # it stands for what was compiled
+            self.guards.same_type(source, type(value))
+            inside = source.then("object.__getattribute__({}, '_original')", "{}")
+            return self.wrap(object.__getattribute__(value, "_original"), inside)
         made = self._wrap(value, source)
         if not isinstance(made, Const | Sym | Range | Slice):
             self._by_id[id(value)] = made

@@ -171,6 +171,25 @@ def test_as_part_of_another_module():
     agree(compiled(outer), Outer(module))  # compiled within compiled
 
 
+def test_compiled_within_compiled_is_one_graph():
+    class Outer(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return double_sine_compiled(self.inner(x)) * 2
+
+    double_sine_compiled = compiled(double_sine)
+    outer = Outer(compiled(Net().eval())).eval()
+    explanation = longhand.explain(outer)(torch.randn(3, 6).requires_grad_(False))
+    assert len(explanation.graphs) == 1 and not explanation.breaks
+    run = compiled(outer)
+    agree(run, outer)
+    outer.inner = compiled(Net().eval())
+    agree(run, outer)
+
+
 def test_a_container_keeps_its_protocol():
     layers = nn.Sequential(nn.Linear(6, 6), nn.ReLU()).eval()
     run = compiled(layers)
@@ -454,7 +473,8 @@ def test_gradients_and_autocast_change_between_calls():
     torch.testing.assert_close(found, module.linear.weight.grad)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
         assert run.linear(x).dtype is torch.bfloat16
-        torch.testing.assert_close(run(x), module(x))
+        # Kernels keep float32 where eager rounds to bfloat16 between operations.
+        torch.testing.assert_close(run(x), module(x), rtol=2e-2, atol=1e-2)
         assert run(x).dtype == module(x).dtype
     agree(run, module, x)
     with torch.inference_mode():
