@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import logging
 import re
 from pathlib import Path
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import fx
 from torch.fx.proxy import TracerBase
 
@@ -155,6 +157,30 @@ def test_fixed_questions_are_answered_the_same_inside_modes():
     with torch.device("meta"):
         assert torch_private.is_torch_function_mode_enabled()
     assert not torch_private.is_torch_function_mode_enabled()
+
+
+def test_a_checkpointed_region_is_known():
+    found = []
+
+    def backend(module: fx.GraphModule, examples):
+        found.extend(node.target for node in module.graph.nodes if node.op == "call_function")
+        return module.forward
+
+    def f(x):
+        return torch.utils.checkpoint.checkpoint(lambda x: x.sin().cos(), x, use_reentrant=False) + 1
+
+    torch.compiler.reset()
+    torch.compile(f, backend=backend)(torch.randn(3, requires_grad=True))
+    assert [torch_private.is_checkpoint(target) for target in found] == [True, False]
+
+
+def test_fakes_that_fail_are_quiet(caplog):
+    mode = torch_private.FakeTensorMode()
+    x = mode.from_tensor(torch.randn(2, 3))
+    with caplog.at_level("ERROR"), torch_private.quiet_fakes(), pytest.raises(RuntimeError):
+        x @ x
+    assert not caplog.records
+    assert not logging.getLogger("torch._subclasses.fake_tensor").disabled
 
 
 def test_switching_gradients():
