@@ -171,7 +171,8 @@ def test_a_checkpointed_region_is_known():
 
     torch.compiler.reset()
     torch.compile(f, backend=backend)(torch.randn(3, requires_grad=True))
-    assert [torch_private.is_checkpoint(target) for target in found] == [True, False]
+    first, *rest = [torch_private.is_checkpoint(target) for target in found]
+    assert first and rest and not any(rest)
 
 
 def test_fakes_that_fail_are_quiet(caplog):
