@@ -190,12 +190,23 @@ def _record(
         raise Unsupported(
             f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})"
         ) from None
+    if _depends_on_data(fake):
+        raise Unsupported(f"the size of what {name} gives depends on data")
     if not _has_graph_value(fake) and fake is not None:
         return trace.result(None, fake)  # type: ignore[arg-type]
     node = trace.call(
         op, target, tuple(pair[0] for pair in pairs), {key: pair[0] for key, pair in keyword_pairs.items()}
     )
     return trace.result(node, fake)
+
+
+def _depends_on_data(fake: Any) -> bool:
+    """Whether a result has sizes that nobody knows before it is computed: no backend of ours has kernels for those."""
+    if isinstance(fake, tuple | list):
+        return any(_depends_on_data(part) for part in fake)
+    if isinstance(fake, torch.Tensor):
+        return any(_depends_on_data(size) for size in fake.shape)
+    return isinstance(fake, torch.SymInt) and bool(torch_private.free_unbacked_symbols(fake))
 
 
 def _has_graph_value(fake: Any) -> bool:
