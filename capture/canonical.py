@@ -81,15 +81,28 @@ def _batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
         return rewriter.keep(target, tuple(given.values()), {}, eager)
     common = (given["input"], given["weight"], given["bias"])
     if given["running_mean"] is None:
-        op = aten._native_batch_norm_legit.no_stats
-        return rewriter.call(op, (*common, True, given["momentum"], given["eps"]), {})[0]
+        return _with_statistics(rewriter, aten._native_batch_norm_legit.no_stats, given, common, ())[0]
     op = aten._native_batch_norm_legit_functional.default
     running = (given["running_mean"], given["running_var"])
-    result = rewriter.call(op, (*common, *running, True, given["momentum"], given["eps"]), {})
+    result = _with_statistics(rewriter, op, given, common, running)
     with contextlib.nullcontext() if rewriter.gradients is None else rewriter.gradients.stopped():
         for handle, new in zip(running, result[3:], strict=True):
             rewriter.write(handle, rewriter.read(new))
     return result[0]
+
+
+def _with_statistics(
+    rewriter: Rewriter, op: Any, given: dict[str, Any], common: tuple[Any, ...], running: tuple[Any, ...]
+) -> Any:
+    """The call, with the types that its statistics really have: torch's fake ones are wrong in 16 bits."""
+    args = (*common, *running, True, given["momentum"], given["eps"])
+    y, *statistics = rewriter.evaluate(op, args, {})
+    others = [handle.fake.dtype for handle in (*common[1:], *running) if handle is not None]
+    saved = torch.float32 if torch.float32 in others and y.dtype.itemsize == 2 else y.dtype
+    dtypes = [saved, saved, *(handle.fake.dtype for handle in running)]
+    with rewriter.fake_mode:
+        statistics = [value.to(dtype) for value, dtype in zip(statistics, dtypes, strict=True)]
+    return rewriter.call(op, args, {}, [y, *statistics])
 
 
 def _variance(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:

@@ -62,6 +62,7 @@ class Explanation:
                 lines += [
                     f"    {call.target} x{call.count}: {call.reason}" for call in graph.summary.fallbacks
                 ]
+                lines += [f"    {line}" for line in graph.summary.report.splitlines()]
             if number <= len(self.guards):
                 lines.append(f"    {len(self.guards[number - 1])} guards; of values read:")
                 lines += [f"        {fact}" for fact in facts_of(self.guards[number - 1])]

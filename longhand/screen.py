@@ -52,6 +52,8 @@ def show_summary(summary: Summary) -> None:
         terminal.print(f"  {call.target} x{call.count}: {call.reason}")
     if len(summary.fallbacks) > _LISTED_CALLS:
         terminal.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
+    if summary.report:
+        terminal.print(summary.report.rstrip(), soft_wrap=True)
     terminal.print(str(summary.timings).replace(" (of which ", "\n(of which "))
     show_merge(summary.merge, summary.out)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
@@ -29,6 +29,7 @@ from longhand.errors import OptionError
 _SOURCE, _SINK = "source", "sink"
 # Of two sets of the same size the one nearer to the backward pass is kept: less is computed again.
 _STEP, _MOST_STEPS = 0.02, 50
+_N_LISTED = 8  # tensors that the report names in each part
 
 _HEAVY = frozenset(
     [
@@ -116,19 +117,6 @@ _VIEWS = frozenset(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Kept:
-    """A value that the backward pass reads or computes again.
-
-    Attributes:
-        name: Its node in the joint graph, by its word.
-        n_bytes: Its size (with the sizes of the example call where they are symbolic).
-    """
-
-    name: str
-    n_bytes: int
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Partition:
     """Which node is computed where.
@@ -155,19 +143,18 @@ class Partition:
         return sum(bytes_of(node) for node in self.saved)
 
     def __str__(self) -> str:
-        """The report: what is saved, what is computed again, and the bytes of each."""
-        lines = [
-            f"saved for the backward pass: {len(self.saved)} tensors, {self.saved_bytes:,} bytes"
-            f" (of {self.total_bytes:,} if nothing were computed again)"
-        ]
-        lines += [f"    {_word(node):<40} {bytes_of(node):>14,}  {_shape(node)}" for node in self.saved]
-        lines.append(f"read from the call's inputs: {len(self.inputs)} tensors")
-        lines += [f"    {_word(node):<40} {bytes_of(node):>14,}  {_shape(node)}" for node in self.inputs]
+        """The report: what is saved, what is computed again, and the bytes of each, the largest first."""
         again = [node for node in self.recomputed if not is_view(node) and bytes_of(node)]
-        lines.append(
-            f"computed again in the backward pass: {len(again)} values, {sum(map(bytes_of, again)):,} bytes"
-        )
-        lines += [f"    {_word(node):<40} {bytes_of(node):>14,}  {_shape(node)}" for node in again]
+        values = [node for node in again if "word" in node.meta]
+        inside = [node for node in again if "word" not in node.meta]
+        lines = [
+            f"saved for the backward pass: {_total(self.saved)}"
+            f" (of {self.total_bytes:,} if nothing were computed again)",
+            *_largest(self.saved),
+            f"read from the call's inputs: {_total(self.inputs)}",
+            f"computed again in the backward pass: {_total(values)}, and {len(inside)} steps inside derivatives",
+            *_largest(values),
+        ]
         return "\n".join(lines) + "\n"
 
 
@@ -318,7 +305,8 @@ class _Sides:
             recomputed.add(node)
             waiting += node.all_input_nodes
         saved = [node for node in self.nodes if node in kept and node.op != "placeholder"]
-        whole = {node for node in self.wanted if not is_view(node) and node.op != "placeholder"}
+        whole = {_seen(node) for node in self.wanted}
+        whole = {node for node in whole if node.op != "placeholder" and bytes_of(node)}
         return Partition(
             self.joint,
             tuple(saved),
@@ -394,6 +382,13 @@ def is_view(node: fx.Node) -> bool:
     )
 
 
+def _seen(node: fx.Node) -> fx.Node:
+    """What a view is a view of, at last."""
+    while is_view(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
+
+
 def bytes_of(node: fx.Node) -> int:
     """The size of a tensor; 0 of anything else."""
     value = node.meta["val"]
@@ -421,8 +416,19 @@ def _ancestors(roots: list[fx.Node]) -> set[fx.Node]:
     return found
 
 
-def _word(node: fx.Node) -> str:
-    return str(node.meta.get("word", node.name))
+def _total(nodes: Sequence[fx.Node]) -> str:
+    return f"{len(nodes)} tensors, {sum(map(bytes_of, nodes)):,} bytes"
+
+
+def _largest(nodes: Sequence[fx.Node]) -> list[str]:
+    """A line for each of the largest tensors, and one for the others."""
+    ordered = sorted(nodes, key=bytes_of, reverse=True)
+    lines = [
+        f"    {node.meta.get('word', node.name)!s:<32} {bytes_of(node):>15,}  {_shape(node)}"
+        for node in ordered[:_N_LISTED]
+    ]
+    rest = ordered[_N_LISTED:]
+    return [*lines, f"    and {_total(rest)}"] if rest else lines
 
 
 def _shape(node: fx.Node) -> str:
@@ -430,6 +436,3 @@ def _shape(node: fx.Node) -> str:
     if not isinstance(value, torch.Tensor):
         return ""
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-
-
-Renamed = Mapping[fx.Node, str]

@@ -289,3 +289,24 @@ def statistics_of_batch_norm(wrap):
     model.train()
     compiled(x).sum().backward()
     return {"y": y, "z": z, **gradients(model, x=x), **dict(model.named_buffers())}
+
+
+@case(tolerance=3e-2)
+def statistics_of_batch_norm_in_16_bits(wrap):
+    torch.manual_seed(0)
+    model = nn.BatchNorm2d(8).bfloat16()
+    x = leaf(4, 8, 6, 6, dtype=torch.bfloat16)
+    y = wrap(model)(x)
+    y.float().sin().sum().backward()
+    return {"y": y, **gradients(model, x=x), **dict(model.named_buffers())}
+
+
+@case(refused="batch norm mixes", tolerance=3e-2)
+def statistics_of_batch_norm_under_autocast(wrap):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)), leaf(4, 3, 6, 6)
+    compiled = wrap(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = compiled(x)
+    y.float().sin().sum().backward()
+    return {"y": y, **gradients(model, x=x), **dict(model.named_buffers())}

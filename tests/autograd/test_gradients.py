@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -181,9 +182,10 @@ def test_a_smaller_memory_budget_keeps_less_and_gives_the_same(tmp_path):
     model, args = gpt_train.small()
     target = Target(Device.CPU)
     joint = differentiate(capture_export(model, args, target=target, train=True), target)
-    sizes = [partition(joint, memory_budget=budget).saved_bytes for budget in (1.0, 0.5, 0.0)]
-    assert sizes[1] <= 0.5 * sizes[0]
-    assert sizes[2] <= sizes[1] < sizes[0]
+    budgets = (1.0, 0.75, 0.5, 0.25, 0.0)
+    sizes = [partition(joint, memory_budget=budget).saved_bytes for budget in budgets]
+    assert all(later < earlier for earlier, later in itertools.pairwise(sizes))
+    assert all(size <= budget * sizes[0] for size, budget in zip(sizes[:-1], budgets[:-1], strict=True))
     unit = unit_of(model, args, tmp_path / "unit", activation_memory_budget=0.5)
     exact = step(copy.deepcopy(model).double(), args)
     assert_as_good(step(unit, args), step(model, args), exact)
