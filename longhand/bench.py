@@ -51,9 +51,13 @@ def time_side_by_side(
 
 
 def turns_side_by_side(
-    calls: Mapping[str, Callable[[], Any]], *, device: str, n_turns: int
+    calls: Mapping[str, Callable[[], Any]], *, device: str, n_turns: int, is_paired: bool = False
 ) -> dict[str, list[float]]:
-    """The same, with what each turn took: seconds per call."""
+    """The same, with what each turn took: seconds per call.
+
+    With `is_paired`, for comparing turn by turn: turns of all are equally many calls (on a busy machine a long turn is
+    interrupted more often than a short one), and each call comes first in some turns.
+    """
     batch = _batch_on_gpu if device == "cuda" else _batch_on_cpu
     sizes = {}
     for name, call in calls.items():
@@ -62,9 +66,13 @@ def turns_side_by_side(
         per_call = max(batch(call, 3), 1e-6)
         sizes[name] = max(1, min(_MAX_CALLS, round(_BATCH_SECONDS / per_call)))
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(n_turns):
-        for name, call in calls.items():
-            seconds[name].append(batch(call, sizes[name]))
+    if is_paired:
+        sizes = dict.fromkeys(calls, min(sizes.values()))
+    names = list(calls)
+    for turn in range(n_turns):
+        first = turn % len(names) if is_paired else 0
+        for name in names[first:] + names[:first]:
+            seconds[name].append(batch(calls[name], sizes[name]))
     return seconds
 
 

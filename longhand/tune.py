@@ -15,8 +15,9 @@ too skips the candidate, and another worker goes on.
 **What is written.** The search (`tune_search.py`) proposes one winner per kernel. It meets the old kernel again, in
 more turns, beside a second copy of the old one. The noise is the larger of two numbers: how far the two copies of the
 old kernel are apart, and the half-width of the 95% interval of the median ratio. The winner is written only if it is
-faster by more than twice the noise, and by at least 2%. Files are written one by one, each in one step, as soon as it
-is settled: whoever interrupts keeps what was found. A file that somebody saved meanwhile is left alone.
+faster by more than the noise, by at least 2%, and in four of five turns. Files are written one by one, each in one
+step, as soon as it is settled: whoever interrupts keeps what was found. A file that somebody saved meanwhile is left
+alone.
 
 The costliest kernels come first. The budget is shared: each kernel may use an equal part of what is left.
 """
@@ -44,6 +45,7 @@ from longhand.tune_search import Values, search
 
 DEFAULT_BUDGET = 120.0  # seconds
 _LEAST_GAIN = 0.02
+_LEAST_WINS = 0.8
 _FINAL_TURNS = 21
 _SEARCH_TURNS = 7
 Tell = Callable[[str], None]
@@ -167,8 +169,10 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
     after, ms_before = dict(file.values), statistics.median(old) * 1e3
     ms_after = ms_before
     if found.best != file.start:
-        if gain <= max(_LEAST_GAIN, 2 * noise):
-            notes.append(f"best: {_in_words(found.best, file.start)}, {100 * gain:.1f}% faster: within noise")
+        is_steady = all(_share_of_wins(new, one) >= _LEAST_WINS for one in (old, again))
+        if gain <= max(_LEAST_GAIN, noise) or not is_steady:
+            words = f"{100 * gain:.1f}% faster: within noise" if gain > 0 else "no faster when compared again"
+            notes.append(f"best: {_in_words(found.best, file.start)}, {words}")
         elif file.write(found.best):
             after, ms_after = {**file.values, **found.best}, ms_before * (1 - gain)
         else:
@@ -194,6 +198,11 @@ def _ratio(one: list[float], other: list[float]) -> tuple[float, float]:
     middle = statistics.median(ratios)
     deviation = 1.4826 * statistics.median([abs(ratio - middle) for ratio in ratios])
     return middle, 1.96 * 1.2533 * deviation / math.sqrt(len(ratios))
+
+
+def _share_of_wins(one: list[float], other: list[float]) -> float:
+    """In what part of the turns the first was faster."""
+    return sum(a < b for a, b in zip(one, other, strict=True)) / len(one)
 
 
 def _in_words(values: Values, start: Values) -> str:

@@ -85,7 +85,7 @@ class Workshop:
             return run_all
 
         named = {f"{number}": run(self._candidate(path, values)) for number, values in enumerate(contestants)}
-        return list(turns_side_by_side(named, device=self.device, n_turns=n_turns).values())
+        return list(turns_side_by_side(named, device=self.device, n_turns=n_turns, is_paired=True).values())
 
     def _record(self) -> dict[str, list[_Call]]:
         """What each kernel is called with, once for each set of sizes."""
