@@ -44,8 +44,15 @@ def ordered_keywords(
     """The keyword arguments in the order of the signature, as torch.export has them.
 
     Raises:
-        CaptureError: The function does not take these arguments.
+        CaptureError: The function does not take these arguments, or nobody knows which ones it takes.
     """
+    try:
+        inspect.signature(entry)
+    except ValueError:
+        raise CaptureError(
+            f"{name} is built in: Python does not know its parameters.",
+            hint=f"Write a function around it: def f(x): return {name}(x).",
+        ) from None
     try:
         inspect.signature(entry).bind(*args, **kwargs)
     except TypeError as error:

@@ -140,3 +140,9 @@ def test_the_same_text_in_every_process():
         assert run.returncode == 0, run.stderr
         texts.add(run.stdout)
     assert len(texts) == 1 and "def forward" in texts.pop()
+
+
+def test_built_in_functions_have_no_signature() -> None:
+    with pytest.raises(CaptureError, match="exp is built in") as failure:
+        capture_export(torch.exp, (torch.randn(3),), {}, target=Target(Device.CPU))
+    assert "def f(x): return exp(x)" in str(failure.value)
