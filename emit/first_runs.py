@@ -57,6 +57,20 @@ def find_first_run(
     return None
 
 
+def matching_buffers(
+    first: Sequence[PlanStep], second: Sequence[PlanStep], weights: Mapping[str, str]
+) -> dict[str, str] | None:
+    """For each buffer of the second run the first's in its place; None if they do not do the same.
+
+    Args:
+        first: The steps of a run.
+        second: Of another.
+        weights: The second run's own weights, and what stands for each in the first.
+    """
+    left, right = ([step for step in run if not isinstance(step, Release)] for run in (first, second))
+    return _matched(list(zip(left, right, strict=True)), weights) if len(left) == len(right) else None
+
+
 def _is_closed(pairs: Sequence[tuple[PlanStep, PlanStep]], buffers: Mapping[str, str]) -> bool:
     """Whether no buffer begins in the one run's steps and outside of the other's."""
     made = {name for step, _ in pairs for name in buffers_made(step)}

@@ -7,13 +7,14 @@ path, or the same for all runs, or made by the run before. Any other repeat is p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.first_runs import find_first_run, read_from_outside
+from longhand.emit.first_runs import find_first_run, matching_buffers, read_from_outside
 from longhand.emit.words import identifier
+from longhand.lower.ir import Buffer
 from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
 
 
@@ -117,6 +118,28 @@ def _as_first_call(
     repeat = Repeat((found.rest,), (f"{loop.owner}.{position}",), (arguments,), (outputs,))
     told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs)
     return n_fixed + found.n_before, FirstCall(repeat, position), told
+
+
+def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether two loops over one list call the same function: their runs are equal up to what buffers are called."""
+    paths = {path: name for name, path in other.own_weights.items()}
+    stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
+    found = matching_buffers(other.repeat.runs[0], loop.repeat.runs[0], stands_for)
+    if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
+        return False
+    given = [(*one.repeat.inputs[0], *one.shared) for one in (loop, other)]
+    outputs = [one.repeat.outputs[0] for one in (loop, other)]
+    return (
+        [found.get(name) for name in given[0]] == list(given[1])
+        and [found.get(name) for name in outputs[0]] == list(outputs[1])
+        and loop.shared == other.shared
+        and "" not in stands_for.values()
+        and len(loop.own_weights) == len(other.own_weights)
+        and all(
+            dataclasses.replace(buffers[name], name=twin, kind=buffers[twin].kind) == buffers[twin]
+            for name, twin in found.items()
+        )
+    )
 
 
 def _releases_around(first: FirstCall, steps: Sequence[ModelStep]) -> list[Release]:

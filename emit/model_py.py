@@ -9,12 +9,12 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import CallChecks, as_size
 from longhand.emit.dim_words import DimWords
-from longhand.emit.loops import FirstCall, Loop, ModelStep, arrange
+from longhand.emit.loops import FirstCall, Loop, ModelStep, arrange, does_the_same
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_head import signature_lines, title
 from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop
 from longhand.emit.model_text import ModelFile, ModelText
-from longhand.emit.model_weights import construct
+from longhand.emit.model_weights import BlockClass, construct, construct_block
 from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
 from longhand.emit.runtime_py import sorted_imports
@@ -108,12 +108,12 @@ class ModelWriter:
         sizes = self._sizes()
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, self._device_expression())
         loop_lines: dict[int, list[str]] = {}
-        blocks: list[Block] = []
+        blocks: list[tuple[Loop, Block]] = []
         for place, step in enumerate(self.steps):
             if isinstance(step, Loop):
-                taken = [self.graph.name, *(made.name for made in blocks)]
-                block, loop_lines[place] = self._loop(step, body, taken)
-                blocks.append(block)
+                block = self._block(step, body, blocks)
+                loop_lines[place] = write_loop(step, block, self.tree.root.at(step.owner), body)
+                blocks.append((step, block))
                 if step.n_head:
                     call = max(n for n in range(place) if isinstance(self.steps[n], FirstCall))
                     first = self.steps[call]
@@ -136,10 +136,23 @@ class ModelWriter:
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
-    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
-        """The class of a repeated block, and the lines of the loop."""
-        block = write_block(loop, body, self.tree, taken)
-        return block, write_loop(loop, block, self.tree.root.at(loop.owner), body)
+    def _block(self, loop: Loop, body: BodyWriter, before: Sequence[tuple[Loop, Block]]) -> Block:
+        """The class of a loop's blocks: that of an earlier loop over the same list, if it does the same."""
+        taken = [self.graph.name, *(made.name for _, made in before)]
+        for other, known in before:
+            if does_the_same(loop, other, self.plan.buffers) and not loop.n_head:
+                return known
+        return write_block(loop, body, self.tree, taken)
+
+    def _classes(self, blocks: Sequence[tuple[Loop, Block]]) -> dict[str, list[BlockClass]]:
+        """Which blocks of each list have which class."""
+        found: dict[str, list[BlockClass]] = {}
+        for loop, block in blocks:
+            first = (loop.positions[0] - 1,) if loop.n_head else ()
+            made = construct_block(self.tree.root.at(f"{loop.owner}.{loop.positions[0]}"))
+            positions = frozenset((*first, *loop.positions))
+            found.setdefault(loop.owner, []).append(BlockClass(block.name, positions, made))
+        return found
 
     def _sizes(self, may_state: bool = True) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""
@@ -263,13 +276,13 @@ class ModelWriter:
         self,
         paragraphs: Sequence[Paragraph],
         sizes: SizeWriter,
-        blocks: Sequence[Block],
+        blocks: Sequence[tuple[Loop, Block]],
     ) -> ModelText:
         checks = self._checks()
         unpacked = self._unpacked()
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:
-            made = construct(self.tree, {block.owner: block.name for block in blocks})
+            made = construct(self.tree, self._classes(blocks))
             base, base_arguments, members = made.base, made.base_arguments, made.members
             constants = ["constants = load_constants()"] if self.tree.stored else []
             self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
@@ -300,7 +313,7 @@ class ModelWriter:
             paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
             launch_arguments=tuple(self.launch_arguments()) if self.records or self.training else None,
             mutates=self._mutated(),
-            blocks=tuple(blocks),
+            blocks=tuple({block.name: block for _, block in blocks}.values()),
             constants=tuple(constants),
             training=self._trained(),
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -28,12 +29,27 @@ class Construction:
     runtime_names: set[str]
 
 
-def construct(tree: ModuleTree, blocks: Mapping[str, str]) -> Construction:
+@dataclasses.dataclass(frozen=True)
+class BlockClass:
+    """The class of some blocks of a list.
+
+    Attributes:
+        name: The class.
+        positions: The blocks that are called by its methods.
+        made: Its constructor, which further blocks of the list may have too.
+    """
+
+    name: str
+    positions: frozenset[int]
+    made: Construction
+
+
+def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> Construction:
     """The constructor of the root.
 
     Args:
         tree: The modules.
-        blocks: The class of each repeated block, by the path of the list that holds them.
+        blocks: The classes of repeated blocks, by the path of the list that holds them.
     """
     writer = _Writer(tree, blocks)
     root = tree.root
@@ -59,7 +75,7 @@ def construct_block(branch: Branch) -> Construction:
 
 
 class _Writer:
-    def __init__(self, tree: ModuleTree, blocks: Mapping[str, str]) -> None:
+    def __init__(self, tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> None:
         self.root = tree.root
         self.blocks = blocks
         self.names: set[str] = set()
@@ -67,9 +83,9 @@ class _Writer:
 
     def module(self, branch: Branch, path: str) -> str:
         """The expression that makes a sub-module."""
-        block = self.blocks.get(path)
-        if block is not None and branch.is_list:
-            return f"nn.ModuleList({block}() for _ in range({len(branch.branches)}))"
+        if branch.is_list and path in self.blocks:
+            made = [self.block(child, f"{path}.{key}", int(key)) for key, child in branch.branches.items()]
+            return _blocks_in_list(made)
         if branch.is_list:
             parts = [self.module(child, f"{path}.{key}") for key, child in branch.branches.items()]
             if len(parts) > 1 and len(set(parts)) == 1 and not any("self." in part for part in parts):
@@ -82,6 +98,13 @@ class _Writer:
             return f"nn.ModuleDict({{{pairs}}})"
         self.names.add("Weights")
         return f"Weights({', '.join(self.members(branch, path))})"
+
+    def block(self, branch: Branch, path: str, position: int) -> str:
+        """The expression that makes a block: its class, one that holds the same, or plain weights."""
+        classes = self.blocks[path.rpartition(".")[0]]
+        own = [one for one in classes if position in one.positions]
+        like = own or [one for one in classes if construct_block(branch) == one.made]
+        return f"{like[0].name}()" if like else self.module(branch, path)
 
     def members(self, branch: Branch, path: str, only_held: bool = False) -> list[str]:
         """Keyword arguments of Weights."""
@@ -129,3 +152,12 @@ class _Writer:
             )
         self.names.add("buffer")
         return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"
+
+
+def _blocks_in_list(parts: Sequence[str]) -> str:
+    """``nn.ModuleList(Block() for _ in range(12))``, or runs of equal blocks one after the other."""
+    if len(set(parts)) == 1:
+        return f"nn.ModuleList({parts[0]} for _ in range({len(parts)}))"
+    groups = [(part, len(list(group))) for part, group in itertools.groupby(parts)]
+    texts = [part if count == 1 else f"*({part} for _ in range({count}))" for part, count in groups]
+    return f"nn.ModuleList([{', '.join(texts)}])"
