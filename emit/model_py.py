@@ -111,8 +111,13 @@ class ModelWriter:
         blocks: list[tuple[Loop, Block]] = []
         for place, step in enumerate(self.steps):
             if isinstance(step, Loop):
-                block = self._block(step, body, blocks)
-                loop_lines[place] = write_loop(step, block, self.tree.root.at(step.owner), body)
+                taken = [self.graph.name, *(made.name for _, made in blocks)]
+                known = self._known_block(step, blocks)
+                if known is None:
+                    block, loop_lines[place] = self._loop(step, body, taken)
+                else:
+                    block = known
+                    loop_lines[place] = write_loop(step, block, self.tree.root.at(step.owner), body)
                 blocks.append((step, block))
                 if step.n_head:
                     call = max(n for n in range(place) if isinstance(self.steps[n], FirstCall))
@@ -136,13 +141,17 @@ class ModelWriter:
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
-    def _block(self, loop: Loop, body: BodyWriter, before: Sequence[tuple[Loop, Block]]) -> Block:
-        """The class of a loop's blocks: that of an earlier loop over the same list, if it does the same."""
-        taken = [self.graph.name, *(made.name for _, made in before)]
-        for other, known in before:
-            if does_the_same(loop, other, self.plan.buffers) and not loop.n_head:
-                return known
-        return write_block(loop, body, self.tree, taken)
+    def _known_block(self, loop: Loop, before: Sequence[tuple[Loop, Block]]) -> Block | None:
+        """The class of an earlier loop over the same list, if this one does the same."""
+        if loop.own or loop.n_head:
+            return None
+        same = (block for other, block in before if does_the_same(loop, other, self.plan.buffers))
+        return next(same, None)
+
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+        """The class of a repeated block, and the lines of the loop."""
+        block = write_block(loop, body, self.tree, taken)
+        return block, write_loop(loop, block, self.tree.root.at(loop.owner), body)
 
     def _classes(self, blocks: Sequence[tuple[Loop, Block]]) -> dict[str, list[BlockClass]]:
         """Which blocks of each list have which class."""
