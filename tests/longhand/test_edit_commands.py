@@ -72,7 +72,7 @@ def rows(markdown):
 
 def test_diff_since_tells_what_is_new_gone_regenerated_and_edited(repository, capsys):
     unit = repository / "unit"
-    edit(unit / "kernels/add_layer_norm.cpp", *GRAIN)
+    edit(unit / "kernels/add_and_layer_norm.cpp", *GRAIN)
     generate("op after", unit)
     code, shown, _ = run(capsys, "diff", unit, "--markdown", "--since", "HEAD")
     assert code == 0
@@ -80,16 +80,16 @@ def test_diff_since_tells_what_is_new_gone_regenerated_and_edited(repository, ca
     assert found["gelu"][0] == "gone" and found["gelu"][1] != "-" and found["gelu"][2] == "-"
     assert found["gelu_scale"][0] == "new" and found["gelu_scale"][1] == "-"
     assert found["gelu_scale"][2].endswith(" in 3 calls") and found["gelu_scale"][3].startswith("ok: error")
-    assert found["add_layer_norm"][0] == "edited +1 -1"
-    assert found["add_layer_norm"][1] == found["add_layer_norm"][2] != "-"
-    assert set(found) == {"gelu", "gelu_scale", "add_layer_norm"}, "the others are as they were"
+    assert found["add_and_layer_norm"][0] == "edited +1 -1"
+    assert found["add_and_layer_norm"][1] == found["add_and_layer_norm"][2] != "-"
+    assert set(found) == {"gelu", "gelu_scale", "add_and_layer_norm"}, "the others are as they were"
     # Only edits without a revision; another dtype regenerates every kernel.
-    assert set(rows(run(capsys, "diff", unit, "--markdown", "--no-check")[1])) == {"add_layer_norm"}
+    assert set(rows(run(capsys, "diff", unit, "--markdown", "--no-check")[1])) == {"add_and_layer_norm"}
     generate("bfloat16", unit)
     found = rows(run(capsys, "diff", unit, "--markdown", "--no-check", "--since", "HEAD")[1])
     assert (
         found["scale_softmax"][0] == "regenerated"
-        and found["add_layer_norm"][0] == "regenerated, edited +1 -1"
+        and found["add_and_layer_norm"][0] == "regenerated, edited +1 -1"
     )
 
 
@@ -114,7 +114,7 @@ def test_eject_and_back(repository, capsys):
     edit(kernel, "constexpr long GRAIN = 4096;", "constexpr long GRAIN = 1024;")
     mine = kernel.read_bytes()
     assert run(capsys, "eject", kernel)[0] == 0
-    report = generate("local renamed", unit)  # its comment quotes another statement now
+    report = generate("layer added", unit)
     assert report.of(Outcome.EJECTED) == ("kernels/scale_softmax.cpp",)
     assert kernel.read_bytes() == mine, "never touched"
     assert "1024" in run(capsys, "diff", unit)[1], "but still shown"
@@ -122,8 +122,8 @@ def test_eject_and_back(repository, capsys):
     assert code == 0 and shown.endswith("is merged again.\n")
     assert "ejected" not in json.loads((unit / "longhand.lock").read_text())
     report = generate("first", unit)
-    assert report.of(Outcome.MERGED) == ("kernels/scale_softmax.cpp",)
-    assert kernel.read_bytes() == mine, "what it was before: the edit of the first version"
+    assert report.of(Outcome.KEPT) == ("kernels/scale_softmax.cpp",)
+    assert kernel.read_bytes() == mine, "the edit, merged from now on"
     code, _, error = run(capsys, "eject", kernel, "--undo")
     assert code == 2 and "was not ejected" in error
     code, _, error = run(capsys, "eject", unit / "longhand.lock")
@@ -149,7 +149,7 @@ def test_two_branches_that_both_generated_are_settled_by_one_generate(repository
     generate("another activation", unit)
     commit(repository, "SiLU")
     git(repository, "switch", "-q", "main")
-    edit(unit / "kernels/add_layer_norm.cpp", "#pragma omp parallel", "// Ours.\n#pragma omp parallel")
+    edit(unit / "kernels/add_and_layer_norm.cpp", "#pragma omp parallel", "// Ours.\n#pragma omp parallel")
     generate("layer added", unit)
     commit(repository, "a layer more")
     git(repository, "merge", "theirs", succeeds=False)
@@ -165,7 +165,7 @@ def test_two_branches_that_both_generated_are_settled_by_one_generate(repository
     code, shown, error = run(capsys, "generate", FACTORY, "--out", unit)
     assert code == 0, shown + error
     assert check(unit).currency is Currency.CURRENT
-    assert "// Ours." in (unit / "kernels/add_layer_norm.cpp").read_text()
+    assert "// Ours." in (unit / "kernels/add_and_layer_norm.cpp").read_text()
     assert "// Theirs." in (unit / "kernels/scale_softmax.cpp").read_text()
     assert "silu" in "".join(path.name for path in unit.glob("kernels/*.cpp"))
     for path in unit.rglob("*"):

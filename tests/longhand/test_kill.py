@@ -18,7 +18,7 @@ N_KILLS = 50
 N_KILLS_IN_CI = 4
 # Lines of the kernel that both versions have, and of one that only the old one has.
 EDITS = (
-    ("kernels/add_layer_norm.cpp", "constexpr long GRAIN = 32768;", "constexpr long GRAIN = 16384;"),
+    ("kernels/add_and_layer_norm.cpp", "constexpr long GRAIN = 32768;", "constexpr long GRAIN = 16384;"),
     ("kernels/gelu.cpp", "#pragma omp parallel", "// Mine.\n#pragma omp parallel"),
 )
 
