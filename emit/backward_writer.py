@@ -13,14 +13,16 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from longhand.capture.graph import TrainingGraphs
+from longhand.emit.buffer_flow import buffers_read
 from longhand.emit.dim_words import DimWords, Words
-from longhand.emit.loops import Loop
+from longhand.emit.loops import FirstCall, Loop
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_loops import Block, write_method
 from longhand.emit.model_py import ModelWriter
 from longhand.emit.passes import Pass
 from longhand.emit.variables import given_to_layers, name_block, owner_word
 from longhand.emit.words import snake_case
+from longhand.lower.ir import View
 
 _OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
 
@@ -61,6 +63,7 @@ class BackwardWriter(ModelWriter):
         self._forward = forward
         super().__init__(backward.plan, backward.names, backward.words)
         self._apart = given_to_layers(self.steps)
+        self._read = self._read_outside()
         loops = [step for step in self.steps if isinstance(step, Loop)]
         # The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers.
         self.layers = tuple(Layers(owner_word(loop), loop.own[::-1]) for loop in loops)
@@ -83,9 +86,17 @@ class BackwardWriter(ModelWriter):
             begin = end
         return [*lines, "del of_layers"]
 
+    def _read_outside(self) -> set[str]:
+        """What the function itself reads or returns, whatever its layers read."""
+        found = {result.buffer for result in self.plan.results if isinstance(result, View)}
+        for step in self.steps:
+            plain = step.repeat if isinstance(step, Loop | FirstCall) else step
+            found.update(buffers_read(plain))
+        return {name for name in found if name not in self._apart}
+
     def single(self) -> list[str]:
         """The placeholders that the function itself reads, in order."""
-        return [entry.node for entry in self.graph.inputs if entry.node not in self._apart]
+        return [entry.node for entry in self.graph.inputs if entry.node in self._read]
 
     def _dim_words(self) -> DimWords:
         """The forward's words for what it saved; tensors with words come first, so that they bind them."""

@@ -163,7 +163,10 @@ def _joined(base: str, *qualifiers: str) -> str:
     parts = base.split("_")
     while len(parts) > 1 and len("_".join(parts)) > room:
         parts.pop()
-    return "_".join(part for part in ("_".join(parts)[: max(room, 1)], tail) if part)
+    head = "_".join(parts)[: max(room, 1)]
+    # A name that ended in a type's number would look like one of many: bf16_add.
+    ordered = (tail, head) if tail[-2:].isdigit() else (head, tail)
+    return "_".join(part for part in ordered if part)
 
 
 def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:

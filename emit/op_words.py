@@ -179,7 +179,7 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
     loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
     if all(word.silent for word in words):
         loud = [next((word for word in loud if word != "copy"), "copy")]
-    loud = _collapse(_match_patterns(loud))
+    loud = _collapse(_derivatives_once(_match_patterns(loud)))
     while len(loud) > _MOST_OPS or len("_".join(loud)) > _LONGEST:
         if len(loud) == 1:
             return loud[0][:_LONGEST].rstrip("_")
@@ -243,6 +243,11 @@ def _match_patterns(words: list[str]) -> list[str]:
             found.append(words[position])
             position += 1
     return found
+
+
+def _derivatives_once(words: list[str]) -> list[str]:
+    """A derivative in several parts, with other work between them, is named once: where it ends."""
+    return [word for i, word in enumerate(words) if not (word.startswith("d_") and word in words[i + 1 :])]
 
 
 def _collapse(words: list[str]) -> list[str]:

@@ -38,6 +38,7 @@ from longhand.lower.ir import (
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 _LONGEST = 84
+_WIDEST_PURPOSE = 98
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +176,7 @@ class _Writer:
         source = "\n".join(
             [
                 f"def reference({', '.join(parameters)}):",
-                f'    """What {self.names.kernel}() must fill {filled} with."""',
+                f'    """{_purpose(self.names.kernel, filled)}"""',
                 *(f"    {line}" for line in body),
             ]
         )
@@ -379,6 +380,12 @@ def _number(number: float | int | bool) -> Text:
     special = {'float("nan")': "torch.nan", 'float("inf")': "torch.inf", 'float("-inf")': "-torch.inf"}
     text = special.get(text, text)
     return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
+
+
+def _purpose(kernel: str, filled: str) -> str:
+    """The reference's docstring, on one line."""
+    words = f"What {kernel}() must fill {filled} with."
+    return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."
 
 
 def _listed(words: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -122,8 +123,8 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     made: list[TensorView | None] = []
     for position, item in enumerate(value if several else [value]):
         place = position if several else None
-        is_tensor = isinstance(item, torch.Tensor)
-        made.append(_make_output(ctx, place, known, image is not None) if is_tensor else None)
+        is_wanted = isinstance(item, torch.Tensor) and (place is None or _is_read(node, place))
+        made.append(_make_output(ctx, place, known, image is not None) if is_wanted else None)
     outputs = tuple("" if view is None else view.buffer for view in made)
     twin = _COPYING_TWIN.get(target, target)
     mutates = _mutated(target, args, kwargs)
@@ -164,6 +165,11 @@ def _argument(ctx: Context, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_argument(ctx, item) for item in value)
     return as_size(value) if isinstance(value, torch.SymInt) else value
+
+
+def _is_read(node: fx.Node, position: int) -> bool:
+    """Whether anything takes this of a call's several results."""
+    return any(user.target is not operator.getitem or user.args[1] == position for user in node.users)
 
 
 def _depends_on_layout(target: Any) -> bool:

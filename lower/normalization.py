@@ -120,13 +120,18 @@ def _layer_norms(
     if with_statistics:
         for place, statistic in ((1, mean), (2, rstd)):
             kept = ctx.make_result(place)
-            view = kept
-            for dim in reversed(dims):
-                view = view.drop(dim)
-            nest.store(view, statistic, range(x.rank - len(shape)))
+            _store_statistic(nest, kept, statistic, x.rank, len(shape))
             results.append(kept)
     ctx.finish(nest)
     return tuple(results)
+
+
+def _store_statistic(nest: NestBuilder, kept: TensorView, statistic: Handle, rank: int, n_dims: int) -> None:
+    """Stores one value for each row; `kept` has size 1 where the row was."""
+    view = kept
+    for dim in range(rank - 1, rank - n_dims - 1, -1):
+        view = view.drop(dim)
+    nest.store(view, statistic, range(rank - n_dims))
 
 
 def mean_of(nest: NestBuilder, value: Handle, axes: Sequence[str], name: str) -> Handle:
@@ -168,6 +173,25 @@ def affine(
 def _rms_norm(
     ctx: Context, x: TensorView, shape: Sequence[Size], weight: TensorView | None, eps: float | None
 ) -> TensorView:
+    (result,) = _rms_norms(ctx, x, shape, weight, eps, with_statistics=False)
+    return result
+
+
+@lowers(aten._fused_rms_norm.default)
+def _fused_rms_norm(
+    ctx: Context, x: TensorView, shape: Sequence[Size], weight: TensorView | None, eps: float | None
+) -> tuple[TensorView, ...]:
+    return _rms_norms(ctx, x, shape, weight, eps, with_statistics=True)
+
+
+def _rms_norms(
+    ctx: Context,
+    x: TensorView,
+    shape: Sequence[Size],
+    weight: TensorView | None,
+    eps: float | None,
+    with_statistics: bool,
+) -> tuple[TensorView, ...]:
     views = [x] if weight is None else [x, weight]
     require_loop_dtypes(*(view.dtype for view in views))
     nest, (x_view, *others) = ctx.nest(x.shape, views)
@@ -176,12 +200,17 @@ def _rms_norm(
     if eps is None:
         # Eager takes the epsilon of the type it computes in: float32 for 16-bit floats.
         eps = torch.finfo(value.dtype).eps
-    normalized, _ = rms_normalize(nest, value, axes, eps)
+    normalized, rstd = rms_normalize(nest, value, axes, eps)
     result = affine(nest, normalized, weight, None, others)
-    target = ctx.make_result()
+    target = ctx.make_result(0 if with_statistics else None)
     nest.store(target, result.named(ctx.local))
+    if not with_statistics:
+        ctx.finish(nest)
+        return (target,)
+    kept = ctx.make_result(1)
+    _store_statistic(nest, kept, rstd, x.rank, len(shape))
     ctx.finish(nest)
-    return target
+    return target, kept
 
 
 def rms_normalize(nest: NestBuilder, value: Handle, axes: Sequence[str], eps: float) -> tuple[Handle, Handle]:

@@ -26,6 +26,7 @@ from longhand.lower.ir import (
     Scalar,
     Store,
     Value,
+    domains,
 )
 from longhand.schedule.bodies import rewrite, sizes_of, split_axes, stores, substitute, without_stores
 from longhand.schedule.cleanup import clean_body
@@ -101,12 +102,19 @@ def _repeat(part: Nest, at: Mapping[str, Index], mask: int | None, body: list[Va
         elif isinstance(moved, Position) and moved.index.values:
             positions[number] = _append_position(moved, body)
             continue
-        elif isinstance(moved, Load) and mask is not None:
+        elif isinstance(moved, Load) and mask is not None and _varies_with(moved, mask, body):
             other = moved.other if moved.mask is not None else _zero(moved.dtype)
             moved = dataclasses.replace(moved, mask=_both(moved.mask, mask, body), other=other)
         positions[number] = len(body)
         body.append(moved)
     raise AssertionError("a part ends with its store")
+
+
+def _varies_with(load: Load, mask: int, body: list[Value]) -> bool:
+    """Whether a load could leave its buffer where the mask is false: not if the two have no axis in common, for then
+    it reads nothing there that it does not read where the mask is true."""
+    spans = domains((*body, load))
+    return bool(spans[-1] & spans[mask]) or not spans[mask]
 
 
 def _append_position(position: Position, body: list[Value]) -> int:

@@ -18,8 +18,9 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.derivative import Derivative, Derivatives, NotDifferentiable
+from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.autograd.rules import Pullback, rewritten
+from longhand.capture.autograd.rules import Pullback
 from longhand.capture.canonical import RULES
 from longhand.capture.carrying import can_carry
 from longhand.capture.decompositions import packet_name
@@ -472,6 +473,7 @@ def _whole(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
 _UNSPLIT: dict[str, Rule] = dict.fromkeys(
     [
         "native_layer_norm",
+        "_fused_rms_norm",
         "native_group_norm",
         "_native_batch_norm_legit_no_training",
         "_scaled_dot_product_flash_attention_for_cpu",

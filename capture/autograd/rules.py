@@ -39,7 +39,7 @@ DerivativeRule = Callable[[Rewriter, dict[str, Any], torch.Tensor, Target], Rewr
 DERIVATIVE_RULES: dict[torch._ops.OpOverload, DerivativeRule] = {}
 
 
-def _rule(*targets: torch._ops.OpOverload) -> Callable[[DerivativeRule], DerivativeRule]:
+def derivative_rule(*targets: torch._ops.OpOverload) -> Callable[[DerivativeRule], DerivativeRule]:
     def register(function: DerivativeRule) -> DerivativeRule:
         for target in targets:
             DERIVATIVE_RULES[target] = function
@@ -61,7 +61,7 @@ def rewritten(
     return None if rule is None else rule(rewriter, bound(op, args, kwargs), eager, machine)
 
 
-@_rule(aten.dropout.default, aten.native_dropout.default)
+@derivative_rule(aten.dropout.default, aten.native_dropout.default)
 def _dropout(
     rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
 ) -> Rewritten | None:
@@ -80,75 +80,7 @@ def _dropout(
     return Rewritten((masked(x),), lambda grads: [(x, None if grads[0] is None else masked(grads[0]))])
 
 
-@_rule(aten.cross_entropy_loss.default)
-def _cross_entropy(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
-) -> Rewritten | None:
-    """d logits = (softmax(logits) - one_hot(target)) * d loss / count: keeps the logits, not their logarithms."""
-    logits, target = given["self"], given["target"]
-    ignored = int(given["ignore_index"])
-    is_plain = (
-        given["weight"] is None
-        and not given["label_smoothing"]
-        and logits.fake.ndim == 2
-        and not target.fake.dtype.is_floating_point
-    )
-    if not is_plain:
-        return None
-    call = rewriter.call
-    args = (logits, target, None, given["reduction"], ignored)
-    loss = rewriter.keep(aten.cross_entropy_loss.default, args, {}, eager)
-
-    def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
-        d_loss = grads[0]
-        if d_loss is None:
-            return []
-        counts = call(aten.ne.Scalar, (target, ignored), {})
-        if given["reduction"] == 1:
-            n_counted = call(aten.sum.default, (counts,), {})
-            d_loss = call(aten.div.Tensor, (d_loss, n_counted), {})
-        if given["reduction"] == 0:
-            d_loss = call(aten.unsqueeze.default, (d_loss, 1), {})
-        scale = call(aten.where.ScalarOther, (call(aten.unsqueeze.default, (counts, 1), {}), d_loss, 0.0), {})
-        weights = call(aten.softmax.int, (logits, 1), {})
-        classes = call(
-            aten.arange.default, (logits.fake.shape[1],), {"device": logits.fake.device, "dtype": torch.int64}
-        )
-        is_target = call(aten.eq.Tensor, (classes, call(aten.unsqueeze.default, (target, 1), {})), {})
-        less = call(aten.where.self, (is_target, call(aten.sub.Tensor, (weights, 1.0), {}), weights), {})
-        d_logits = call(aten.mul.Tensor, (less, scale), {})
-        return [(logits, d_logits)]
-
-    return Rewritten((loss,), pullback)
-
-
-@_rule(aten.linear.default)
-def _linear(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
-) -> Rewritten | None:
-    """d x = d y @ W, d W = d y^T @ x over all rows, d b = the rows' sum."""
-    x, weight, bias = given["input"], given["weight"], given["bias"]
-    call = rewriter.call
-    n_out, n_in = weight.fake.shape
-    args = (x, weight) if bias is None else (x, weight, bias)
-    out = rewriter.keep(aten.linear.default, args, {}, eager)
-
-    def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
-        d_out = grads[0]
-        assert d_out is not None
-        rows = d_out if x.fake.ndim == 2 else call(aten.reshape.default, (d_out, [-1, n_out]), {})
-        x_rows = x if x.fake.ndim == 2 else call(aten.reshape.default, (x, [-1, n_in]), {})
-        d_x = call(aten.mm.default, (rows, weight), {})
-        if x.fake.ndim != 2:
-            d_x = call(aten.reshape.default, (d_x, list(x.fake.shape)), {})
-        d_weight = call(aten.mm.default, (call(aten.transpose.int, (rows, 0, 1), {}), x_rows), {})
-        found = [(x, d_x), (weight, d_weight)]
-        return found if bias is None else [*found, (bias, call(aten.sum.dim_IntList, (rows, [0]), {}))]
-
-    return Rewritten((out,), pullback)
-
-
-@_rule(aten.scaled_dot_product_attention.default)
+@derivative_rule(aten.scaled_dot_product_attention.default)
 def _attention(
     rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
 ) -> Rewritten | None:

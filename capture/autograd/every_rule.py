@@ -1,0 +1,11 @@
+"""The rules of all modules in one table: `rewritten` asks it."""
+
+from __future__ import annotations
+
+from longhand.capture.autograd import norm_rules, product_rules
+from longhand.capture.autograd.rules import rewritten
+
+# Importing a module registers its rules.
+MODULES = (norm_rules, product_rules)
+
+__all__ = ["MODULES", "rewritten"]
