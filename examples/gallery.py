@@ -19,6 +19,7 @@ from longhand.factory import resolve
 ROOT = Path(__file__).resolve().parent.parent / "generated"
 ARCH = "sm_90"
 MODELS = ("attention", "gpt", "llama_block", "resnet_block")
+TRAINED = ("gpt_train",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +30,13 @@ class Entry:
         path: Its folder, relative to generated/.
         factory: ``MODULE:FACTORY``.
         device: ``cpu`` or ``cuda``.
+        train: Whether it has a backward pass.
     """
 
     path: str
     factory: str
     device: str
+    train: bool = False
 
     def write(self, folder: Path) -> None:
         """Writes, or brings up to date, the unit in a folder."""
@@ -46,6 +49,7 @@ class Entry:
             out=folder,
             device=self.device,
             arch=ARCH if self.device == "cuda" else None,
+            train=self.train,
             factory=self.factory,
         )
 
@@ -55,6 +59,7 @@ def entries() -> list[Entry]:
     found = []
     for device, size in (("cpu", "small"), ("cuda", "default")):
         found += [Entry(f"{model}_{device}", f"examples.{model}:{size}", device) for model in MODELS]
+        found += [Entry(f"{model}_{device}", f"examples.{model}:{size}", device, True) for model in TRAINED]
         for function in FUNCTIONS:
             name = function.__name__
             found.append(Entry(f"fused_ops_{device}/{name}", f"examples.fused_ops:{size}.{name}", device))

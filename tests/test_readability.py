@@ -34,7 +34,7 @@ def written(unit, *patterns):
 
 KERNELS_PY = [path for unit in UNITS for path in written(unit, "kernels/*.py") if path.name != "__init__.py"]
 KERNELS_CPP = [path for unit in UNITS for path in written(unit, "kernels/*.cpp")]
-WRAPPERS = [path for unit in UNITS for path in written(unit, "model.py")]
+WRAPPERS = [path for unit in UNITS for path in written(unit, "model.py", "backward.py")]
 ALL = [*KERNELS_PY, *KERNELS_CPP, *WRAPPERS]
 TRITON = [path for path in KERNELS_PY if "@triton.jit" in path.read_text()]
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from examples.attention import Attention
 from examples.gpt import GPT
+from examples.gpt_train import LanguageModel
 from examples.llama_block import LlamaBlock
 from examples.resnet_block import ResNetBlock
 
@@ -25,6 +26,15 @@ def _gpt(n_tokens: int, dim: int, batch: int, seq: int) -> ModelCall:
     def call() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
         model = GPT(n_tokens=n_tokens, max_seq=seq + 3, dim=dim, n_heads=2, n_layers=4)
         return model.to(HALF), (torch.randint(n_tokens, (batch, seq)),)
+
+    return call
+
+
+def _gpt_train(n_tokens: int, dim: int, batch: int, seq: int) -> ModelCall:
+    def call() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+        model = LanguageModel(n_tokens=n_tokens, max_seq=seq + 3, dim=dim, n_heads=2, n_layers=4)
+        tokens = torch.randint(n_tokens, (batch, seq + 1))
+        return model.to(HALF), (tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
 
     return call
 
@@ -50,6 +60,8 @@ MODELS: dict[str, tuple[ModelCall, ModelCall]] = {
     # Large enough for the head to be widened: 512 rows, 1024 columns.
     "gpt_cuda": (_gpt(1027, 36, 4, 131), _gpt(1093, 20, 7, 75)),
     "llama_block_cuda": (_llama_block(72, 104, 2, 37), _llama_block(36, 50, 1, 101)),
+    # Rows enough for column sums to be kernels of their own, and for the head's padding to be stored apart.
+    "gpt_train_cuda": (_gpt_train(1027, 48, 8, 131), _gpt_train(1093, 16, 7, 149)),
     # Channels enough for convolutions to run channels last.
     "resnet_block_cuda": (_resnet_block(65, 67, 9, 7), _resnet_block(70, 66, 5, 11)),
 }

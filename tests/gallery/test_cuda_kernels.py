@@ -18,7 +18,7 @@ from longhand.factory import resolve
 from tests.triton_compile import compile_launches
 
 HERE = Path(__file__).resolve().parent
-CUDA = [entry for entry in entries() if entry.device == "cuda" and "train" not in entry.path]
+CUDA = [entry for entry in entries() if entry.device == "cuda"]
 
 
 @pytest.mark.parametrize("entry", CUDA, ids=lambda entry: entry.path)
@@ -47,10 +47,12 @@ def test_kernels_compile_without_spills(entry: Any, monkeypatch: pytest.MonkeyPa
     for kernel in package.kernels.__all__:
         monkeypatch.setattr(package.kernels, kernel, lambda *args, name=kernel: calls.setdefault(name, args))
     exported = getattr(package, package.__all__[0])
-    with torch.no_grad(), torch.device("meta"):
+    with torch.set_grad_enabled(entry.train), torch.device("meta"):
         call = exported() if isinstance(exported, type) else exported
         args = pytree.tree_map_only(torch.Tensor, lambda t: t.to("meta"), resolve(entry.factory).args)
-        (call.to("meta") if isinstance(call, torch.nn.Module) else call)(*args)
+        result = (call.to("meta") if isinstance(call, torch.nn.Module) else call)(*args)
+        if entry.train:
+            result.backward(torch.ones_like(result))
     assert set(calls) == set(package.kernels.__all__)
     for kernel, given in calls.items():
         tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]

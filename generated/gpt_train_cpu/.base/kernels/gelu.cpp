@@ -1,0 +1,22 @@
+// gelu: hidden = gelu(widen).
+//
+//     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+//
+// Reads widen once, writes hidden once.
+
+#include "vector_math.h"
+
+constexpr long GRAIN = 4096;  // elements below which one thread does it all
+
+// Threads divide the elements; each works through SIMD lanes.
+extern "C" void gelu(
+    const float *widen,  // (n_elements,)
+    float *hidden,       // (n_elements,)
+    long n_elements) {
+#pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
+  for (long i = 0; i < n_elements; ++i) {
+    const float widen_value = widen[i];
+    const float cubic = widen_value + widen_value * widen_value * widen_value * 0.044715f;
+    hidden[i] = widen_value * (1.0f / (1.0f + expf(-(cubic * 1.5957692f))));
+  }
+}

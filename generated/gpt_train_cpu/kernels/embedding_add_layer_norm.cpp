@@ -1,0 +1,66 @@
+// embedding_add_layer_norm: x and ln_1 by embedding, add and layer norm in one pass, row by row.
+//
+//     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+//     Block.forward    x = x + self.attn(self.ln_1(x))
+//
+// Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay
+// in cache.
+
+#include <cmath>
+#include <cstdint>
+
+constexpr long GRAIN = 32768;  // elements below which one thread does it all
+
+// One thread per block of rows; a row stays in cache between the loops.
+extern "C" void embedding_add_layer_norm(
+    const int64_t *tokens,                   // (n_groups, n_rows)
+    const float *weight,                     // read at computed places
+    const float *position_embedding_weight,  // (n_rows, n_cols)
+    const float *ln_1_weight,                // (n_cols,)
+    const float *bias,                       // (n_cols,)
+    float *x,                                // (n_groups, n_rows, n_cols)
+    float *ln_1,                             // (n_groups, n_rows, n_cols)
+    long n_groups,
+    long n_rows,
+    long n_cols,
+    int64_t table_size,
+    float eps) {
+#pragma omp parallel for collapse(2) if (n_groups * n_rows * n_cols >= GRAIN)
+  for (long group = 0; group < n_groups; ++group) {
+    for (long row = 0; row < n_rows; ++row) {
+      const float *position_embedding_weight_row = position_embedding_weight + row * n_cols;
+      float *x_row = x + (group * n_rows + row) * n_cols;
+      float *ln_1_row = ln_1 + (group * n_rows + row) * n_cols;
+
+      const int64_t token = tokens[group * n_rows + row];
+      const bool in_table = token >= 0 && token < table_size;
+      const float *weight_row = weight + token * n_cols;
+
+      float row_sum = 0.0f;
+#pragma omp simd reduction(+ : row_sum)
+      for (long col = 0; col < n_cols; ++col) {
+        const float weight_value = in_table ? weight_row[col] : NAN;
+        const float gpt_x = weight_value + position_embedding_weight_row[col];
+        x_row[col] = gpt_x;
+        row_sum += gpt_x;
+      }
+      const float mean = row_sum / n_cols;
+
+      float sum_of_squares = 0.0f;
+#pragma omp simd reduction(+ : sum_of_squares)
+      for (long col = 0; col < n_cols; ++col) {
+        const float centered = x_row[col] - mean;
+        sum_of_squares += centered * centered;
+      }
+      const float variance = sum_of_squares / n_cols;
+      const float rstd = 1.0f / std::sqrt(variance + eps);
+
+#pragma omp simd
+      for (long col = 0; col < n_cols; ++col) {
+        const float centered = x_row[col] - mean;
+        const float normalized = centered * rstd;
+        ln_1_row[col] = normalized * ln_1_weight[col] + bias[col];
+      }
+    }
+  }
+}

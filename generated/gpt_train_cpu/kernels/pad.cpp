@@ -1,0 +1,32 @@
+// pad: d_weight by pad in one pass.
+//
+//     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+//
+// Reads d_position_embedding once, writes d_weight once.
+
+#include <cstdint>
+
+constexpr long GRAIN = 32768;  // elements below which one thread does it all
+
+// One thread per block of rows.
+extern "C" void pad(
+    const float *d_position_embedding,  // (n_rows, n_cols)
+    float *d_weight,                    // (n_rows, n_cols)
+    long n_rows,
+    long n_cols,
+    int64_t filled_end) {
+#pragma omp parallel for if (n_rows * n_cols >= GRAIN)
+  for (long row = 0; row < n_rows; ++row) {
+    const float *d_position_embedding_row = d_position_embedding + row * n_cols;
+    float *d_weight_row = d_weight + row * n_cols;
+
+    const bool d_gpt_position_embedding_weight = row < filled_end;
+
+#pragma omp simd
+    for (long col = 0; col < n_cols; ++col) {
+      const float d_position_embedding_value =
+          d_gpt_position_embedding_weight ? d_position_embedding_row[col] : 0.0f;
+      d_weight_row[col] = d_position_embedding_value;
+    }
+  }
+}

@@ -1,0 +1,223 @@
+"""LanguageModel as kernels: examples.gpt_train.LanguageModel for cpu, float32, training.
+
+    tokens   int64 (batch=4, seq=64)
+    targets  int64 (batch, seq)
+    ->       float32 ()
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import kernels
+from .backward import LanguageModelFunction
+from .runtime import Weights, check_tensor, check_weights, empty, tie
+
+
+class Block(nn.Module):
+    """One of gpt.blocks: called once for each layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.ln_1 = Weights(weight=(128,), bias=(128,))
+        self.attn = Weights(
+            qkv=Weights(weight=(384, 128), bias=(384,)), proj=Weights(weight=(128, 128), bias=(128,))
+        )
+        self.ln_2 = Weights(weight=(128,), bias=(128,))
+        self.mlp = Weights(
+            widen=Weights(weight=(512, 128), bias=(512,)), narrow=Weights(weight=(128, 512), bias=(128,))
+        )
+
+    def forward(self, mlp, x):
+        batch, seq, _ = mlp.shape
+
+        # Block.forward    return x + self.mlp(self.ln_2(x)); x = x + self.attn(self.ln_1(x))
+        x_plus_mlp = empty(x.shape, torch.float32)
+        ln_1 = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_layer_norm(
+            x, mlp, self.ln_1.weight, self.ln_1.bias, x_plus_mlp, ln_1, batch * seq, 128, 1e-5
+        )
+
+        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+
+        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        q, k, v = qkv.view(batch, seq, 3, 4, -1).transpose(1, 3).unbind(2)
+        mixed, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
+            q, k, v, 0.0, True
+        )
+
+        # CausalSelfAttention.forward    return self.proj(mixed)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 128)
+        attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+
+        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
+        x = empty(x_plus_mlp.shape, torch.float32)
+        ln_2 = attn  # in place: nothing reads attn afterwards
+        kernels.add_layer_norm(
+            x_plus_mlp, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 128, 1e-5
+        )
+
+        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        hidden = empty(widen.shape, torch.float32)
+        kernels.gelu(widen, hidden, hidden.numel())
+
+        # Mlp.forward    return self.narrow(hidden)
+        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        return mlp, x, x_plus_mlp, qkv, mixed, logsumexp, widen
+
+
+class LanguageModel(nn.Module):
+    """Takes the state_dict of examples.gpt_train.LanguageModel."""
+
+    def __init__(self):
+        super().__init__()
+        self.gpt = Weights(
+            token_embedding=Weights(weight=(512, 128)),
+            position_embedding=Weights(weight=(128, 128)),
+            blocks=nn.ModuleList(Block() for _ in range(4)),
+            ln_f=Weights(weight=(128,), bias=(128,)),
+            head=Weights(),
+        )
+        tie(self.gpt.head, "weight", self.gpt.token_embedding.weight)
+        self.requires_grad_()
+
+    def forward(self, tokens, targets):
+        check_tensor("tokens", tokens, dtype=torch.int64, shape=(4, 64), device="cpu")
+        check_tensor("targets", targets, dtype=torch.int64, shape=(4, 64), device=tokens.device)
+        with torch.no_grad():
+            check_weights(self, tokens.device)
+        return LanguageModelFunction.apply(self, tokens, targets, *self.parameters())[0]
+
+    def launch(self, tokens, targets):
+        """What the model runs, in order: returns the results, then what backward.py reads."""
+        batch, seq = tokens.shape
+
+        # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+        # Block.forward    x = x + self.attn(self.ln_1(x))
+        x = empty((batch, seq, 128), torch.float32)
+        ln_1 = empty((batch, seq, 128), torch.float32)
+        kernels.embedding_add_layer_norm(
+            tokens,
+            self.gpt.token_embedding.weight,
+            self.gpt.position_embedding.weight,
+            self.gpt.blocks[0].ln_1.weight,
+            self.gpt.blocks[0].ln_1.bias,
+            x,
+            ln_1,
+            batch,
+            seq,
+            128,
+            512,
+            1e-5,
+        )
+
+        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+        qkv = F.linear(ln_1, self.gpt.blocks[0].attn.qkv.weight, self.gpt.blocks[0].attn.qkv.bias)
+
+        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        q, k, v = qkv.view(batch, seq, 3, 4, -1).transpose(1, 3).unbind(2)
+        mixed, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
+            q, k, v, 0.0, True
+        )
+
+        # CausalSelfAttention.forward    return self.proj(mixed)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 128)
+        attn = F.linear(mixed_view, self.gpt.blocks[0].attn.proj.weight, self.gpt.blocks[0].attn.proj.bias)
+
+        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
+        x_plus_attn = empty(x.shape, torch.float32)
+        ln_2 = attn  # in place: nothing reads attn afterwards
+        kernels.add_layer_norm(
+            x,
+            attn,
+            self.gpt.blocks[0].ln_2.weight,
+            self.gpt.blocks[0].ln_2.bias,
+            x_plus_attn,
+            ln_2,
+            batch * seq,
+            128,
+            1e-5,
+        )
+
+        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+        widen = F.linear(ln_2, self.gpt.blocks[0].mlp.widen.weight, self.gpt.blocks[0].mlp.widen.bias)
+        hidden = empty(widen.shape, torch.float32)
+        kernels.gelu(widen, hidden, hidden.numel())
+
+        # Mlp.forward    return self.narrow(hidden)
+        mlp = F.linear(hidden, self.gpt.blocks[0].mlp.narrow.weight, self.gpt.blocks[0].mlp.narrow.bias)
+
+        layer_x = x_plus_attn
+        xes = []
+        x_plus_mlps = []
+        qkvs = []
+        mixeds = []
+        logsumexps = []
+        widens = []
+        for layer in range(1, 4):
+            mlp, layer_x, x_plus_mlp, layer_qkv, layer_mixed, layer_logsumexp, layer_widen = self.gpt.blocks[
+                layer
+            ](mlp, layer_x)
+            xes.append(layer_x)
+            x_plus_mlps.append(x_plus_mlp)
+            qkvs.append(layer_qkv)
+            mixeds.append(layer_mixed)
+            logsumexps.append(layer_logsumexp)
+            widens.append(layer_widen)
+
+        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        ne = empty((256,), torch.bool)
+        sums = empty((), torch.int64)
+        kernels.d_cross_entropy(targets, ne, sums, batch * seq)
+
+        # Block.forward    return x + self.mlp(self.ln_2(x))
+        # GPT.forward    return self.head(self.ln_f(x))
+        ln_f = empty(mlp.shape, torch.float32)
+        part = empty((batch, seq, 1), torch.float32)
+        gpt = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_layer_norm_d_layer_norm(
+            xes[2], mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, ln_f, part, gpt, batch * seq, 128, 1e-5
+        )
+
+        # GPT.forward    return self.head(self.ln_f(x))
+        logits = F.linear(ln_f, self.gpt.token_embedding.weight)
+
+        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        cross_entropy_loss_losses = empty((256,), torch.float32)
+        selected = empty((256, 512), torch.float32)
+        kernels.cross_entropy_d_cross_entropy(
+            targets, logits, ne, sums, cross_entropy_loss_losses, selected, batch * seq, 512, 512
+        )
+        losses = empty((), torch.float32)
+        kernels.cross_entropy(cross_entropy_loss_losses, targets, losses, batch * seq)
+
+        # GPT.forward    return self.head(self.ln_f(x))
+        gpt_targets = torch.mm(
+            selected.reshape(4, seq, 512).reshape(-1, 512), self.gpt.token_embedding.weight
+        )
+        gpt_x = torch.mm(
+            selected.reshape(4, seq, 512).reshape(-1, 512).transpose(0, 1), ln_f.reshape(-1, 128)
+        )
+        return (
+            losses,
+            x,
+            qkv,
+            mixed,
+            logsumexp,
+            x_plus_attn,
+            widen,
+            part,
+            gpt_targets,
+            gpt_x,
+            gpt,
+            x_plus_mlps,
+            qkvs,
+            mixeds,
+            logsumexps,
+            xes,
+            widens,
+        )

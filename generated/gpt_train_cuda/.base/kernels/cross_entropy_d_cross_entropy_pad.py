@@ -1,0 +1,130 @@
+"""cross_entropy_d_cross_entropy_pad: cross_entropy_loss_losses and head by cross entropy, softmax, eq, sub
+and more in one pass, row by row.
+
+    LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    GPT.forward    return self.head(self.ln_f(x))
+
+Reads targets and ne once and logits once from memory and again from the cache, writes
+cross_entropy_loss_losses and head once; sums stays in cache.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import fast_launch
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # of float32; unlike -inf, minus itself it is 0
+IGNORE_INDEX = tl.constexpr(-100)
+
+# Tunables.
+COLS = 4096  # columns at a time
+NUM_WARPS = 16
+NUM_STAGES = 2
+
+
+@fast_launch
+@triton.jit
+def cross_entropy_d_cross_entropy_pad_kernel(
+    targets_ptr,  # int64 (n_rows,)
+    logits_ptr,  # bf16 (n_rows, n_cols)
+    ne_ptr,  # bool (n_rows,)
+    sums_ptr,  # int64, one element
+    cross_entropy_loss_losses_ptr,  # float32 (n_rows,)
+    head_ptr,  # bf16 (n_rows, n_cols)
+    n_cols: tl.constexpr,
+    logits_stride,
+    head_stride,
+    n_classes,
+    COLS: tl.constexpr,
+):
+    """Each program walks one row, COLS columns at a time; arithmetic in float32."""
+    row = tl.program_id(0)
+    row_start = row * logits_stride
+    head_start = row * head_stride
+    lane = tl.arange(0, COLS)
+
+    targets = tl.load(targets_ptr + row)
+
+    running_max = tl.full([COLS], LOWEST, tl.float32)
+    running_sum = tl.zeros([COLS], tl.float32)
+    for start in range(0, n_cols, COLS):
+        col = start + lane
+        in_cols = col < n_cols
+        logits = tl.load(logits_ptr + row_start + col, mask=in_cols, other=float("-inf")).to(tl.float32)
+        new_max = tl.maximum(running_max, logits)
+        running_sum = running_sum * tl.exp(running_max - new_max) + tl.exp(logits - new_max)
+        running_max = new_max
+
+    row_max = tl.max(running_max, axis=0)
+    denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
+    counts = targets != IGNORE_INDEX
+    log_denominator = row_max + tl.log(denominator)
+    is_class = (targets >= 0) & (targets < n_classes)
+
+    target_logit = tl.load(logits_ptr + row_start + targets, mask=is_class, other=float("nan")).to(tl.float32)
+    loss = log_denominator - target_logit
+
+    ne = tl.load(ne_ptr + row)
+    sums = tl.load(sums_ptr)
+    tl.store(cross_entropy_loss_losses_ptr + row, tl.where(counts, loss, 0.0))
+
+    for start in range(0, n_cols, COLS):
+        col = start + lane
+        in_cols = col < n_cols
+        logits = tl.load(logits_ptr + row_start + col, mask=in_cols, other=float("-inf")).to(tl.float32)
+        numerator = tl.exp(logits - row_max)
+        ratio = numerator / denominator
+        selected = tl.where(col == targets, ratio - 1.0, ratio)
+        tl.store(head_ptr + head_start + col, tl.where(ne, selected / sums.to(tl.float32), 0.0), mask=in_cols)
+
+
+def cross_entropy_d_cross_entropy_pad(
+    targets,
+    logits,
+    ne,
+    sums,
+    cross_entropy_loss_losses,
+    head,
+    n_rows,
+    n_cols,
+    logits_stride,
+    head_stride,
+    n_classes,
+):
+    """Fill cross_entropy_loss_losses and head."""
+    cross_entropy_d_cross_entropy_pad_kernel[(n_rows,)](
+        targets,
+        logits,
+        ne,
+        sums,
+        cross_entropy_loss_losses,
+        head,
+        n_cols,
+        logits_stride,
+        head_stride,
+        n_classes,
+        COLS=COLS,
+        num_warps=NUM_WARPS,
+        num_stages=NUM_STAGES,
+    )
+
+
+def reference(targets, logits, ne, sums, n_rows, n_cols, logits_stride, n_classes):
+    """What cross_entropy_d_cross_entropy_pad() must fill cross_entropy_loss_losses and head with."""
+    row = torch.arange(n_rows, device=targets.device).view(-1, 1)
+    col = torch.arange(n_cols, device=targets.device)
+    at = row * logits_stride + col
+    value = logits[at]
+    row_max = value.amax(-1, keepdim=True)
+    numerator = torch.exp(value - row_max)
+    denominator = numerator.sum(-1, keepdim=True)
+    target_logit = torch.where(
+        (targets >= 0) & (targets < n_classes),
+        logits[torch.where((targets >= 0) & (targets < n_classes), row * logits_stride + targets, 0)],
+        torch.nan,
+    )
+    ratio = numerator / denominator
+    return torch.where(targets != -100, row_max + torch.log(denominator) - target_logit, 0.0), torch.where(
+        ne, torch.where(col == targets, ratio - 1.0, ratio) / sums.float(), 0.0
+    )

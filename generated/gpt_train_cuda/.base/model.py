@@ -1,0 +1,241 @@
+"""LanguageModel as kernels: examples.gpt_train.LanguageModel for cuda (sm_90), bfloat16, training.
+
+    tokens   int64 (batch=8, seq=1024)
+    targets  int64 (batch, seq)
+    ->       bfloat16 ()
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import kernels
+from .backward import LanguageModelFunction
+from .runtime import Weights, check_tensor, check_weights, tie
+
+
+class Block(nn.Module):
+    """One of gpt.blocks: called once for each layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.ln_1 = Weights(dtype=torch.bfloat16, weight=(768,), bias=(768,))
+        self.attn = Weights(
+            qkv=Weights(dtype=torch.bfloat16, weight=(2304, 768), bias=(2304,)),
+            proj=Weights(dtype=torch.bfloat16, weight=(768, 768), bias=(768,)),
+        )
+        self.ln_2 = Weights(dtype=torch.bfloat16, weight=(768,), bias=(768,))
+        self.mlp = Weights(
+            widen=Weights(dtype=torch.bfloat16, weight=(3072, 768), bias=(3072,)),
+            narrow=Weights(dtype=torch.bfloat16, weight=(768, 3072), bias=(768,)),
+        )
+
+    def forward(self, mlp, x):
+        batch, seq, _ = mlp.shape
+
+        # Block.forward    return x + self.mlp(self.ln_2(x)); x = x + self.attn(self.ln_1(x))
+        x_plus_mlp = torch.empty_like(x)
+        ln_1 = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_layer_norm(
+            x, mlp, self.ln_1.weight, self.ln_1.bias, x_plus_mlp, ln_1, batch * seq, 768, 1e-5
+        )
+
+        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+
+        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
+        mixed, logsumexp, _, _, _, _, rng_state, unused, _ = (
+            torch.ops.aten._scaled_dot_product_flash_attention.default(q, k, v, 0.0, True)
+        )
+
+        # CausalSelfAttention.forward    return self.proj(mixed)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 768)
+        attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+
+        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
+        x = torch.empty_like(x_plus_mlp)
+        ln_2 = attn  # in place: nothing reads attn afterwards
+        kernels.add_layer_norm(
+            x_plus_mlp, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 768, 1e-5
+        )
+
+        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        hidden = torch.empty_like(widen)
+        kernels.gelu(widen, hidden, hidden.numel())
+
+        # Mlp.forward    return self.narrow(hidden)
+        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        return mlp, x, x_plus_mlp, qkv, mixed, logsumexp, rng_state, unused, widen
+
+
+class LanguageModel(nn.Module):
+    """Takes the state_dict of examples.gpt_train.LanguageModel."""
+
+    def __init__(self):
+        super().__init__()
+        self.gpt = Weights(
+            token_embedding=Weights(dtype=torch.bfloat16, weight=(50257, 768)),
+            position_embedding=Weights(dtype=torch.bfloat16, weight=(1024, 768)),
+            blocks=nn.ModuleList(Block() for _ in range(12)),
+            ln_f=Weights(dtype=torch.bfloat16, weight=(768,), bias=(768,)),
+            head=Weights(),
+        )
+        tie(self.gpt.head, "weight", self.gpt.token_embedding.weight)
+        self.requires_grad_()
+
+    def forward(self, tokens, targets):
+        check_tensor("tokens", tokens, dtype=torch.int64, shape=(8, 1024), device="cuda")
+        check_tensor("targets", targets, dtype=torch.int64, shape=(8, 1024), device=tokens.device)
+        with torch.no_grad():
+            check_weights(self, tokens.device)
+        return LanguageModelFunction.apply(self, tokens, targets, *self.parameters())[0]
+
+    def launch(self, tokens, targets):
+        """What the model runs, in order: returns the results, then what backward.py reads."""
+        batch, seq = tokens.shape
+
+        # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+        # Block.forward    x = x + self.attn(self.ln_1(x))
+        x = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
+        kernels.embedding_add_layer_norm(
+            tokens,
+            self.gpt.token_embedding.weight,
+            self.gpt.position_embedding.weight,
+            self.gpt.blocks[0].ln_1.weight,
+            self.gpt.blocks[0].ln_1.bias,
+            x,
+            ln_1,
+            batch,
+            seq,
+            768,
+            50257,
+            1e-5,
+        )
+
+        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+        qkv = F.linear(ln_1, self.gpt.blocks[0].attn.qkv.weight, self.gpt.blocks[0].attn.qkv.bias)
+
+        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
+        mixed, logsumexp, _, _, _, _, rng_state, unused, _ = (
+            torch.ops.aten._scaled_dot_product_flash_attention.default(q, k, v, 0.0, True)
+        )
+
+        # CausalSelfAttention.forward    return self.proj(mixed)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 768)
+        attn = F.linear(mixed_view, self.gpt.blocks[0].attn.proj.weight, self.gpt.blocks[0].attn.proj.bias)
+
+        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
+        x_plus_attn = torch.empty_like(x)
+        ln_2 = attn  # in place: nothing reads attn afterwards
+        kernels.add_layer_norm(
+            x,
+            attn,
+            self.gpt.blocks[0].ln_2.weight,
+            self.gpt.blocks[0].ln_2.bias,
+            x_plus_attn,
+            ln_2,
+            batch * seq,
+            768,
+            1e-5,
+        )
+
+        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+        widen = F.linear(ln_2, self.gpt.blocks[0].mlp.widen.weight, self.gpt.blocks[0].mlp.widen.bias)
+        hidden = torch.empty_like(widen)
+        kernels.gelu(widen, hidden, hidden.numel())
+
+        # Mlp.forward    return self.narrow(hidden)
+        mlp = F.linear(hidden, self.gpt.blocks[0].mlp.narrow.weight, self.gpt.blocks[0].mlp.narrow.bias)
+
+        layer_x = x_plus_attn
+        xes = []
+        x_plus_mlps = []
+        qkvs = []
+        mixeds = []
+        logsumexps = []
+        rng_states = []
+        unuseds = []
+        widens = []
+        for layer in range(1, 12):
+            (
+                mlp,
+                layer_x,
+                layer_x_plus_mlp,
+                layer_qkv,
+                layer_mixed,
+                layer_logsumexp,
+                layer_rng_state,
+                layer_unused,
+                layer_widen,
+            ) = self.gpt.blocks[layer](mlp, layer_x)
+            xes.append(layer_x)
+            x_plus_mlps.append(layer_x_plus_mlp)
+            qkvs.append(layer_qkv)
+            mixeds.append(layer_mixed)
+            logsumexps.append(layer_logsumexp)
+            rng_states.append(layer_rng_state)
+            unuseds.append(layer_unused)
+            widens.append(layer_widen)
+
+        # Block.forward    return x + self.mlp(self.ln_2(x))
+        # GPT.forward    return self.head(self.ln_f(x))
+        x_plus_mlp = torch.empty_like(mlp)
+        ln_f = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_layer_norm(
+            xes[10], mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, 768, 1e-5
+        )
+
+        # GPT.forward    return self.head(self.ln_f(x))
+        head = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)
+        kernels.pad(self.gpt.token_embedding.weight, head, 50264, 768, 50257)
+        logits = F.linear(ln_f, head)
+
+        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        ne = torch.empty((8192,), dtype=torch.bool, device=tokens.device)
+        sums = torch.empty((), dtype=torch.int64, device=tokens.device)
+        kernels.d_cross_entropy(targets, ne, sums, batch * seq)
+
+        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        # GPT.forward    return self.head(self.ln_f(x))
+        cross_entropy_loss_losses = torch.empty((8192,), dtype=torch.float32, device=tokens.device)
+        pad = torch.empty((8192, 50264), dtype=torch.bfloat16, device=tokens.device)
+        kernels.cross_entropy_d_cross_entropy_pad(
+            targets, logits, ne, sums, cross_entropy_loss_losses, pad, batch * seq, 50257, 50264, 50264, 50257
+        )
+
+        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        losses = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
+        kernels.cross_entropy(cross_entropy_loss_losses, targets, losses, batch * seq)
+
+        # GPT.forward    return self.head(self.ln_f(x))
+        kernels.pad_of(pad, 8192, 7, 50264, 50257)
+        gpt_targets = torch.mm(pad, head)
+        gpt_x = torch.mm(pad.transpose(0, 1), ln_f.reshape(-1, 768))
+        return (
+            losses,
+            x,
+            qkv,
+            mixed,
+            logsumexp,
+            rng_state,
+            unused,
+            x_plus_attn,
+            widen,
+            x_plus_mlp,
+            gpt_targets,
+            gpt_x,
+            x_plus_mlps,
+            qkvs,
+            mixeds,
+            logsumexps,
+            rng_states,
+            unuseds,
+            xes,
+            widens,
+        )

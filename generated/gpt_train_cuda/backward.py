@@ -1,0 +1,260 @@
+"""The backward pass of LanguageModel: what autograd calls, and the gradients as kernels.
+
+Quoted is the statement that a paragraph differentiates, or computes again because that is cheaper than to keep it.
+Gradients have the word of what they belong to: d_x is the gradient of x.
+"""
+
+import torch
+
+from . import kernels
+
+
+class LanguageModelFunction(torch.autograd.Function):
+    """LanguageModel with gradients, which have no gradients themselves."""
+
+    @staticmethod
+    def forward(ctx, model, tokens, targets, *parameters):
+        (
+            losses,
+            x,
+            qkv,
+            mixed,
+            logsumexp,
+            rng_state,
+            unused,
+            x_plus_attn,
+            widen,
+            x_plus_mlp,
+            gpt_targets,
+            gpt_x,
+            x_plus_mlps,
+            qkvs,
+            mixeds,
+            logsumexps,
+            rng_states,
+            unuseds,
+            xes,
+            widens,
+        ) = model.launch(tokens, targets)
+        blocks = zip(
+            [layer.mlp.narrow.weight for layer in model.gpt.blocks],
+            [widen, *widens],
+            [layer.mlp.widen.weight for layer in model.gpt.blocks],
+            [x_plus_attn, *xes],
+            [layer.ln_2.weight for layer in model.gpt.blocks],
+            [layer.ln_2.bias for layer in model.gpt.blocks],
+            [layer.attn.proj.weight for layer in model.gpt.blocks],
+            [mixed, *mixeds],
+            [qkv, *qkvs],
+            [logsumexp, *logsumexps],
+            [rng_state, *rng_states],
+            [unused, *unuseds],
+            [layer.attn.qkv.weight for layer in model.gpt.blocks],
+            [x, *x_plus_mlps],
+            [layer.ln_1.weight for layer in model.gpt.blocks],
+            [layer.ln_1.bias for layer in model.gpt.blocks],
+            strict=True,
+        )
+        ctx.save_for_backward(
+            model.gpt.ln_f.weight,
+            tokens,
+            x_plus_mlp,
+            gpt_targets,
+            gpt_x,
+            *(tensor for layer in blocks for tensor in layer),
+        )
+        return (losses,)
+
+    @staticmethod
+    def backward(ctx, d_cross_entropy_loss):
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "LanguageModel has no second derivative: create_graph=True takes the eager model"
+            )
+        saved = list(ctx.saved_tensors)
+        ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
+        return None, None, None, *language_model_backward(saved, d_cross_entropy_loss.contiguous())
+
+
+def block_backward(
+    narrow_weight,
+    widen,
+    widen_weight,
+    x,
+    ln_2_weight,
+    ln_2_bias,
+    proj_weight,
+    mixed,
+    qkv,
+    logsumexp,
+    rng_state,
+    unused,
+    qkv_weight,
+    x_plus_mlp,
+    ln_1_weight,
+    ln_1_bias,
+    d_x,
+):
+    """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
+    batch, seq, _ = widen.shape
+
+    # Mlp.forward    return self.narrow(hidden)
+    d_narrow_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.sum_columns(d_x, d_narrow_bias, batch * seq, 768)
+    d_hidden = torch.mm(d_x.reshape(-1, 768), narrow_weight)
+
+    # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+    hidden = torch.empty_like(widen)
+    d_widen = d_hidden.view(batch, seq, 3072)  # in place: nothing reads d_hidden afterwards
+    kernels.gelu_d_gelu(widen, d_hidden, hidden, d_widen, d_widen.numel())
+
+    # Mlp.forward    return self.narrow(hidden)
+    d_narrow_weight = torch.mm(d_x.reshape(-1, 768).transpose(0, 1), hidden.reshape(-1, 3072))
+    del hidden
+
+    # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+    d_widen_bias = torch.empty((3072,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.sum_columns(d_widen, d_widen_bias, batch * seq, 3072)
+    d_ln_2 = torch.mm(d_widen.reshape(-1, 3072), widen_weight)
+
+    # Block.forward    return x + self.mlp(self.ln_2(x))
+    ln_2 = torch.empty_like(x)
+    converted = torch.empty_like(x)
+    kernels.layer_norm_d_layer_norm_add(
+        x, ln_2_weight, ln_2_bias, d_x, d_ln_2, ln_2, converted, d_x, batch * seq, 768, 1e-5
+    )  # in place
+
+    # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+    d_widen_weight = torch.mm(d_widen.reshape(-1, 3072).transpose(0, 1), ln_2.reshape(-1, 768))
+    del d_hidden, d_widen, ln_2
+
+    # Block.forward    return x + self.mlp(self.ln_2(x))
+    d_ln_2_weight = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    d_ln_2_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.d_layer_norm(d_ln_2, converted, d_ln_2_weight, d_ln_2_bias, batch * seq, 768)
+    del d_ln_2, converted
+
+    # CausalSelfAttention.forward    return self.proj(mixed)
+    d_proj_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.sum_columns(d_x, d_proj_bias, batch * seq, 768)
+    d_mixed = torch.mm(d_x.reshape(-1, 768), proj_weight)
+    mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 768)
+    d_proj_weight = torch.mm(d_x.reshape(-1, 768).transpose(0, 1), mixed_view.reshape(-1, 768))
+
+    # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    d_mixed = d_mixed.reshape(8, seq, 768)
+    d_mixed = d_mixed.reshape(8, seq, 12, 64).transpose(1, 2)
+    q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
+    d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_flash_attention_backward.default(
+        d_mixed, q, k, v, mixed, logsumexp, None, None, 1024, 1024, 0.0, True, rng_state, unused
+    )
+    del d_mixed
+
+    # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+    d_q = d_q.transpose(1, 2).reshape(8, seq, 768)
+    d_q_contiguous = d_q.contiguous()
+    del d_q
+    d_k = d_k.transpose(1, 2).reshape(8, seq, 768)
+    d_k_contiguous = d_k.contiguous()
+    del d_k
+    d_v = d_v.transpose(1, 2).reshape(8, seq, 768)
+    d_v_contiguous = d_v.contiguous()
+    d_qkv = torch.empty((8, seq, 2304), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.cat(
+        d_q_contiguous,
+        d_k_contiguous,
+        d_v_contiguous,
+        d_qkv,
+        8 * seq,
+        2304,
+        768,
+        768,
+        -768,
+        768,
+        -1536,
+        768,
+        1536,
+    )
+    d_qkv_bias = torch.empty((2304,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.sum_columns(d_qkv, d_qkv_bias, 8 * seq, 2304)
+    d_ln_1 = torch.mm(d_qkv.reshape(-1, 2304), qkv_weight)
+
+    # Block.forward    x = x + self.attn(self.ln_1(x))
+    ln_1 = torch.empty_like(x_plus_mlp)
+    converted = torch.empty_like(x_plus_mlp)
+    d_x_plus_mlp = d_x  # in place: nothing reads d_x afterwards
+    kernels.layer_norm_d_layer_norm_add(
+        x_plus_mlp, ln_1_weight, ln_1_bias, d_x, d_ln_1, ln_1, converted, d_x_plus_mlp, batch * seq, 768, 1e-5
+    )
+
+    # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
+    d_qkv_weight = torch.mm(d_qkv.reshape(-1, 2304).transpose(0, 1), ln_1.reshape(-1, 768))
+
+    # Block.forward    x = x + self.attn(self.ln_1(x))
+    d_ln_1_weight = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    d_ln_1_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.d_layer_norm(d_ln_1, converted, d_ln_1_weight, d_ln_1_bias, batch * seq, 768)
+    return (
+        d_x_plus_mlp,
+        d_ln_1_weight,
+        d_ln_1_bias,
+        d_qkv_weight,
+        d_qkv_bias,
+        d_proj_weight,
+        d_proj_bias,
+        d_ln_2_weight,
+        d_ln_2_bias,
+        d_widen_weight,
+        d_widen_bias,
+        d_narrow_weight,
+        d_narrow_bias,
+    )
+
+
+def language_model_backward(saved, d_cross_entropy_loss):
+    """The gradients of LanguageModel's arguments and parameters, in their order; empties the list `saved`."""
+    ln_f_weight, tokens, x, gpt_targets, gpt_x, *of_layers = saved
+    saved.clear()
+    blocks = [of_layers[at : at + 16] for at in range(0, len(of_layers), 16)]
+    del of_layers
+    batch, seq = tokens.shape
+
+    # GPT.forward    return self.head(self.ln_f(x))
+    d_ln_f = torch.empty_like(gpt_targets)
+    d_x = torch.empty_like(x)
+    gpt_x_13 = torch.empty_like(x)
+    kernels.mul_layer_norm_d_layer_norm(
+        gpt_targets, d_cross_entropy_loss, ln_f_weight, x, d_ln_f, d_x, gpt_x_13, batch * seq, 768, 1e-5
+    )
+    d_ln_f_weight = torch.empty((768,), dtype=torch.bfloat16, device=ln_f_weight.device)
+    d_ln_f_bias = torch.empty((768,), dtype=torch.bfloat16, device=ln_f_weight.device)
+    kernels.d_layer_norm(d_ln_f, gpt_x_13, d_ln_f_weight, d_ln_f_bias, batch * seq, 768)
+
+    d_blocks = {}
+    for layer in reversed(range(12)):
+        d_x, *d_blocks[layer] = block_backward(*blocks.pop(), d_x)
+
+    # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+    d_position_embedding_weight = torch.empty((seq, 768), dtype=torch.bfloat16, device=ln_f_weight.device)
+    kernels.sum_add(d_x, d_position_embedding_weight, batch, d_position_embedding_weight.numel())
+    token_embedding = torch.ops.aten.embedding_dense_backward.default(d_x, tokens, 50257, -1, False)
+
+    # GPT.forward    return self.head(self.ln_f(x))
+    # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+    d_token_embedding_weight = torch.empty_like(token_embedding)
+    d_weight_contiguous = torch.empty_like(token_embedding)
+    kernels.mul_add(
+        gpt_x,
+        d_cross_entropy_loss,
+        token_embedding,
+        d_token_embedding_weight,
+        d_weight_contiguous,
+        d_weight_contiguous.numel(),
+    )
+    return (
+        d_weight_contiguous,
+        d_position_embedding_weight,
+        *(gradient for layer in range(12) for gradient in d_blocks[layer]),
+        d_ln_f_weight,
+        d_ln_f_bias,
+    )

@@ -1,0 +1,521 @@
+"""Checks the unit: ``python -m <package>.check [KERNEL ...]``, from the folder that holds the package.
+
+Every kernel is compared with its PyTorch reference within a call of the model on random weights and inputs, and the
+model's results with those of the same model that runs references in place of kernels. A result may be no farther
+from the reference in float64 than twice what the reference in the tensors' own types is, or a few units in the last
+place. Prints a table; exits with 1 if something is wrong.
+"""
+
+import sys
+
+import torch
+
+from . import kernels
+from .kernels.add_layer_norm import reference as add_layer_norm_reference
+from .kernels.cat import reference as cat_reference
+from .kernels.cross_entropy import reference as cross_entropy_reference
+from .kernels.cross_entropy_d_cross_entropy_pad import (
+    reference as cross_entropy_d_cross_entropy_pad_reference,
+)
+from .kernels.d_cross_entropy import reference as d_cross_entropy_reference
+from .kernels.d_layer_norm import reference as d_layer_norm_reference
+from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
+from .kernels.gelu import reference as gelu_reference
+from .kernels.gelu_d_gelu import reference as gelu_d_gelu_reference
+from .kernels.layer_norm_d_layer_norm_add import reference as layer_norm_d_layer_norm_add_reference
+from .kernels.mul_add import reference as mul_add_reference
+from .kernels.mul_layer_norm_d_layer_norm import reference as mul_layer_norm_d_layer_norm_reference
+from .kernels.pad import reference as pad_reference
+from .kernels.pad_of import reference as pad_of_reference
+from .kernels.sum_add import reference as sum_add_reference
+from .kernels.sum_columns import reference as sum_columns_reference
+from .model import LanguageModel
+
+DEVICE = "cuda"
+SEED = 0
+LAST_PLACES = 4
+
+
+def make_arguments():
+    """The tensors of one call, drawn at random."""
+    torch.manual_seed(SEED)
+    tokens = torch.randint(0, 50257, (8, 1024), dtype=torch.int64).to(DEVICE)
+    targets = torch.randint(0, 50257, (8, 1024), dtype=torch.int64).to(DEVICE)
+    return tokens, targets
+
+
+def make_model():
+    """The model with random weights."""
+    torch.manual_seed(SEED)
+    model = LanguageModel()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if name in model.state_dict() and tensor.is_floating_point():
+            fill(name, tensor)
+    return model.to(DEVICE)
+
+
+def fill(name, tensor):
+    """Random values of a size that keeps activations near one."""
+    with torch.no_grad():
+        if tensor.ndim > 1:
+            tensor.normal_(0, 0.5 * tensor[0].numel() ** -0.5)
+        elif name.endswith("var"):
+            tensor.uniform_(0.5, 1.5)
+        else:
+            tensor.normal_(1.0 if name.endswith("weight") else 0.0, 0.1)
+
+
+def run():
+    """One step: the results, the tensors given, and the gradients of a random weighting of the results."""
+    arguments = make_arguments()
+    tokens, targets = arguments
+    model = make_model()
+    leaves = [*arguments, *model.parameters()]
+    results = model(tokens, targets)
+    results = [result for result in tensors_in(results) if result.requires_grad]
+    weights = [torch.randn_like(result) for result in results]
+    torch.autograd.backward(results, weights)
+    gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
+    return [tensor.detach() for tensor in [*results, *arguments, *gradients]]
+
+
+def tensors_in(value):
+    """The tensors in nested containers, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif hasattr(value, "__dataclass_fields__"):
+        yield from tensors_in(vars(value))
+
+
+def window(tensor, shape, stride, offset=0):
+    """The part of a tensor's memory that a kernel sees, in the kernel's own shape."""
+    return tensor.as_strided(shape, stride, tensor.storage_offset() + offset)
+
+
+def memory(tensor):
+    """A tensor's memory from its first element on, for kernels that pick their elements."""
+    size = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((size,), (1,))
+
+
+# For each kernel: what its reference is given, and where what the reference returns belongs.
+
+
+def add_layer_norm_windows(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_cols, eps):
+    read = {
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "attn": window(attn, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "eps": eps,
+    }
+    written = [
+        window(x_plus_attn, (n_rows, n_cols), (n_cols, 1)),
+        window(ln_2, (n_rows, n_cols), (n_cols, 1)),
+    ]
+    return read, written
+
+
+def cat_windows(
+    d_q_contiguous,
+    d_k_contiguous,
+    d_v_contiguous,
+    d_qkv,
+    n_rows,
+    n_cols,
+    d_q_contiguous_stride,
+    d_k_contiguous_stride,
+    d_k_contiguous_offset,
+    d_v_contiguous_stride,
+    d_v_contiguous_offset,
+    boundary,
+    d_linear_by,
+):
+    read = {
+        "d_q_contiguous": memory(d_q_contiguous),
+        "d_k_contiguous": memory(d_k_contiguous),
+        "d_v_contiguous": memory(d_v_contiguous),
+        "n_rows": n_rows,
+        "n_cols": n_cols,
+        "d_q_contiguous_stride": d_q_contiguous_stride,
+        "d_k_contiguous_stride": d_k_contiguous_stride,
+        "d_k_contiguous_offset": d_k_contiguous_offset,
+        "d_v_contiguous_stride": d_v_contiguous_stride,
+        "d_v_contiguous_offset": d_v_contiguous_offset,
+        "boundary": boundary,
+        "d_linear_by": d_linear_by,
+    }
+    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def cross_entropy_windows(cross_entropy_loss_losses, targets, losses, n_elements):
+    read = {
+        "cross_entropy_loss_losses": window(cross_entropy_loss_losses, (n_elements,), (1,)),
+        "targets": window(targets, (n_elements,), (1,)),
+    }
+    written = [window(losses, (1,), (0,))]
+    return read, written
+
+
+def cross_entropy_d_cross_entropy_pad_windows(
+    targets,
+    logits,
+    ne,
+    sums,
+    cross_entropy_loss_losses,
+    head,
+    n_rows,
+    n_cols,
+    logits_stride,
+    head_stride,
+    n_classes,
+):
+    read = {
+        "targets": window(targets, (n_rows, 1), (1, 0)),
+        "logits": memory(logits),
+        "ne": window(ne, (n_rows, 1), (1, 0)),
+        "sums": window(sums, (), ()),
+        "n_rows": n_rows,
+        "n_cols": n_cols,
+        "logits_stride": logits_stride,
+        "n_classes": n_classes,
+    }
+    written = [
+        window(cross_entropy_loss_losses, (n_rows, 1), (1, 0)),
+        window(head, (n_rows, n_cols), (head_stride, 1)),
+    ]
+    return read, written
+
+
+def d_cross_entropy_windows(targets, ne, sums, n_elements):
+    read = {
+        "targets": window(targets, (n_elements,), (1,)),
+    }
+    written = [window(ne, (n_elements,), (1,)), window(sums, (1,), (0,))]
+    return read, written
+
+
+def d_layer_norm_windows(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
+    read = {
+        "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        "gpt_x_13": window(gpt_x_13, (n_rows, n_cols), (n_cols, 1)),
+    }
+    written = [window(d_weight, (1, n_cols), (0, 1)), window(d_bias, (1, n_cols), (0, 1))]
+    return read, written
+
+
+def embedding_add_layer_norm_windows(
+    tokens,
+    weight,
+    position_embedding_weight,
+    ln_1_weight,
+    bias,
+    x,
+    ln_1,
+    n_groups,
+    n_rows,
+    n_cols,
+    table_size,
+    eps,
+):
+    read = {
+        "tokens": window(tokens, (n_groups, n_rows, 1), (n_rows, 1, 0)),
+        "weight": memory(weight),
+        "position_embedding_weight": window(position_embedding_weight, (n_rows, n_cols), (n_cols, 1)),
+        "ln_1_weight": window(ln_1_weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "n_cols": n_cols,
+        "eps": eps,
+    }
+    written = [
+        window(x, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
+        window(ln_1, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
+    ]
+    return read, written
+
+
+def gelu_windows(widen, hidden, n_elements):
+    read = {
+        "widen": window(widen, (n_elements,), (1,)),
+    }
+    written = [window(hidden, (n_elements,), (1,))]
+    return read, written
+
+
+def gelu_d_gelu_windows(widen, d_hidden, hidden, d_widen, n_elements):
+    read = {
+        "widen": window(widen, (n_elements,), (1,)),
+        "d_hidden": window(d_hidden, (n_elements,), (1,)),
+    }
+    written = [window(hidden, (n_elements,), (1,)), window(d_widen, (n_elements,), (1,))]
+    return read, written
+
+
+def layer_norm_d_layer_norm_add_windows(
+    x, weight, bias, d_x, d_ln_2, ln_2, converted, d_total, n_rows, n_cols, eps
+):
+    read = {
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        "d_ln_2": window(d_ln_2, (n_rows, n_cols), (n_cols, 1)),
+        "n_cols": n_cols,
+        "eps": eps,
+    }
+    written = [
+        window(ln_2, (n_rows, n_cols), (n_cols, 1)),
+        window(converted, (n_rows, n_cols), (n_cols, 1)),
+        window(d_total, (n_rows, n_cols), (n_cols, 1)),
+    ]
+    return read, written
+
+
+def mul_add_windows(gpt_x, d_cross_entropy_loss, token_embedding, d_weight, d_weight_contiguous, n_elements):
+    read = {
+        "gpt_x": window(gpt_x, (n_elements,), (1,)),
+        "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
+        "token_embedding": window(token_embedding, (n_elements,), (1,)),
+    }
+    written = [window(d_weight, (n_elements,), (1,)), window(d_weight_contiguous, (n_elements,), (1,))]
+    return read, written
+
+
+def mul_layer_norm_d_layer_norm_windows(
+    gpt_targets, d_cross_entropy_loss, weight, x, d_ln_f, d_x, gpt_x_13, n_rows, n_cols, eps
+):
+    read = {
+        "gpt_targets": window(gpt_targets, (n_rows, n_cols), (n_cols, 1)),
+        "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
+        "weight": window(weight, (n_cols,), (1,)),
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "n_cols": n_cols,
+        "eps": eps,
+    }
+    written = [
+        window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        window(gpt_x_13, (n_rows, n_cols), (n_cols, 1)),
+    ]
+    return read, written
+
+
+def pad_windows(weight, head, n_rows, n_cols, filled_end):
+    read = {
+        "weight": memory(weight),
+        "n_rows": n_rows,
+        "n_cols": n_cols,
+        "filled_end": filled_end,
+    }
+    written = [window(head, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def pad_of_windows(head, n_rows, n_cols, head_stride, head_offset):
+    read = {}
+    written = [window(head, (n_rows, n_cols), (head_stride, 1), head_offset)]
+    return read, written
+
+
+def sum_add_windows(d_x, d_weight, n_rows, n_cols):
+    read = {
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+    }
+    written = [window(d_weight, (1, n_cols), (0, 1))]
+    return read, written
+
+
+def sum_columns_windows(d_x, d_bias, n_rows, n_cols):
+    read = {
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+    }
+    written = [window(d_bias, (1, n_cols), (0, 1))]
+    return read, written
+
+
+KERNELS = {
+    "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
+    "cat": (cat_windows, cat_reference),
+    "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
+    "cross_entropy_d_cross_entropy_pad": (
+        cross_entropy_d_cross_entropy_pad_windows,
+        cross_entropy_d_cross_entropy_pad_reference,
+    ),
+    "d_cross_entropy": (d_cross_entropy_windows, d_cross_entropy_reference),
+    "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
+    "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
+    "gelu": (gelu_windows, gelu_reference),
+    "gelu_d_gelu": (gelu_d_gelu_windows, gelu_d_gelu_reference),
+    "layer_norm_d_layer_norm_add": (
+        layer_norm_d_layer_norm_add_windows,
+        layer_norm_d_layer_norm_add_reference,
+    ),
+    "mul_add": (mul_add_windows, mul_add_reference),
+    "mul_layer_norm_d_layer_norm": (
+        mul_layer_norm_d_layer_norm_windows,
+        mul_layer_norm_d_layer_norm_reference,
+    ),
+    "pad": (pad_windows, pad_reference),
+    "pad_of": (pad_of_windows, pad_of_reference),
+    "sum_add": (sum_add_windows, sum_add_reference),
+    "sum_columns": (sum_columns_windows, sum_columns_reference),
+}
+
+
+def as_double(read):
+    """The same arguments with float64 for every floating-point tensor."""
+    return {
+        name: value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for name, value in read.items()
+    }
+
+
+def results_of(reference, read):
+    """What a reference returns, as a list."""
+    found = reference(**read)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def differences(found, exact, plain):
+    """How far each element is from `exact`, where float64 and the tensors' own types agree on what is finite.
+
+    Elsewhere (an overflow that float64 does not have) `found` must be what `plain` is, or the difference is infinite.
+    """
+    found, exact, plain = torch.broadcast_tensors(found.double(), exact.double(), plain.double())
+    is_finite = exact.isfinite() & plain.isfinite()
+    same = (found == plain) | (found.isnan() & plain.isnan())
+    difference = torch.where(is_finite, (found - exact).abs(), torch.where(same, 0.0, torch.inf))
+    return torch.where(difference.isnan(), torch.inf, difference)
+
+
+def error(found, exact, plain):
+    """The largest difference."""
+    return differences(found, exact, plain).max().item() if found.numel() else 0.0
+
+
+def allowed(found, exact, plain, factor=2):
+    """How far `found` may be from `exact`, given the reference in the tensors' own types."""
+    if not found.is_floating_point():
+        return 0.0
+    finite = exact[exact.isfinite() & plain.isfinite()]
+    scale = finite.abs().max().item() if finite.numel() else 0.0
+    return factor * error(plain, exact, plain) + LAST_PLACES * torch.finfo(found.dtype).eps * scale
+
+
+def first_mismatch(found, exact, plain, limit):
+    """The first element that is farther from `exact` than `limit`: its index and both values, in words."""
+    wrong = (differences(found, exact, plain) > limit).nonzero()
+    if not len(wrong):
+        return ""
+    index = tuple(wrong[0].tolist())
+    return f"at {list(index)}: {found[index].item():.9g}, expected {exact[index].item():.9g}"
+
+
+def compared(name, sizes, found, exact, plain, limit):
+    """One row of what is checked: what, its sizes, the error, what is allowed, and the first mismatch."""
+    return name, sizes, error(found, exact, plain), limit, first_mismatch(found, exact, plain, limit)
+
+
+def with_check(name, kernel, report):
+    """`kernel`, compared with its reference once for each set of sizes that it is called with."""
+    windows, reference = KERNELS[name]
+    seen = set()
+
+    def checked(*given):
+        sizes = tuple(value for value in given if not isinstance(value, torch.Tensor))
+        if sizes in seen:
+            kernel(*given)
+            return
+        seen.add(sizes)
+        read, written = windows(*given)
+        read = {
+            key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in read.items()
+        }
+        kernel(*given)
+        exact, plain = results_of(reference, as_double(read)), results_of(reference, read)
+        for found, one_plain, one_exact in zip(written, plain, exact, strict=True):
+            one_plain = one_plain.to(found.dtype).expand_as(found)
+            one_exact = one_exact.expand_as(found)
+            report(*compared(name, sizes, found, one_exact, one_plain, allowed(found, one_exact, one_plain)))
+
+    return checked
+
+
+def with_reference(name, prepare):
+    """A stand-in for a kernel that runs its reference on what `prepare` makes of the arguments."""
+    windows, reference = KERNELS[name]
+
+    def stand_in(*given):
+        read, written = windows(*given)
+        for target, value in zip(written, results_of(reference, prepare(read)), strict=True):
+            target.copy_(value)
+
+    return stand_in
+
+
+def run_with(replacement):
+    """One call of the model with every kernel replaced."""
+    originals = {name: getattr(kernels, name) for name in KERNELS}
+    try:
+        for name, kernel in originals.items():
+            setattr(kernels, name, replacement(name, kernel))
+        return run()
+    finally:
+        for name, kernel in originals.items():
+            setattr(kernels, name, kernel)
+
+
+def check_kernels(names):
+    """Rows for these kernels, each within one call of the model; the others are run by their references."""
+    rows = []
+
+    def replacement(name, kernel):
+        if name in names:
+            return with_check(name, kernel, lambda *row: rows.append(row))
+        return with_reference(name, dict)
+
+    run_with(replacement)
+    return rows
+
+
+def check_model():
+    """Rows for the model's results: with its kernels, against itself on references in float64."""
+    found = run()
+    exact = run_with(lambda name, kernel: with_reference(name, as_double))
+    plain = run_with(lambda name, kernel: with_reference(name, dict))
+    rows = []
+    for place, (one, one_plain, one_exact) in enumerate(zip(found, plain, exact, strict=True)):
+        limit = allowed(one, one_exact, one_plain, factor=4)
+        rows.append(
+            compared(f"the model, tensor {place}", tuple(one.shape), one, one_exact, one_plain, limit)
+        )
+    return rows
+
+
+def main(names):
+    """Check the named kernels, or all of them and the model; the exit code."""
+    unknown = [name for name in names if name not in KERNELS]
+    if unknown:
+        print(f"There is no kernel {unknown[0]}. There are: {', '.join(KERNELS)}")
+        return 2
+    rows = check_kernels(names or list(KERNELS)) + ([] if names else check_model())
+    is_right = True
+    for name, sizes, difference, limit, mismatch in rows:
+        verdict = "ok" if difference <= limit else "WRONG"
+        is_right &= difference <= limit
+        numbers = ", ".join(f"{size:g}" for size in sizes)
+        print(f"{verdict:<5}  {name:<40}  ({numbers})  error {difference:.2g}, allowed {limit:.2g}")
+        if mismatch:
+            print(f"       first mismatch {mismatch}")
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""add_layer_norm: x_plus_attn = x + attn, ln_2 = native_layer_norm(x_plus_attn), row by row.
+
+    Block.forward    x = x + self.attn(self.ln_1(x))
+    Block.forward    return x + self.mlp(self.ln_2(x))
+
+Reads x and attn once, writes x_plus_attn and ln_2 once; weight and bias stay in cache.
+"""
+
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def add_layer_norm_kernel(
+    x_ptr,  # bf16 (n_rows, n_cols)
+    attn_ptr,  # bf16 (n_rows, n_cols)
+    weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    x_plus_attn_ptr,  # bf16 (n_rows, n_cols)
+    ln_2_ptr,  # bf16 (n_rows, n_cols); may be attn_ptr
+    n_rows,
+    n_cols: tl.constexpr,
+    eps: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,  # n_cols, rounded up to a power of two
+):
+    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (row < n_rows) & in_cols
+    at = row * n_cols + col
+
+    x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+    attn = tl.load(attn_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+
+    blocks_x = x + attn
+    row_sum = tl.sum(blocks_x, axis=1, keep_dims=True)
+    mean = row_sum / n_cols
+    centered = tl.where(in_cols, blocks_x - mean, 0.0)
+    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = sum_of_squares / n_cols
+    rstd = tl.rsqrt(variance + eps)
+    normalized = centered * rstd
+
+    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+
+    tl.store(x_plus_attn_ptr + at, blocks_x, mask=in_range)
+    tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
+
+
+def add_layer_norm(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_cols, eps):
+    """Fill x_plus_attn and ln_2."""
+    cols = next_power_of_2(n_cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
+        x,
+        attn,
+        weight,
+        bias,
+        x_plus_attn,
+        ln_2,
+        n_rows,
+        n_cols,
+        eps,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(x, attn, weight, bias, eps):
+    """What add_layer_norm() must fill x_plus_attn and ln_2 with."""
+    x_plus_attn = x + attn
+    return x_plus_attn, F.layer_norm(x_plus_attn, weight.shape, weight, bias, eps)

@@ -1,0 +1,58 @@
+"""cross_entropy: losses = sum(cross_entropy_loss_losses) / sum(targets != -100), row by row.
+
+    LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+Reads cross_entropy_loss_losses and targets once, writes losses once.
+"""
+
+import triton
+import triton.language as tl
+
+from ..runtime import fast_launch, next_power_of_2
+
+IGNORE_INDEX = tl.constexpr(-100)
+
+# Tunables.
+ELEMENTS = 8192  # per program: short rows share one
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def cross_entropy_kernel(
+    cross_entropy_loss_losses_ptr,  # float32 (n_elements,)
+    targets_ptr,  # int64 (n_elements,)
+    losses_ptr,  # bf16, one element
+    n_elements: tl.constexpr,
+    COLS: tl.constexpr,  # n_elements, rounded up to a power of two
+):
+    """The only program keeps all in registers; arithmetic in float32."""
+    i = tl.arange(0, COLS)
+    in_cols = i < n_elements
+
+    cross_entropy_loss_losses = tl.load(cross_entropy_loss_losses_ptr + i, mask=in_cols, other=0.0)
+    targets = tl.load(targets_ptr + i, mask=in_cols, other=0)
+
+    total = tl.sum(cross_entropy_loss_losses, axis=0)
+    counts = targets != IGNORE_INDEX
+    n_counted = tl.sum(tl.where(in_cols, counts.to(tl.float32), 0.0), axis=0)
+
+    tl.store(losses_ptr, total / n_counted)
+
+
+def cross_entropy(cross_entropy_loss_losses, targets, losses, n_elements):
+    """Fill losses."""
+    cols = next_power_of_2(n_elements)
+    cross_entropy_kernel[(1,)](
+        cross_entropy_loss_losses,
+        targets,
+        losses,
+        n_elements,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(cross_entropy_loss_losses, targets):
+    """What cross_entropy() must fill losses with."""
+    return cross_entropy_loss_losses.sum(-1, keepdim=True) / (targets != -100).float().sum(-1, keepdim=True)

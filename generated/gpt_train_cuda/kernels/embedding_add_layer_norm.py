@@ -1,0 +1,116 @@
+"""embedding_add_layer_norm: x and ln_1 by embedding, add and layer norm in one pass, row by row.
+
+    GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+    Block.forward    x = x + self.attn(self.ln_1(x))
+
+Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay in
+cache.
+"""
+
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def embedding_add_layer_norm_kernel(
+    tokens_ptr,  # int64 (n_groups, n_rows)
+    weight_ptr,  # bf16
+    position_embedding_weight_ptr,  # bf16 (n_rows, n_cols)
+    ln_1_weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    x_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    ln_1_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    n_groups,
+    n_rows,
+    n_cols: tl.constexpr,
+    table_size,
+    eps: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,  # n_cols, rounded up to a power of two
+):
+    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
+    n_flat_rows = n_groups * n_rows
+    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, COLS)[None, :]
+    in_rows = flat_row < n_flat_rows
+    in_cols = col < n_cols
+    in_range = in_rows & in_cols
+    row = flat_row % n_rows
+    at = flat_row * n_cols + col
+
+    position_embedding_weight = tl.load(
+        position_embedding_weight_ptr + row * n_cols + col, mask=in_range, other=0.0
+    ).to(tl.float32)
+    tokens = tl.load(tokens_ptr + flat_row, mask=in_rows)
+
+    in_table = (tokens >= 0) & (tokens < table_size)
+    has_weight = in_range & in_table
+
+    weight = tl.load(weight_ptr + tokens * n_cols + col, mask=has_weight, other=float("nan")).to(tl.float32)
+
+    x = weight + position_embedding_weight
+    row_sum = tl.sum(tl.where(in_cols, x, 0.0), axis=1, keep_dims=True)
+    mean = row_sum / n_cols
+    centered = tl.where(in_cols, x - mean, 0.0)
+    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = sum_of_squares / n_cols
+    rstd = tl.rsqrt(variance + eps)
+    normalized = centered * rstd
+
+    ln_1_weight = tl.load(ln_1_weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+
+    tl.store(x_ptr + at, x, mask=in_range)
+    tl.store(ln_1_ptr + at, normalized * ln_1_weight + bias, mask=in_range)
+
+
+def embedding_add_layer_norm(
+    tokens,
+    weight,
+    position_embedding_weight,
+    ln_1_weight,
+    bias,
+    x,
+    ln_1,
+    n_groups,
+    n_rows,
+    n_cols,
+    table_size,
+    eps,
+):
+    """Fill x and ln_1."""
+    n_flat_rows = n_groups * n_rows
+    cols = next_power_of_2(n_cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_flat_rows) // PROGRAMS))
+    embedding_add_layer_norm_kernel[(ceil_div(n_flat_rows, rows),)](
+        tokens,
+        weight,
+        position_embedding_weight,
+        ln_1_weight,
+        bias,
+        x,
+        ln_1,
+        n_groups,
+        n_rows,
+        n_cols,
+        table_size,
+        eps,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(tokens, weight, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
+    """What embedding_add_layer_norm() must fill x and ln_1 with."""
+    x = weight.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
+    return x, F.layer_norm(x, ln_1_weight.shape, ln_1_weight, bias, eps)

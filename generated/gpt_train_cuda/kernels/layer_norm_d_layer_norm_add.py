@@ -1,0 +1,104 @@
+"""layer_norm_d_layer_norm_add: ln_2, converted and d_total by layer norm, mul, mean, sub and add in one pass,
+row by row.
+
+    Block.forward    return x + self.mlp(self.ln_2(x))
+
+Reads x, d_x and d_ln_2 once, writes ln_2, converted and d_total once; weight and bias stay in cache.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 256  # at least, where there are rows for them
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def layer_norm_d_layer_norm_add_kernel(
+    x_ptr,  # bf16 (n_rows, n_cols)
+    weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    d_x_ptr,  # bf16 (n_rows, n_cols)
+    d_ln_2_ptr,  # bf16 (n_rows, n_cols)
+    ln_2_ptr,  # bf16 (n_rows, n_cols)
+    converted_ptr,  # bf16 (n_rows, n_cols)
+    d_total_ptr,  # bf16 (n_rows, n_cols); may be d_x_ptr
+    n_rows,
+    n_cols: tl.constexpr,
+    eps: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,  # n_cols, rounded up to a power of two
+):
+    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (row < n_rows) & in_cols
+    at = row * n_cols + col
+
+    x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+    d_x = tl.load(d_x_ptr + at, mask=in_range).to(tl.float32)
+    d_ln_2 = tl.load(d_ln_2_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+
+    row_sum = tl.sum(x, axis=1, keep_dims=True)
+    mean = row_sum / n_cols
+    centered = tl.where(in_cols, x - mean, 0.0)
+    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    variance = sum_of_squares / n_cols
+    rstd = tl.rsqrt(variance + eps)
+    normalized = centered * rstd
+
+    weight = tl.load(weight_ptr + col, mask=in_cols, other=0.0).to(tl.float32)
+
+    product = d_ln_2 * weight
+    ln_2_sum = tl.sum(tl.where(in_cols, product * normalized, 0.0), axis=1, keep_dims=True)
+    product_sum = tl.sum(product, axis=1, keep_dims=True)
+    difference = product - normalized * (ln_2_sum / n_cols) - product_sum / n_cols
+
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+
+    tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
+    tl.store(converted_ptr + at, normalized, mask=in_range)
+    tl.store(d_total_ptr + at, d_x + difference * rstd, mask=in_range)
+
+
+def layer_norm_d_layer_norm_add(x, weight, bias, d_x, d_ln_2, ln_2, converted, d_total, n_rows, n_cols, eps):
+    """Fill ln_2, converted and d_total."""
+    cols = next_power_of_2(n_cols)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    layer_norm_d_layer_norm_add_kernel[(ceil_div(n_rows, rows),)](
+        x,
+        weight,
+        bias,
+        d_x,
+        d_ln_2,
+        ln_2,
+        converted,
+        d_total,
+        n_rows,
+        n_cols,
+        eps,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
+    """What layer_norm_d_layer_norm_add() must fill ln_2, converted and d_total with."""
+    centered = x - x.sum(-1, keepdim=True) / n_cols
+    rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
+    converted = centered * rstd
+    product = d_ln_2 * weight
+    difference = (
+        product
+        - converted * torch.mean(product * converted, -1, keepdim=True)
+        - torch.mean(product, -1, keepdim=True)
+    )
+    return converted * weight + bias, converted, d_x + difference * rstd
