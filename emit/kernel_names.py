@@ -69,7 +69,8 @@ def _candidates(
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
     base = _of_two_results(plan, nodes) or name_of_ops(nodes)
     if plan.style is Style.COLUMNS:
-        base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std|norm)$", r"\1column_\2", base)
+        base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
+        base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.style is Style.TRANSPOSED and "transpose" not in base:
         base = _joined("transpose", base)
     base = _of_layout(plan, launch, nodes) or _of_padding(nodes) or base

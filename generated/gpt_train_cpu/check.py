@@ -12,21 +12,23 @@ import torch
 
 from . import kernels
 from .kernels.add_layer_norm import reference as add_layer_norm_reference
-from .kernels.add_layer_norm_d_layer_norm import reference as add_layer_norm_d_layer_norm_reference
-from .kernels.cat_sum import reference as cat_sum_reference
+from .kernels.cat_and_column_sum import reference as cat_and_column_sum_reference
+from .kernels.column_sum import reference as column_sum_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
 from .kernels.cross_entropy_d_cross_entropy import reference as cross_entropy_d_cross_entropy_reference
 from .kernels.d_cross_entropy import reference as d_cross_entropy_reference
-from .kernels.d_layer_norm import reference as d_layer_norm_reference
-from .kernels.d_layer_norm_columns import reference as d_layer_norm_columns_reference
+from .kernels.d_layer_column_norm import reference as d_layer_column_norm_reference
+from .kernels.d_layer_column_norm_and_sum import reference as d_layer_column_norm_and_sum_reference
 from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
-from .kernels.gelu_d_gelu_sum import reference as gelu_d_gelu_sum_reference
+from .kernels.gelu_d_gelu_column_sum import reference as gelu_d_gelu_column_sum_reference
 from .kernels.layer_norm_d_layer_norm_add import reference as layer_norm_d_layer_norm_add_reference
+from .kernels.layer_norm_d_layer_norm_and_d_layer_norm import (
+    reference as layer_norm_d_layer_norm_and_d_layer_norm_reference,
+)
 from .kernels.mul_add import reference as mul_add_reference
-from .kernels.mul_d_layer_norm import reference as mul_d_layer_norm_reference
+from .kernels.mul_and_d_layer_column_norm import reference as mul_and_d_layer_column_norm_reference
 from .kernels.pad import reference as pad_reference
-from .kernels.sum_columns import reference as sum_columns_reference
 from .model import LanguageModel
 
 DEVICE = "cpu"
@@ -105,7 +107,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_layer_norm_windows(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_cols, eps):
+def add_layer_norm_windows(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "attn": window(attn, (n_rows, n_cols), (n_cols, 1)),
@@ -113,31 +115,11 @@ def add_layer_norm_windows(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_c
         "bias": window(bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [
-        window(x_plus_attn, (n_rows, n_cols), (n_cols, 1)),
-        window(ln_2, (n_rows, n_cols), (n_cols, 1)),
-    ]
+    written = [window(out, (n_rows, n_cols), (n_cols, 1)), window(ln_2, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
-def add_layer_norm_d_layer_norm_windows(x, mlp, weight, bias, ln_f, part, gpt, n_rows, n_cols, eps):
-    read = {
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "mlp": window(mlp, (n_rows, n_cols), (n_cols, 1)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "n_cols": n_cols,
-        "eps": eps,
-    }
-    written = [
-        window(ln_f, (n_rows, n_cols), (n_cols, 1)),
-        window(part, (n_rows, 1), (1, 0)),
-        window(gpt, (n_rows, n_cols), (n_cols, 1)),
-    ]
-    return read, written
-
-
-def cat_sum_windows(
+def cat_and_column_sum_windows(
     d_q_contiguous,
     d_k_contiguous,
     d_v_contiguous,
@@ -147,27 +129,26 @@ def cat_sum_windows(
     n_cols,
     d_q_contiguous_stride,
     d_k_contiguous_stride,
-    d_k_contiguous_offset,
     d_v_contiguous_stride,
-    d_v_contiguous_offset,
     boundary,
     d_linear_by,
 ):
     read = {
-        "d_q_contiguous": memory(d_q_contiguous),
-        "d_k_contiguous": memory(d_k_contiguous),
-        "d_v_contiguous": memory(d_v_contiguous),
-        "n_rows": n_rows,
-        "n_cols": n_cols,
-        "d_q_contiguous_stride": d_q_contiguous_stride,
-        "d_k_contiguous_stride": d_k_contiguous_stride,
-        "d_k_contiguous_offset": d_k_contiguous_offset,
-        "d_v_contiguous_stride": d_v_contiguous_stride,
-        "d_v_contiguous_offset": d_v_contiguous_offset,
-        "boundary": boundary,
-        "d_linear_by": d_linear_by,
+        "d_q_contiguous": window(d_q_contiguous, (n_rows, boundary), (d_q_contiguous_stride, 1)),
+        "d_k_contiguous": window(
+            d_k_contiguous, (n_rows, d_linear_by - boundary), (d_k_contiguous_stride, 1)
+        ),
+        "d_v_contiguous": window(d_v_contiguous, (n_rows, n_cols - d_linear_by), (d_v_contiguous_stride, 1)),
     }
     written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
+    return read, written
+
+
+def column_sum_windows(d_x, d_bias, n_rows, n_cols):
+    read = {
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+    }
+    written = [window(d_bias, (1, n_cols), (0, 1))]
     return read, written
 
 
@@ -181,7 +162,7 @@ def cross_entropy_windows(cross_entropy_loss_losses, targets, losses, n_elements
 
 
 def cross_entropy_d_cross_entropy_windows(
-    targets, logits, ne, sums, cross_entropy_loss_losses, selected, n_rows, n_cols, n_classes
+    targets, logits, ne, sums, cross_entropy_loss_losses, selected, n_rows, n_cols
 ):
     read = {
         "targets": window(targets, (n_rows, 1), (1, 0)),
@@ -190,7 +171,6 @@ def cross_entropy_d_cross_entropy_windows(
         "sums": window(sums, (), ()),
         "n_rows": n_rows,
         "n_cols": n_cols,
-        "n_classes": n_classes,
     }
     written = [
         window(cross_entropy_loss_losses, (n_rows, 1), (1, 0)),
@@ -207,18 +187,16 @@ def d_cross_entropy_windows(targets, ne, sums, n_elements):
     return read, written
 
 
-def d_layer_norm_windows(d_ln_f, weight, gpt, ln_f, d_x, n_rows, n_cols):
+def d_layer_column_norm_windows(d_ln_f, ln_f, d_weight, n_rows, n_cols):
     read = {
         "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "gpt": window(gpt, (n_rows, n_cols), (n_cols, 1)),
-        "ln_f": window(ln_f, (n_rows, 1), (1, 0)),
+        "ln_f": window(ln_f, (n_rows, n_cols), (n_cols, 1)),
     }
-    written = [window(d_x, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(d_weight, (1, n_cols), (0, 1))]
     return read, written
 
 
-def d_layer_norm_columns_windows(d_ln_2, ln_2, d_bias, d_weight, n_rows, n_cols):
+def d_layer_column_norm_and_sum_windows(d_ln_2, ln_2, d_bias, d_weight, n_rows, n_cols):
     read = {
         "d_ln_2": window(d_ln_2, (n_rows, n_cols), (n_cols, 1)),
         "ln_2": window(ln_2, (n_rows, n_cols), (n_cols, 1)),
@@ -229,7 +207,7 @@ def d_layer_norm_columns_windows(d_ln_2, ln_2, d_bias, d_weight, n_rows, n_cols)
 
 def embedding_add_layer_norm_windows(
     tokens,
-    weight,
+    token_embedding,
     position_embedding_weight,
     ln_1_weight,
     bias,
@@ -243,7 +221,7 @@ def embedding_add_layer_norm_windows(
 ):
     read = {
         "tokens": window(tokens, (n_groups, n_rows, 1), (n_rows, 1, 0)),
-        "weight": memory(weight),
+        "token_embedding": memory(token_embedding),
         "position_embedding_weight": window(position_embedding_weight, (n_rows, n_cols), (n_cols, 1)),
         "ln_1_weight": window(ln_1_weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
@@ -265,7 +243,7 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def gelu_d_gelu_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+def gelu_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     read = {
         "widen": window(widen, (n_rows, n_cols), (n_cols, 1)),
         "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
@@ -279,7 +257,7 @@ def gelu_d_gelu_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_
 
 
 def layer_norm_d_layer_norm_add_windows(
-    x, weight, bias, d_x, d_ln_2, ln_2, product, d_total, n_rows, n_cols, eps
+    x, weight, bias, d_x, d_ln_2, ln_2, product, d_out, n_rows, n_cols, eps
 ):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
@@ -293,8 +271,20 @@ def layer_norm_d_layer_norm_add_windows(
     written = [
         window(ln_2, (n_rows, n_cols), (n_cols, 1)),
         window(product, (n_rows, n_cols), (n_cols, 1)),
-        window(d_total, (n_rows, n_cols), (n_cols, 1)),
+        window(d_out, (n_rows, n_cols), (n_cols, 1)),
     ]
+    return read, written
+
+
+def layer_norm_d_layer_norm_and_d_layer_norm_windows(x, d_ln_f, weight, ln_f, d_x, n_rows, n_cols, eps):
+    read = {
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "n_cols": n_cols,
+        "eps": eps,
+    }
+    written = [window(ln_f, (n_rows, n_cols), (n_cols, 1)), window(d_x, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
@@ -308,67 +298,57 @@ def mul_add_windows(gpt_x, d_cross_entropy_loss, token_embedding, d_weight, d_we
     return read, written
 
 
-def mul_d_layer_norm_windows(
-    gpt_targets, d_cross_entropy_loss, gpt, d_ln_f, d_bias, d_weight, n_rows, n_cols
-):
+def mul_and_d_layer_column_norm_windows(gpt_targets, d_cross_entropy_loss, d_ln_f, d_bias, n_rows, n_cols):
     read = {
         "gpt_targets": window(gpt_targets, (n_rows, n_cols), (n_cols, 1)),
         "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
-        "gpt": window(gpt, (n_rows, n_cols), (n_cols, 1)),
     }
-    written = [
-        window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        window(d_bias, (1, n_cols), (0, 1)),
-        window(d_weight, (1, n_cols), (0, 1)),
-    ]
+    written = [window(d_ln_f, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
 
 
-def pad_windows(d_position_embedding, d_weight, n_rows, n_cols, filled_end):
+def pad_windows(d_position_embedding, d_weight, n_rows, n_cols, n_filled):
     read = {
-        "d_position_embedding": memory(d_position_embedding),
+        "d_position_embedding": window(d_position_embedding, (n_filled, n_cols), (n_cols, 1)),
         "n_rows": n_rows,
-        "n_cols": n_cols,
-        "filled_end": filled_end,
+        "n_filled": n_filled,
     }
     written = [window(d_weight, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
-def sum_columns_windows(d_x, d_bias, n_rows, n_cols):
-    read = {
-        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
-    }
-    written = [window(d_bias, (1, n_cols), (0, 1))]
-    return read, written
-
-
 KERNELS = {
     "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
-    "add_layer_norm_d_layer_norm": (
-        add_layer_norm_d_layer_norm_windows,
-        add_layer_norm_d_layer_norm_reference,
-    ),
-    "cat_sum": (cat_sum_windows, cat_sum_reference),
+    "cat_and_column_sum": (cat_and_column_sum_windows, cat_and_column_sum_reference),
+    "column_sum": (column_sum_windows, column_sum_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
     "cross_entropy_d_cross_entropy": (
         cross_entropy_d_cross_entropy_windows,
         cross_entropy_d_cross_entropy_reference,
     ),
     "d_cross_entropy": (d_cross_entropy_windows, d_cross_entropy_reference),
-    "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
-    "d_layer_norm_columns": (d_layer_norm_columns_windows, d_layer_norm_columns_reference),
+    "d_layer_column_norm": (d_layer_column_norm_windows, d_layer_column_norm_reference),
+    "d_layer_column_norm_and_sum": (
+        d_layer_column_norm_and_sum_windows,
+        d_layer_column_norm_and_sum_reference,
+    ),
     "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
     "gelu": (gelu_windows, gelu_reference),
-    "gelu_d_gelu_sum": (gelu_d_gelu_sum_windows, gelu_d_gelu_sum_reference),
+    "gelu_d_gelu_column_sum": (gelu_d_gelu_column_sum_windows, gelu_d_gelu_column_sum_reference),
     "layer_norm_d_layer_norm_add": (
         layer_norm_d_layer_norm_add_windows,
         layer_norm_d_layer_norm_add_reference,
     ),
+    "layer_norm_d_layer_norm_and_d_layer_norm": (
+        layer_norm_d_layer_norm_and_d_layer_norm_windows,
+        layer_norm_d_layer_norm_and_d_layer_norm_reference,
+    ),
     "mul_add": (mul_add_windows, mul_add_reference),
-    "mul_d_layer_norm": (mul_d_layer_norm_windows, mul_d_layer_norm_reference),
+    "mul_and_d_layer_column_norm": (
+        mul_and_d_layer_column_norm_windows,
+        mul_and_d_layer_column_norm_reference,
+    ),
     "pad": (pad_windows, pad_reference),
-    "sum_columns": (sum_columns_windows, sum_columns_reference),
 }
 
 

@@ -30,35 +30,33 @@ class Block(nn.Module):
             widen=Weights(weight=(512, 128), bias=(512,)), narrow=Weights(weight=(128, 512), bias=(128,))
         )
 
-    def forward(self, mlp, x):
-        batch, seq, _ = mlp.shape
+    def forward(self, x, mlp):
+        batch, seq, dim = x.shape
+        n_heads = 4
 
-        # Block.forward    return x + self.mlp(self.ln_2(x)); x = x + self.attn(self.ln_1(x))
-        x_plus_mlp = empty(x.shape, torch.float32)
+        # Block.forward    return x + self.mlp(self.ln_2(x))
+        # Block.forward    x = x + self.attn(self.ln_1(x))
+        out = empty(x.shape, torch.float32)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, x_plus_mlp, ln_1, batch * seq, 128, 1e-5
-        )
+        kernels.add_layer_norm(x, mlp, self.ln_1.weight, self.ln_1.bias, out, ln_1, batch * seq, dim, 1e-5)
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, 4, -1).transpose(1, 3).unbind(2)
+        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
         mixed, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
             q, k, v, 0.0, True
         )
 
         # CausalSelfAttention.forward    return self.proj(mixed)
-        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 128)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = empty(x_plus_mlp.shape, torch.float32)
+        x = empty(out.shape, torch.float32)
         ln_2 = attn  # in place: nothing reads attn afterwards
-        kernels.add_layer_norm(
-            x_plus_mlp, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 128, 1e-5
-        )
+        kernels.add_layer_norm(out, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5)
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
@@ -67,7 +65,7 @@ class Block(nn.Module):
 
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
-        return mlp, x, x_plus_mlp, qkv, mixed, logsumexp, widen
+        return x, mlp, out, qkv, mixed, logsumexp, widen
 
 
 class LanguageModel(nn.Module):
@@ -95,11 +93,12 @@ class LanguageModel(nn.Module):
     def launch(self, tokens, targets):
         """What the model runs, in order: returns the results, then what backward.py reads."""
         batch, seq = tokens.shape
+        dim, n_heads = 128, 4
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = empty((batch, seq, 128), torch.float32)
-        ln_1 = empty((batch, seq, 128), torch.float32)
+        x = empty((batch, seq, dim), torch.float32)
+        ln_1 = empty((batch, seq, dim), torch.float32)
         kernels.embedding_add_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
@@ -110,7 +109,7 @@ class LanguageModel(nn.Module):
             ln_1,
             batch,
             seq,
-            128,
+            dim,
             512,
             1e-5,
         )
@@ -119,27 +118,27 @@ class LanguageModel(nn.Module):
         qkv = F.linear(ln_1, self.gpt.blocks[0].attn.qkv.weight, self.gpt.blocks[0].attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, 4, -1).transpose(1, 3).unbind(2)
+        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
         mixed, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
             q, k, v, 0.0, True
         )
 
         # CausalSelfAttention.forward    return self.proj(mixed)
-        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 128)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed_view, self.gpt.blocks[0].attn.proj.weight, self.gpt.blocks[0].attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x_plus_attn = empty(x.shape, torch.float32)
+        out = empty(x.shape, torch.float32)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_layer_norm(
             x,
             attn,
             self.gpt.blocks[0].ln_2.weight,
             self.gpt.blocks[0].ln_2.bias,
-            x_plus_attn,
+            out,
             ln_2,
             batch * seq,
-            128,
+            dim,
             1e-5,
         )
 
@@ -151,70 +150,62 @@ class LanguageModel(nn.Module):
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.gpt.blocks[0].mlp.narrow.weight, self.gpt.blocks[0].mlp.narrow.bias)
 
-        layer_x = x_plus_attn
+        layer_x = out
         xes = []
-        x_plus_mlps = []
+        outs = []
         qkvs = []
         mixeds = []
         logsumexps = []
         widens = []
         for layer in range(1, 4):
-            mlp, layer_x, x_plus_mlp, layer_qkv, layer_mixed, layer_logsumexp, layer_widen = self.gpt.blocks[
+            layer_x, mlp, layer_out, layer_qkv, layer_mixed, layer_logsumexp, layer_widen = self.gpt.blocks[
                 layer
-            ](mlp, layer_x)
+            ](layer_x, mlp)
             xes.append(layer_x)
-            x_plus_mlps.append(x_plus_mlp)
+            outs.append(layer_out)
             qkvs.append(layer_qkv)
             mixeds.append(layer_mixed)
             logsumexps.append(layer_logsumexp)
             widens.append(layer_widen)
 
-        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        ne = empty((256,), torch.bool)
-        sums = empty((), torch.int64)
-        kernels.d_cross_entropy(targets, ne, sums, batch * seq)
-
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        ln_f = empty(mlp.shape, torch.float32)
-        part = empty((batch, seq, 1), torch.float32)
-        gpt = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm_d_layer_norm(
-            xes[2], mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, ln_f, part, gpt, batch * seq, 128, 1e-5
+        x_plus_mlp = empty(mlp.shape, torch.float32)
+        ln_f = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_layer_norm(
+            xes[2], mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, dim, 1e-5
         )
 
         # GPT.forward    return self.head(self.ln_f(x))
         logits = F.linear(ln_f, self.gpt.token_embedding.weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        ne = empty((256,), torch.bool)
+        sums = empty((), torch.int64)
+        kernels.d_cross_entropy(targets, ne, sums, batch * seq)
         cross_entropy_loss_losses = empty((256,), torch.float32)
         selected = empty((256, 512), torch.float32)
         kernels.cross_entropy_d_cross_entropy(
-            targets, logits, ne, sums, cross_entropy_loss_losses, selected, batch * seq, 512, 512
+            targets, logits, ne, sums, cross_entropy_loss_losses, selected, batch * seq, 512
         )
         losses = empty((), torch.float32)
         kernels.cross_entropy(cross_entropy_loss_losses, targets, losses, batch * seq)
 
         # GPT.forward    return self.head(self.ln_f(x))
-        gpt_targets = torch.mm(
-            selected.reshape(4, seq, 512).reshape(-1, 512), self.gpt.token_embedding.weight
-        )
-        gpt_x = torch.mm(
-            selected.reshape(4, seq, 512).reshape(-1, 512).transpose(0, 1), ln_f.reshape(-1, 128)
-        )
+        gpt_targets = torch.mm(selected.reshape(4, 64, 512).reshape(-1, 512), self.gpt.token_embedding.weight)
+        gpt_x = torch.mm(selected.reshape(4, 64, 512).reshape(-1, 512).transpose(0, 1), ln_f.reshape(-1, dim))
         return (
             losses,
             x,
             qkv,
             mixed,
             logsumexp,
-            x_plus_attn,
+            out,
             widen,
-            part,
+            x_plus_mlp,
             gpt_targets,
             gpt_x,
-            gpt,
-            x_plus_mlps,
+            outs,
             qkvs,
             mixeds,
             logsumexps,

@@ -20,19 +20,19 @@ class LanguageModelFunction(torch.autograd.Function):
             qkv,
             mixed,
             logsumexp,
-            rng_state,
-            unused,
-            x_plus_attn,
+            philox_seed,
+            philox_offset,
+            out,
             widen,
             x_plus_mlp,
             gpt_targets,
             gpt_x,
-            x_plus_mlps,
+            outs,
             qkvs,
             mixeds,
             logsumexps,
-            rng_states,
-            unuseds,
+            philox_seeds,
+            philox_offsets,
             xes,
             widens,
         ) = model.launch(tokens, targets)
@@ -40,17 +40,17 @@ class LanguageModelFunction(torch.autograd.Function):
             [layer.mlp.narrow.weight for layer in model.gpt.blocks],
             [widen, *widens],
             [layer.mlp.widen.weight for layer in model.gpt.blocks],
-            [x_plus_attn, *xes],
+            [out, *xes],
             [layer.ln_2.weight for layer in model.gpt.blocks],
             [layer.ln_2.bias for layer in model.gpt.blocks],
             [layer.attn.proj.weight for layer in model.gpt.blocks],
             [mixed, *mixeds],
             [qkv, *qkvs],
             [logsumexp, *logsumexps],
-            [rng_state, *rng_states],
-            [unused, *unuseds],
+            [philox_seed, *philox_seeds],
+            [philox_offset, *philox_offsets],
             [layer.attn.qkv.weight for layer in model.gpt.blocks],
-            [x, *x_plus_mlps],
+            [x, *outs],
             [layer.ln_1.weight for layer in model.gpt.blocks],
             [layer.ln_1.bias for layer in model.gpt.blocks],
             strict=True,
@@ -73,7 +73,8 @@ class LanguageModelFunction(torch.autograd.Function):
             )
         saved = list(ctx.saved_tensors)
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
-        return None, None, None, *language_model_backward(saved, d_cross_entropy_loss.contiguous())
+        with torch.autocast("cuda", enabled=False):  # the kernels have types of their own
+            return None, None, None, *language_model_backward(saved, d_cross_entropy_loss.contiguous())
 
 
 def block_backward(
@@ -87,115 +88,119 @@ def block_backward(
     mixed,
     qkv,
     logsumexp,
-    rng_state,
-    unused,
+    philox_seed,
+    philox_offset,
     qkv_weight,
-    x_plus_mlp,
+    out,
     ln_1_weight,
     ln_1_bias,
     d_x,
 ):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, _ = widen.shape
+    dim = x.shape[2]
+    n_heads = mixed.shape[1]
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.sum_columns(d_x, d_narrow_bias, batch * seq, 768)
-    d_hidden = torch.mm(d_x.reshape(-1, 768), narrow_weight)
+    d_narrow_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.column_sum(d_x, d_narrow_bias, batch * seq, dim)
+    d_hidden = torch.mm(d_x.reshape(-1, dim), narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(widen)
     d_widen = d_hidden.view(batch, seq, 3072)  # in place: nothing reads d_hidden afterwards
-    kernels.gelu_d_gelu(widen, d_hidden, hidden, d_widen, d_widen.numel())
+    kernels.gelu_and_d_gelu(widen, d_hidden, hidden, d_widen, d_widen.numel())
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_weight = torch.mm(d_x.reshape(-1, 768).transpose(0, 1), hidden.reshape(-1, 3072))
+    d_narrow_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, 3072))
     del hidden
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     d_widen_bias = torch.empty((3072,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.sum_columns(d_widen, d_widen_bias, batch * seq, 3072)
+    kernels.column_sum(d_widen, d_widen_bias, batch * seq, 3072)
     d_ln_2 = torch.mm(d_widen.reshape(-1, 3072), widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(x)
     converted = torch.empty_like(x)
     kernels.layer_norm_d_layer_norm_add(
-        x, ln_2_weight, ln_2_bias, d_x, d_ln_2, ln_2, converted, d_x, batch * seq, 768, 1e-5
+        x, ln_2_weight, ln_2_bias, d_x, d_ln_2, ln_2, converted, d_x, batch * seq, dim, 1e-5
     )  # in place
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    d_widen_weight = torch.mm(d_widen.reshape(-1, 3072).transpose(0, 1), ln_2.reshape(-1, 768))
+    d_widen_weight = torch.mm(d_widen.reshape(-1, 3072).transpose(0, 1), ln_2.reshape(-1, dim))
     del d_hidden, d_widen, ln_2
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    d_ln_2_weight = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    d_ln_2_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
     d_ln_2_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_norm(d_ln_2, converted, d_ln_2_weight, d_ln_2_bias, batch * seq, 768)
+    kernels.d_layer_column_norm(d_ln_2, converted, d_ln_2_weight, d_ln_2_bias, batch * seq, dim)
     del d_ln_2, converted
 
     # CausalSelfAttention.forward    return self.proj(mixed)
-    d_proj_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.sum_columns(d_x, d_proj_bias, batch * seq, 768)
-    d_mixed = torch.mm(d_x.reshape(-1, 768), proj_weight)
-    mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 768)
-    d_proj_weight = torch.mm(d_x.reshape(-1, 768).transpose(0, 1), mixed_view.reshape(-1, 768))
+    d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
+    d_mixed = torch.mm(d_x.reshape(-1, dim), proj_weight)
+    mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
+    d_proj_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    d_mixed = d_mixed.reshape(8, seq, 768)
-    d_mixed = d_mixed.reshape(8, seq, 12, 64).transpose(1, 2)
-    q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
-    d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_flash_attention_backward.default(
-        d_mixed, q, k, v, mixed, logsumexp, None, None, 1024, 1024, 0.0, True, rng_state, unused
+    d_mixed = d_mixed.reshape(8, 1024, 768)
+    d_mixed = d_mixed.reshape(8, 1024, 12, 64).transpose(1, 2)
+    q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+    d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default(
+        d_mixed,
+        q,
+        k,
+        v,
+        mixed,
+        logsumexp,
+        philox_seed,
+        philox_offset,
+        None,
+        None,
+        None,
+        1024,
+        1024,
+        0.0,
+        True,
     )
     del d_mixed
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-    d_q = d_q.transpose(1, 2).reshape(8, seq, 768)
+    d_q = d_q.transpose(1, 2).reshape(8, 1024, 768)
     d_q_contiguous = d_q.contiguous()
     del d_q
-    d_k = d_k.transpose(1, 2).reshape(8, seq, 768)
+    d_k = d_k.transpose(1, 2).reshape(8, 1024, 768)
     d_k_contiguous = d_k.contiguous()
     del d_k
-    d_v = d_v.transpose(1, 2).reshape(8, seq, 768)
+    d_v = d_v.transpose(1, 2).reshape(8, 1024, 768)
     d_v_contiguous = d_v.contiguous()
-    d_qkv = torch.empty((8, seq, 2304), dtype=torch.bfloat16, device=narrow_weight.device)
+    d_qkv = torch.empty((8, 1024, 2304), dtype=torch.bfloat16, device=narrow_weight.device)
     kernels.cat(
-        d_q_contiguous,
-        d_k_contiguous,
-        d_v_contiguous,
-        d_qkv,
-        8 * seq,
-        2304,
-        768,
-        768,
-        -768,
-        768,
-        -1536,
-        768,
-        1536,
+        d_q_contiguous, d_k_contiguous, d_v_contiguous, d_qkv, 8 * 1024, 2304, 768, 768, 768, 768, 1536
     )
     d_qkv_bias = torch.empty((2304,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.sum_columns(d_qkv, d_qkv_bias, 8 * seq, 2304)
+    kernels.column_sum(d_qkv, d_qkv_bias, 8 * 1024, 2304)
     d_ln_1 = torch.mm(d_qkv.reshape(-1, 2304), qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = torch.empty_like(x_plus_mlp)
-    converted = torch.empty_like(x_plus_mlp)
-    d_x_plus_mlp = d_x  # in place: nothing reads d_x afterwards
+    ln_1 = torch.empty_like(out)
+    converted = torch.empty_like(out)
+    d_out = d_x  # in place: nothing reads d_x afterwards
     kernels.layer_norm_d_layer_norm_add(
-        x_plus_mlp, ln_1_weight, ln_1_bias, d_x, d_ln_1, ln_1, converted, d_x_plus_mlp, batch * seq, 768, 1e-5
+        out, ln_1_weight, ln_1_bias, d_x, d_ln_1, ln_1, converted, d_out, batch * seq, dim, 1e-5
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-    d_qkv_weight = torch.mm(d_qkv.reshape(-1, 2304).transpose(0, 1), ln_1.reshape(-1, 768))
+    d_qkv_weight = torch.mm(d_qkv.reshape(-1, 2304).transpose(0, 1), ln_1.reshape(-1, dim))
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    d_ln_1_weight = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
+    d_ln_1_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
     d_ln_1_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_norm(d_ln_1, converted, d_ln_1_weight, d_ln_1_bias, batch * seq, 768)
+    kernels.d_layer_column_norm(d_ln_1, converted, d_ln_1_weight, d_ln_1_bias, batch * seq, dim)
     return (
-        d_x_plus_mlp,
+        d_out,
         d_ln_1_weight,
         d_ln_1_bias,
         d_qkv_weight,
@@ -218,31 +223,32 @@ def language_model_backward(saved, d_cross_entropy_loss):
     blocks = [of_layers[at : at + 16] for at in range(0, len(of_layers), 16)]
     del of_layers
     batch, seq = tokens.shape
+    dim = x.shape[2]
 
     # GPT.forward    return self.head(self.ln_f(x))
     d_ln_f = torch.empty_like(gpt_targets)
     d_x = torch.empty_like(x)
     gpt_x_13 = torch.empty_like(x)
     kernels.mul_layer_norm_d_layer_norm(
-        gpt_targets, d_cross_entropy_loss, ln_f_weight, x, d_ln_f, d_x, gpt_x_13, batch * seq, 768, 1e-5
+        gpt_targets, d_cross_entropy_loss, ln_f_weight, x, d_ln_f, d_x, gpt_x_13, batch * seq, dim, 1e-5
     )
-    d_ln_f_weight = torch.empty((768,), dtype=torch.bfloat16, device=ln_f_weight.device)
+    d_ln_f_weight = torch.empty((dim,), dtype=torch.bfloat16, device=ln_f_weight.device)
     d_ln_f_bias = torch.empty((768,), dtype=torch.bfloat16, device=ln_f_weight.device)
-    kernels.d_layer_norm(d_ln_f, gpt_x_13, d_ln_f_weight, d_ln_f_bias, batch * seq, 768)
+    kernels.d_layer_column_norm(d_ln_f, gpt_x_13, d_ln_f_weight, d_ln_f_bias, batch * seq, dim)
 
     d_blocks = {}
     for layer in reversed(range(12)):
         d_x, *d_blocks[layer] = block_backward(*blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_position_embedding_weight = torch.empty((seq, 768), dtype=torch.bfloat16, device=ln_f_weight.device)
-    kernels.sum_add(d_x, d_position_embedding_weight, batch, d_position_embedding_weight.numel())
+    d_position_embedding_weight = torch.empty((seq, dim), dtype=torch.bfloat16, device=ln_f_weight.device)
+    kernels.sum_add(d_x, d_position_embedding_weight, batch, seq * dim)
     token_embedding = torch.ops.aten.embedding_dense_backward.default(d_x, tokens, 50257, -1, False)
 
     # GPT.forward    return self.head(self.ln_f(x))
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_token_embedding_weight = torch.empty_like(token_embedding)
-    d_weight_contiguous = torch.empty_like(token_embedding)
+    d_token_embedding_weight = torch.empty_like(gpt_x)
+    d_weight_contiguous = torch.empty_like(gpt_x)
     kernels.mul_add(
         gpt_x,
         d_cross_entropy_loss,

@@ -214,11 +214,13 @@ KERNELS = Path(__file__).resolve().parent / "kernels"
 
 COMPILER = os.environ.get("CXX", "g++")
 
+ON_X86 = platform.machine() == "x86_64"
+
 # Never -ffast-math: it lets g++ drop NaN checks and flushes denormals to zero in the whole process.
 FLAGS = [
     "-std=c++20",
     "-O3",
-    "-march=native" if platform.machine() == "x86_64" else "-mcpu=native",
+    *(["-march=native", "-mprefer-vector-width=512"] if ON_X86 else ["-mcpu=native"]),
     "-fopenmp",
     "-fno-math-errno",
     "-fno-trapping-math",
@@ -227,7 +229,7 @@ FLAGS = [
     "-shared",
 ]
 
-LIBRARIES = ["-lmvec", "-lm"] if platform.machine() == "x86_64" else ["-lm"]
+LIBRARIES = ["-lmvec", "-lm"] if ON_X86 else ["-lm"]
 
 MOST_BUILDS = 1000  # shared objects kept in the cache folder
 

@@ -1,4 +1,4 @@
-// d_cross_entropy: ne = targets != -100, sums = sum(ne), row by row.
+// d_cross_entropy: ne = targets != -100; sums = sum(ne), row by row.
 //
 //     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 //
@@ -18,9 +18,9 @@ extern "C" void d_cross_entropy(
   int64_t total_sum = 0;
 #pragma omp simd reduction(+ : total_sum)
   for (long i = 0; i < n_elements; ++i) {
-    const bool differs = targets[i] != SPECIAL_VALUE;
-    total_sum += static_cast<int64_t>(differs);
-    ne[i] = differs;
+    const bool ne_value = targets[i] != SPECIAL_VALUE;
+    total_sum += static_cast<int64_t>(ne_value);
+    ne[i] = ne_value;
   }
   sums[0] = total_sum;
 }

@@ -1,10 +1,10 @@
-// embedding_add_layer_norm: x and ln_1 by embedding, add and layer norm in one pass, row by row.
+// embedding_add_layer_norm: x = token_embedding[tokens] + position_embedding_weight; ln_1 = layer_norm(x).
 //
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //
-// Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay
-// in cache.
+// Reads tokens and token_embedding once, writes x and ln_1 once; position_embedding_weight, ln_1_weight and
+// bias stay in cache.
 
 #include <cmath>
 #include <cstdint>
@@ -14,7 +14,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 // One thread per block of rows; a row stays in cache between the loops.
 extern "C" void embedding_add_layer_norm(
     const int64_t *tokens,                   // (n_groups, n_rows)
-    const float *weight,                     // read at computed places
+    const float *token_embedding,            // read at computed places
     const float *position_embedding_weight,  // (n_rows, n_cols)
     const float *ln_1_weight,                // (n_cols,)
     const float *bias,                       // (n_cols,)
@@ -34,19 +34,19 @@ extern "C" void embedding_add_layer_norm(
 
       const int64_t token = tokens[group * n_rows + row];
       const bool in_table = token >= 0 && token < table_size;
-      const float *weight_row = weight + token * n_cols;
+      const float *token_embedding_row = token_embedding + token * n_cols;
 
-      float row_sum = 0.0f;
+      double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float weight_value = in_table ? weight_row[col] : NAN;
-        const float gpt_x = weight_value + position_embedding_weight_row[col];
-        x_row[col] = gpt_x;
-        row_sum += gpt_x;
+        const float token_embedding_value = in_table ? token_embedding_row[col] : NAN;
+        const float embedded = token_embedding_value + position_embedding_weight_row[col];
+        x_row[col] = embedded;
+        row_sum += embedded;
       }
       const float mean = row_sum / n_cols;
 
-      float sum_of_squares = 0.0f;
+      double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;

@@ -1,9 +1,9 @@
-// layer_norm_d_layer_norm_add: ln_2, product and d_total by layer norm, mul, mean, sub and add in one pass,
-// row by row.
+// layer_norm_d_layer_norm_add: layer norm, mul, mean, sub and add in one pass, from x, d_x and d_ln_2 to
+// ln_2, product and d_out, row by row.
 //
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
-// Reads d_x once and x and d_ln_2 once from memory and again from the cache, writes ln_2, product and d_total
+// Reads d_x once and x and d_ln_2 once from memory and again from the cache, writes ln_2, product and d_out
 // once; weight and bias stay in cache.
 
 #include <cmath>
@@ -19,7 +19,7 @@ extern "C" void layer_norm_d_layer_norm_add(
     const float *d_ln_2,  // (n_rows, n_cols)
     float *ln_2,          // (n_rows, n_cols)
     float *product,       // (n_rows, n_cols)
-    float *d_total,       // (n_rows, n_cols); may be d_x
+    float *d_out,         // (n_rows, n_cols); may be d_x
     long n_rows,
     long n_cols,
     float eps) {
@@ -30,10 +30,10 @@ extern "C" void layer_norm_d_layer_norm_add(
     const float *d_ln_2_row = d_ln_2 + row * n_cols;
     float *ln_2_row = ln_2 + row * n_cols;
     float *product_row = product + row * n_cols;
-    float *d_total_row = d_total + row * n_cols;
+    float *d_out_row = d_out + row * n_cols;
 
-    float row_sum = 0.0f;
-    float d_ln_2_product_sum = 0.0f;
+    double row_sum = 0.0;
+    double d_ln_2_product_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum, d_ln_2_product_sum)
     for (long col = 0; col < n_cols; ++col) {
       const float d_ln_2_product = d_ln_2_row[col] * weight[col];
@@ -44,7 +44,7 @@ extern "C" void layer_norm_d_layer_norm_add(
     const float mean = row_sum / n_cols;
     const float row_ratio_value = d_ln_2_product_sum / n_cols;
 
-    float sum_of_squares = 0.0f;
+    double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = x_row[col] - mean;
@@ -53,7 +53,7 @@ extern "C" void layer_norm_d_layer_norm_add(
     const float variance = sum_of_squares / n_cols;
     const float rstd = 1.0f / std::sqrt(variance + eps);
 
-    float ln_2_sum = 0.0f;
+    double ln_2_sum = 0.0;
 #pragma omp simd reduction(+ : ln_2_sum)
     for (long col = 0; col < n_cols; ++col) {
       const float centered = x_row[col] - mean;
@@ -71,7 +71,7 @@ extern "C" void layer_norm_d_layer_norm_add(
       const float d_ln_2_product = d_ln_2_row[col] * weight[col];
       const float difference = d_ln_2_product - normalized * row_ratio;
 
-      d_total_row[col] = d_x_row[col] + (difference - row_ratio_value) * rstd;
+      d_out_row[col] = d_x_row[col] + (difference - row_ratio_value) * rstd;
     }
   }
 }

@@ -1,5 +1,5 @@
-"""layer_norm_d_layer_norm_add: ln_2, product and d_total by layer norm, mul, mean, sub and add in one pass,
-row by row.
+"""layer_norm_d_layer_norm_add: layer norm, mul, mean, sub and add in one pass, from x, d_x and d_ln_2 to
+ln_2, product and d_out, row by row.
 
 The kernel is layer_norm_d_layer_norm_add.cpp, built when it changes.
 """
@@ -12,7 +12,7 @@ layer_norm_d_layer_norm_add = load_kernel("layer_norm_d_layer_norm_add.cpp")
 
 
 def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
-    """What layer_norm_d_layer_norm_add() must fill ln_2, product and d_total with."""
+    """What layer_norm_d_layer_norm_add() must fill ln_2, product and d_out with."""
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     product = centered * rstd

@@ -1,9 +1,12 @@
-// vector_math.h: tells g++ that libm's functions have SIMD versions in libmvec (x86, glibc 2.35 or newer),
-// so that loops under `#pragma omp simd` stay vectorized without -ffast-math.
+// vector_math.h: functions that keep loops under `#pragma omp simd` vectorized without -ffast-math.
 #pragma once
 
 #include <features.h>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 
+// Tells g++ that libm's functions have SIMD versions in libmvec (x86, glibc 2.35 or newer).
 #if defined(__x86_64__) && __GLIBC__ * 100 + __GLIBC_MINOR__ >= 235
 #define VECTORIZED __attribute__((simd("notinbranch"), const))
 #else
@@ -11,8 +14,34 @@
 #endif
 
 extern "C" {
-VECTORIZED float expf(float) noexcept;
 VECTORIZED float logf(float) noexcept;
 VECTORIZED float tanhf(float) noexcept;
 }
 #undef VECTORIZED
+
+// exp within 1 unit in the last place, denormal results included. More exact than libmvec's expf, and inlined.
+inline float vector_exp(float x) {
+  // Beyond these it is 0 and infinity; NaN passes.
+  const float not_low = x < -104.0f ? -104.0f : x;
+  const float clamped = not_low > 89.0f ? 89.0f : not_low;
+
+  // x = whole * log(2) + rest: adding 1.5 * 2^23 leaves the whole part in the last bits. log(2) in two parts.
+  const float shifted = clamped * 1.44269504f + 0x1.8p23f;
+  const float whole = shifted - 0x1.8p23f;
+  const float rest = clamped - whole * 0x1.62e4p-1f - whole * 1.4286068e-6f;
+
+  float power = 1.3814596e-3f;
+  power = power * rest + 8.3687171e-3f;
+  power = power * rest + 4.1668388e-2f;
+  power = power * rest + 1.6666521e-1f;
+  power = power * rest + 4.9999994e-1f;
+  power = power * rest + 1.0f;
+  power = power * rest + 1.0f;
+
+  // Times 2^exponent in two steps, as one may leave the range of float.
+  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(0x1.8p23f);
+  const int32_t half = exponent >> 1;
+  const float first = std::bit_cast<float>((half + 127) << 23);
+  const float second = std::bit_cast<float>((exponent - half + 127) << 23);
+  return power * first * second;
+}

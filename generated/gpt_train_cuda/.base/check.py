@@ -13,22 +13,22 @@ import torch
 from . import kernels
 from .kernels.add_layer_norm import reference as add_layer_norm_reference
 from .kernels.cat import reference as cat_reference
+from .kernels.column_sum import reference as column_sum_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
 from .kernels.cross_entropy_d_cross_entropy_pad import (
     reference as cross_entropy_d_cross_entropy_pad_reference,
 )
 from .kernels.d_cross_entropy import reference as d_cross_entropy_reference
-from .kernels.d_layer_norm import reference as d_layer_norm_reference
+from .kernels.d_layer_column_norm import reference as d_layer_column_norm_reference
 from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
-from .kernels.gelu_d_gelu import reference as gelu_d_gelu_reference
+from .kernels.gelu_and_d_gelu import reference as gelu_and_d_gelu_reference
 from .kernels.layer_norm_d_layer_norm_add import reference as layer_norm_d_layer_norm_add_reference
 from .kernels.mul_add import reference as mul_add_reference
 from .kernels.mul_layer_norm_d_layer_norm import reference as mul_layer_norm_d_layer_norm_reference
 from .kernels.pad import reference as pad_reference
-from .kernels.pad_of import reference as pad_of_reference
+from .kernels.pad_head import reference as pad_head_reference
 from .kernels.sum_add import reference as sum_add_reference
-from .kernels.sum_columns import reference as sum_columns_reference
 from .model import LanguageModel
 
 DEVICE = "cuda"
@@ -107,7 +107,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_layer_norm_windows(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_cols, eps):
+def add_layer_norm_windows(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "attn": window(attn, (n_rows, n_cols), (n_cols, 1)),
@@ -115,10 +115,7 @@ def add_layer_norm_windows(x, attn, weight, bias, x_plus_attn, ln_2, n_rows, n_c
         "bias": window(bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [
-        window(x_plus_attn, (n_rows, n_cols), (n_cols, 1)),
-        window(ln_2, (n_rows, n_cols), (n_cols, 1)),
-    ]
+    written = [window(out, (n_rows, n_cols), (n_cols, 1)), window(ln_2, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
@@ -131,27 +128,26 @@ def cat_windows(
     n_cols,
     d_q_contiguous_stride,
     d_k_contiguous_stride,
-    d_k_contiguous_offset,
     d_v_contiguous_stride,
-    d_v_contiguous_offset,
     boundary,
     d_linear_by,
 ):
     read = {
-        "d_q_contiguous": memory(d_q_contiguous),
-        "d_k_contiguous": memory(d_k_contiguous),
-        "d_v_contiguous": memory(d_v_contiguous),
-        "n_rows": n_rows,
-        "n_cols": n_cols,
-        "d_q_contiguous_stride": d_q_contiguous_stride,
-        "d_k_contiguous_stride": d_k_contiguous_stride,
-        "d_k_contiguous_offset": d_k_contiguous_offset,
-        "d_v_contiguous_stride": d_v_contiguous_stride,
-        "d_v_contiguous_offset": d_v_contiguous_offset,
-        "boundary": boundary,
-        "d_linear_by": d_linear_by,
+        "d_q_contiguous": window(d_q_contiguous, (n_rows, boundary), (d_q_contiguous_stride, 1)),
+        "d_k_contiguous": window(
+            d_k_contiguous, (n_rows, d_linear_by - boundary), (d_k_contiguous_stride, 1)
+        ),
+        "d_v_contiguous": window(d_v_contiguous, (n_rows, n_cols - d_linear_by), (d_v_contiguous_stride, 1)),
     }
     written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def column_sum_windows(d_x, d_bias, n_rows, n_cols):
+    read = {
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+    }
+    written = [window(d_bias, (1, n_cols), (0, 1))]
     return read, written
 
 
@@ -165,17 +161,7 @@ def cross_entropy_windows(cross_entropy_loss_losses, targets, losses, n_elements
 
 
 def cross_entropy_d_cross_entropy_pad_windows(
-    targets,
-    logits,
-    ne,
-    sums,
-    cross_entropy_loss_losses,
-    head,
-    n_rows,
-    n_cols,
-    logits_stride,
-    head_stride,
-    n_classes,
+    targets, logits, ne, sums, cross_entropy_loss_losses, head, n_rows, n_cols, logits_stride, head_stride
 ):
     read = {
         "targets": window(targets, (n_rows, 1), (1, 0)),
@@ -185,7 +171,6 @@ def cross_entropy_d_cross_entropy_pad_windows(
         "n_rows": n_rows,
         "n_cols": n_cols,
         "logits_stride": logits_stride,
-        "n_classes": n_classes,
     }
     written = [
         window(cross_entropy_loss_losses, (n_rows, 1), (1, 0)),
@@ -202,7 +187,7 @@ def d_cross_entropy_windows(targets, ne, sums, n_elements):
     return read, written
 
 
-def d_layer_norm_windows(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
+def d_layer_column_norm_windows(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
     read = {
         "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
         "gpt_x_13": window(gpt_x_13, (n_rows, n_cols), (n_cols, 1)),
@@ -213,7 +198,7 @@ def d_layer_norm_windows(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
 
 def embedding_add_layer_norm_windows(
     tokens,
-    weight,
+    token_embedding,
     position_embedding_weight,
     ln_1_weight,
     bias,
@@ -227,7 +212,7 @@ def embedding_add_layer_norm_windows(
 ):
     read = {
         "tokens": window(tokens, (n_groups, n_rows, 1), (n_rows, 1, 0)),
-        "weight": memory(weight),
+        "token_embedding": memory(token_embedding),
         "position_embedding_weight": window(position_embedding_weight, (n_rows, n_cols), (n_cols, 1)),
         "ln_1_weight": window(ln_1_weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
@@ -249,7 +234,7 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def gelu_d_gelu_windows(widen, d_hidden, hidden, d_widen, n_elements):
+def gelu_and_d_gelu_windows(widen, d_hidden, hidden, d_widen, n_elements):
     read = {
         "widen": window(widen, (n_elements,), (1,)),
         "d_hidden": window(d_hidden, (n_elements,), (1,)),
@@ -259,7 +244,7 @@ def gelu_d_gelu_windows(widen, d_hidden, hidden, d_widen, n_elements):
 
 
 def layer_norm_d_layer_norm_add_windows(
-    x, weight, bias, d_x, d_ln_2, ln_2, converted, d_total, n_rows, n_cols, eps
+    x, weight, bias, d_x, d_ln_2, ln_2, converted, d_out, n_rows, n_cols, eps
 ):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
@@ -273,7 +258,7 @@ def layer_norm_d_layer_norm_add_windows(
     written = [
         window(ln_2, (n_rows, n_cols), (n_cols, 1)),
         window(converted, (n_rows, n_cols), (n_cols, 1)),
-        window(d_total, (n_rows, n_cols), (n_cols, 1)),
+        window(d_out, (n_rows, n_cols), (n_cols, 1)),
     ]
     return read, written
 
@@ -307,20 +292,19 @@ def mul_layer_norm_d_layer_norm_windows(
     return read, written
 
 
-def pad_windows(weight, head, n_rows, n_cols, filled_end):
-    read = {
-        "weight": memory(weight),
-        "n_rows": n_rows,
-        "n_cols": n_cols,
-        "filled_end": filled_end,
-    }
-    written = [window(head, (n_rows, n_cols), (n_cols, 1))]
+def pad_windows(head, n_rows, n_cols, head_stride, head_offset):
+    read = {}
+    written = [window(head, (n_rows, n_cols), (head_stride, 1), head_offset)]
     return read, written
 
 
-def pad_of_windows(head, n_rows, n_cols, head_stride, head_offset):
-    read = {}
-    written = [window(head, (n_rows, n_cols), (head_stride, 1), head_offset)]
+def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
+    read = {
+        "token_embedding": window(token_embedding, (n_filled, n_cols), (n_cols, 1)),
+        "n_rows": n_rows,
+        "n_filled": n_filled,
+    }
+    written = [window(padded_weight, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
@@ -332,27 +316,20 @@ def sum_add_windows(d_x, d_weight, n_rows, n_cols):
     return read, written
 
 
-def sum_columns_windows(d_x, d_bias, n_rows, n_cols):
-    read = {
-        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
-    }
-    written = [window(d_bias, (1, n_cols), (0, 1))]
-    return read, written
-
-
 KERNELS = {
     "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
     "cat": (cat_windows, cat_reference),
+    "column_sum": (column_sum_windows, column_sum_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
     "cross_entropy_d_cross_entropy_pad": (
         cross_entropy_d_cross_entropy_pad_windows,
         cross_entropy_d_cross_entropy_pad_reference,
     ),
     "d_cross_entropy": (d_cross_entropy_windows, d_cross_entropy_reference),
-    "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
+    "d_layer_column_norm": (d_layer_column_norm_windows, d_layer_column_norm_reference),
     "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
     "gelu": (gelu_windows, gelu_reference),
-    "gelu_d_gelu": (gelu_d_gelu_windows, gelu_d_gelu_reference),
+    "gelu_and_d_gelu": (gelu_and_d_gelu_windows, gelu_and_d_gelu_reference),
     "layer_norm_d_layer_norm_add": (
         layer_norm_d_layer_norm_add_windows,
         layer_norm_d_layer_norm_add_reference,
@@ -363,9 +340,8 @@ KERNELS = {
         mul_layer_norm_d_layer_norm_reference,
     ),
     "pad": (pad_windows, pad_reference),
-    "pad_of": (pad_of_windows, pad_of_reference),
+    "pad_head": (pad_head_windows, pad_head_reference),
     "sum_add": (sum_add_windows, sum_add_reference),
-    "sum_columns": (sum_columns_windows, sum_columns_reference),
 }
 
 

@@ -32,35 +32,33 @@ class Block(nn.Module):
             narrow=Weights(dtype=torch.bfloat16, weight=(768, 3072), bias=(768,)),
         )
 
-    def forward(self, mlp, x):
-        batch, seq, _ = mlp.shape
+    def forward(self, x, mlp):
+        batch, seq, dim = x.shape
+        n_heads = 12
 
-        # Block.forward    return x + self.mlp(self.ln_2(x)); x = x + self.attn(self.ln_1(x))
-        x_plus_mlp = torch.empty_like(x)
+        # Block.forward    return x + self.mlp(self.ln_2(x))
+        # Block.forward    x = x + self.attn(self.ln_1(x))
+        out = torch.empty_like(x)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, x_plus_mlp, ln_1, batch * seq, 768, 1e-5
-        )
+        kernels.add_layer_norm(x, mlp, self.ln_1.weight, self.ln_1.bias, out, ln_1, batch * seq, dim, 1e-5)
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
-        mixed, logsumexp, _, _, _, _, rng_state, unused, _ = (
-            torch.ops.aten._scaled_dot_product_flash_attention.default(q, k, v, 0.0, True)
+        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+        mixed, logsumexp, _, _, _, _, philox_seed, philox_offset, _ = (
+            torch.ops.aten._scaled_dot_product_cudnn_attention.default(q, k, v, None, True, 0.0, True)
         )
 
         # CausalSelfAttention.forward    return self.proj(mixed)
-        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 768)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = torch.empty_like(x_plus_mlp)
+        x = torch.empty_like(out)
         ln_2 = attn  # in place: nothing reads attn afterwards
-        kernels.add_layer_norm(
-            x_plus_mlp, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, 768, 1e-5
-        )
+        kernels.add_layer_norm(out, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5)
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
@@ -69,7 +67,7 @@ class Block(nn.Module):
 
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
-        return mlp, x, x_plus_mlp, qkv, mixed, logsumexp, rng_state, unused, widen
+        return x, mlp, out, qkv, mixed, logsumexp, philox_seed, philox_offset, widen
 
 
 class LanguageModel(nn.Module):
@@ -97,11 +95,12 @@ class LanguageModel(nn.Module):
     def launch(self, tokens, targets):
         """What the model runs, in order: returns the results, then what backward.py reads."""
         batch, seq = tokens.shape
+        dim, n_heads = 768, 12
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty((batch, seq, 768), dtype=torch.bfloat16, device=tokens.device)
+        x = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
         kernels.embedding_add_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
@@ -112,7 +111,7 @@ class LanguageModel(nn.Module):
             ln_1,
             batch,
             seq,
-            768,
+            dim,
             50257,
             1e-5,
         )
@@ -121,27 +120,27 @@ class LanguageModel(nn.Module):
         qkv = F.linear(ln_1, self.gpt.blocks[0].attn.qkv.weight, self.gpt.blocks[0].attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, 12, -1).transpose(1, 3).unbind(2)
-        mixed, logsumexp, _, _, _, _, rng_state, unused, _ = (
-            torch.ops.aten._scaled_dot_product_flash_attention.default(q, k, v, 0.0, True)
+        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+        mixed, logsumexp, _, _, _, _, philox_seed, philox_offset, _ = (
+            torch.ops.aten._scaled_dot_product_cudnn_attention.default(q, k, v, None, True, 0.0, True)
         )
 
         # CausalSelfAttention.forward    return self.proj(mixed)
-        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, 768)
+        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed_view, self.gpt.blocks[0].attn.proj.weight, self.gpt.blocks[0].attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x_plus_attn = torch.empty_like(x)
+        out = torch.empty_like(x)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_layer_norm(
             x,
             attn,
             self.gpt.blocks[0].ln_2.weight,
             self.gpt.blocks[0].ln_2.bias,
-            x_plus_attn,
+            out,
             ln_2,
             batch * seq,
-            768,
+            dim,
             1e-5,
         )
 
@@ -153,34 +152,34 @@ class LanguageModel(nn.Module):
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.gpt.blocks[0].mlp.narrow.weight, self.gpt.blocks[0].mlp.narrow.bias)
 
-        layer_x = x_plus_attn
+        layer_x = out
         xes = []
-        x_plus_mlps = []
+        outs = []
         qkvs = []
         mixeds = []
         logsumexps = []
-        rng_states = []
-        unuseds = []
+        philox_seeds = []
+        philox_offsets = []
         widens = []
         for layer in range(1, 12):
             (
-                mlp,
                 layer_x,
-                layer_x_plus_mlp,
+                mlp,
+                layer_out,
                 layer_qkv,
                 layer_mixed,
                 layer_logsumexp,
-                layer_rng_state,
-                layer_unused,
+                layer_philox_seed,
+                layer_philox_offset,
                 layer_widen,
-            ) = self.gpt.blocks[layer](mlp, layer_x)
+            ) = self.gpt.blocks[layer](layer_x, mlp)
             xes.append(layer_x)
-            x_plus_mlps.append(layer_x_plus_mlp)
+            outs.append(layer_out)
             qkvs.append(layer_qkv)
             mixeds.append(layer_mixed)
             logsumexps.append(layer_logsumexp)
-            rng_states.append(layer_rng_state)
-            unuseds.append(layer_unused)
+            philox_seeds.append(layer_philox_seed)
+            philox_offsets.append(layer_philox_offset)
             widens.append(layer_widen)
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
@@ -188,13 +187,14 @@ class LanguageModel(nn.Module):
         x_plus_mlp = torch.empty_like(mlp)
         ln_f = mlp  # in place: nothing reads mlp afterwards
         kernels.add_layer_norm(
-            xes[10], mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, 768, 1e-5
+            xes[10], mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, dim, 1e-5
         )
 
         # GPT.forward    return self.head(self.ln_f(x))
-        head = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)
-        kernels.pad(self.gpt.token_embedding.weight, head, 50264, 768, 50257)
-        logits = F.linear(ln_f, head)
+        padded_weight = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)
+        # Padded for cuBLAS: several times faster where a row is a multiple of 16 bytes.
+        kernels.pad_head(self.gpt.token_embedding.weight, padded_weight, 50264, 768, 50257)
+        logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         ne = torch.empty((8192,), dtype=torch.bool, device=tokens.device)
@@ -204,9 +204,9 @@ class LanguageModel(nn.Module):
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         # GPT.forward    return self.head(self.ln_f(x))
         cross_entropy_loss_losses = torch.empty((8192,), dtype=torch.float32, device=tokens.device)
-        pad = torch.empty((8192, 50264), dtype=torch.bfloat16, device=tokens.device)
+        head = torch.empty((8192, 50264), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy_d_cross_entropy_pad(
-            targets, logits, ne, sums, cross_entropy_loss_losses, pad, batch * seq, 50257, 50264, 50264, 50257
+            targets, logits, ne, sums, cross_entropy_loss_losses, head, batch * seq, 50257, 50264, 50264
         )
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -214,28 +214,28 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy(cross_entropy_loss_losses, targets, losses, batch * seq)
 
         # GPT.forward    return self.head(self.ln_f(x))
-        kernels.pad_of(pad, 8192, 7, 50264, 50257)
-        gpt_targets = torch.mm(pad, head)
-        gpt_x = torch.mm(pad.transpose(0, 1), ln_f.reshape(-1, 768))
+        kernels.pad(head, 8192, 7, 50264, 50257)
+        gpt_targets = torch.mm(head, padded_weight)
+        gpt_x = torch.mm(head.transpose(0, 1), ln_f.reshape(-1, dim))
         return (
             losses,
             x,
             qkv,
             mixed,
             logsumexp,
-            rng_state,
-            unused,
-            x_plus_attn,
+            philox_seed,
+            philox_offset,
+            out,
             widen,
             x_plus_mlp,
             gpt_targets,
-            gpt_x,
-            x_plus_mlps,
+            gpt_x[:50257],
+            outs,
             qkvs,
             mixeds,
             logsumexps,
-            rng_states,
-            unuseds,
+            philox_seeds,
+            philox_offsets,
             xes,
             widens,
         )

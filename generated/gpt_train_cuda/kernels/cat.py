@@ -1,4 +1,4 @@
-"""cat: d_qkv by cat in one pass.
+"""cat: cat in one pass, from d_q_contiguous, d_k_contiguous and d_v_contiguous to d_qkv.
 
     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 
@@ -28,9 +28,7 @@ def cat_kernel(
     n_cols,
     d_q_contiguous_stride,
     d_k_contiguous_stride,
-    d_k_contiguous_offset,
     d_v_contiguous_stride,
-    d_v_contiguous_offset,
     boundary,
     d_linear_by,
     ROWS: tl.constexpr,
@@ -42,27 +40,24 @@ def cat_kernel(
     in_range = (row < n_rows) & (col < n_cols)
 
     is_less = col < boundary
-    has_d_q_contiguous = in_range & is_less
 
+    has_d_q_contiguous = in_range & is_less
     d_q_contiguous = tl.load(
         d_q_contiguous_ptr + row * d_q_contiguous_stride + col, mask=has_d_q_contiguous, other=0.0
     ).to(tl.float32)
-
     attn_is_less = col < d_linear_by
-    has_d_k_contiguous = in_range & ~is_less & attn_is_less
 
+    has_d_k_contiguous = in_range & ~is_less & attn_is_less
     d_k_contiguous = tl.load(
-        d_k_contiguous_ptr + row * d_k_contiguous_stride + col + d_k_contiguous_offset,
-        mask=has_d_k_contiguous,
-        other=0.0,
+        d_k_contiguous_ptr + row * d_k_contiguous_stride + col - boundary, mask=has_d_k_contiguous, other=0.0
     ).to(tl.float32)
     has_d_v_contiguous = in_range & ~attn_is_less
-
     d_v_contiguous = tl.load(
-        d_v_contiguous_ptr + row * d_v_contiguous_stride + col + d_v_contiguous_offset,
+        d_v_contiguous_ptr + row * d_v_contiguous_stride + col - d_linear_by,
         mask=has_d_v_contiguous,
         other=0.0,
     ).to(tl.float32)
+
     selected = tl.where(attn_is_less, d_k_contiguous, d_v_contiguous)
     tl.store(d_qkv_ptr + row * n_cols + col, tl.where(is_less, d_q_contiguous, selected), mask=in_range)
 
@@ -76,9 +71,7 @@ def cat(
     n_cols,
     d_q_contiguous_stride,
     d_k_contiguous_stride,
-    d_k_contiguous_offset,
     d_v_contiguous_stride,
-    d_v_contiguous_offset,
     boundary,
     d_linear_by,
 ):
@@ -95,9 +88,7 @@ def cat(
         n_cols,
         d_q_contiguous_stride,
         d_k_contiguous_stride,
-        d_k_contiguous_offset,
         d_v_contiguous_stride,
-        d_v_contiguous_offset,
         boundary,
         d_linear_by,
         ROWS=rows,
@@ -106,39 +97,6 @@ def cat(
     )
 
 
-def reference(
-    d_q_contiguous,
-    d_k_contiguous,
-    d_v_contiguous,
-    n_rows,
-    n_cols,
-    d_q_contiguous_stride,
-    d_k_contiguous_stride,
-    d_k_contiguous_offset,
-    d_v_contiguous_stride,
-    d_v_contiguous_offset,
-    boundary,
-    d_linear_by,
-):
+def reference(d_q_contiguous, d_k_contiguous, d_v_contiguous):
     """What cat() must fill d_qkv with."""
-    col = torch.arange(n_cols, device=d_q_contiguous.device)
-    value = col
-    is_less = value < boundary
-    row = torch.arange(n_rows, device=d_q_contiguous.device).view(-1, 1)
-    at = row * d_q_contiguous_stride + col
-    attn_is_less = value < d_linear_by
-    at_at = row * d_k_contiguous_stride + col
-    value_value = torch.where(
-        ~is_less & attn_is_less,
-        d_k_contiguous[torch.where(~is_less & attn_is_less, at_at + d_k_contiguous_offset, 0)],
-        0,
-    )
-    at_index = row * d_v_contiguous_stride + col
-    value_result = torch.where(
-        ~attn_is_less, d_v_contiguous[torch.where(~attn_is_less, at_index + d_v_contiguous_offset, 0)], 0
-    )
-    return torch.where(
-        is_less,
-        torch.where(is_less, d_q_contiguous[torch.where(is_less, at, 0)], 0),
-        torch.where(attn_is_less, value_value, value_result),
-    )
+    return torch.cat([d_q_contiguous, d_k_contiguous, d_v_contiguous], dim=-1)

@@ -1,4 +1,4 @@
-"""d_cross_entropy: ne = targets != -100, sums = sum(ne), row by row.
+"""d_cross_entropy: ne = targets != -100; sums = sum(ne), row by row.
 
     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -32,11 +32,11 @@ def d_cross_entropy_kernel(
 
     targets = tl.load(targets_ptr + i, mask=in_cols, other=0)
 
-    differs = targets != SPECIAL_VALUE
-    total_sum = tl.sum(tl.where(in_cols, differs.to(tl.int64), 0), axis=0)
+    ne = targets != SPECIAL_VALUE
+    sums = tl.sum(tl.where(in_cols, ne.to(tl.int64), 0), axis=0)
 
-    tl.store(ne_ptr + i, differs, mask=in_cols)
-    tl.store(sums_ptr, total_sum)
+    tl.store(ne_ptr + i, ne, mask=in_cols)
+    tl.store(sums_ptr, sums)
 
 
 def d_cross_entropy(targets, ne, sums, n_elements):

@@ -1,10 +1,10 @@
-"""embedding_add_layer_norm: x and ln_1 by embedding, add and layer norm in one pass, row by row.
+"""embedding_add_layer_norm: x = token_embedding[tokens] + position_embedding_weight; ln_1 = layer_norm(x).
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     Block.forward    x = x + self.attn(self.ln_1(x))
 
-Reads tokens, weight and position_embedding_weight once, writes x and ln_1 once; ln_1_weight and bias stay in
-cache.
+Reads tokens and token_embedding once, writes x and ln_1 once; position_embedding_weight, ln_1_weight and bias
+stay in cache.
 """
 
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ NUM_WARPS = 8
 @triton.jit
 def embedding_add_layer_norm_kernel(
     tokens_ptr,  # int64 (n_groups, n_rows)
-    weight_ptr,  # bf16
+    token_embedding_ptr,  # bf16
     position_embedding_weight_ptr,  # bf16 (n_rows, n_cols)
     ln_1_weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
@@ -51,13 +51,14 @@ def embedding_add_layer_norm_kernel(
         position_embedding_weight_ptr + row * n_cols + col, mask=in_range, other=0.0
     ).to(tl.float32)
     tokens = tl.load(tokens_ptr + flat_row, mask=in_rows)
-
     in_table = (tokens >= 0) & (tokens < table_size)
-    has_weight = in_range & in_table
 
-    weight = tl.load(weight_ptr + tokens * n_cols + col, mask=has_weight, other=float("nan")).to(tl.float32)
+    has_token_embedding = in_range & in_table
+    token_embedding = tl.load(
+        token_embedding_ptr + tokens * n_cols + col, mask=has_token_embedding, other=float("nan")
+    ).to(tl.float32)
 
-    x = weight + position_embedding_weight
+    x = token_embedding + position_embedding_weight
     row_sum = tl.sum(tl.where(in_cols, x, 0.0), axis=1, keep_dims=True)
     mean = row_sum / n_cols
     centered = tl.where(in_cols, x - mean, 0.0)
@@ -75,7 +76,7 @@ def embedding_add_layer_norm_kernel(
 
 def embedding_add_layer_norm(
     tokens,
-    weight,
+    token_embedding,
     position_embedding_weight,
     ln_1_weight,
     bias,
@@ -93,7 +94,7 @@ def embedding_add_layer_norm(
     rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_flat_rows) // PROGRAMS))
     embedding_add_layer_norm_kernel[(ceil_div(n_flat_rows, rows),)](
         tokens,
-        weight,
+        token_embedding,
         position_embedding_weight,
         ln_1_weight,
         bias,
@@ -110,7 +111,7 @@ def embedding_add_layer_norm(
     )
 
 
-def reference(tokens, weight, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
+def reference(tokens, token_embedding, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
     """What embedding_add_layer_norm() must fill x and ln_1 with."""
-    x = weight.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
+    x = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
     return x, F.layer_norm(x, ln_1_weight.shape, ln_1_weight, bias, eps)

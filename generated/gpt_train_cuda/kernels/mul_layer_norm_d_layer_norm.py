@@ -1,5 +1,5 @@
-"""mul_layer_norm_d_layer_norm: d_ln_f, d_x and gpt_x_13 by mul, layer norm, mean and sub in one pass, row by
-row.
+"""mul_layer_norm_d_layer_norm: mul, layer norm, mean and sub in one pass, from gpt_targets and x to d_ln_f,
+d_x and gpt_x_13, row by row.
 
     GPT.forward    return self.head(self.ln_f(x))
 
@@ -46,25 +46,25 @@ def mul_layer_norm_d_layer_norm_kernel(
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
     d_cross_entropy_loss = tl.load(d_cross_entropy_loss_ptr).to(tl.float32)
 
-    product = gpt_targets * d_cross_entropy_loss
+    d_ln_f = gpt_targets * d_cross_entropy_loss
 
     weight = tl.load(weight_ptr + col, mask=in_cols, other=0.0).to(tl.float32)
 
-    product_product = product * weight
+    product = d_ln_f * weight
     row_sum = tl.sum(x, axis=1, keep_dims=True)
     mean = row_sum / n_cols
     centered = tl.where(in_cols, x - mean, 0.0)
     sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
     variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
-    centered_product = centered * rstd
-    ln_f_sum = tl.sum(tl.where(in_cols, product_product * centered_product, 0.0), axis=1, keep_dims=True)
-    difference = product_product - centered_product * (ln_f_sum / n_cols)
-    product_product_sum = tl.sum(tl.where(in_cols, product_product, 0.0), axis=1, keep_dims=True)
+    gpt_x_13 = centered * rstd
+    ln_f_sum = tl.sum(tl.where(in_cols, product * gpt_x_13, 0.0), axis=1, keep_dims=True)
+    product_sum = tl.sum(tl.where(in_cols, product, 0.0), axis=1, keep_dims=True)
+    difference = product - gpt_x_13 * (ln_f_sum / n_cols) - product_sum / n_cols
 
-    tl.store(d_ln_f_ptr + at, product, mask=in_range)
-    tl.store(d_x_ptr + at, (difference - product_product_sum / n_cols) * rstd, mask=in_range)
-    tl.store(gpt_x_13_ptr + at, centered_product, mask=in_range)
+    tl.store(d_ln_f_ptr + at, d_ln_f, mask=in_range)
+    tl.store(d_x_ptr + at, difference * rstd, mask=in_range)
+    tl.store(gpt_x_13_ptr + at, gpt_x_13, mask=in_range)
 
 
 def mul_layer_norm_d_layer_norm(
@@ -93,9 +93,13 @@ def mul_layer_norm_d_layer_norm(
 def reference(gpt_targets, d_cross_entropy_loss, weight, x, n_cols, eps):
     """What mul_layer_norm_d_layer_norm() must fill d_ln_f, d_x and gpt_x_13 with."""
     d_ln_f = gpt_targets * d_cross_entropy_loss
-    product_product = d_ln_f * weight
+    product = d_ln_f * weight
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     gpt_x_13 = centered * rstd
-    difference = product_product - gpt_x_13 * torch.mean(product_product * gpt_x_13, -1, keepdim=True)
-    return d_ln_f, (difference - torch.mean(product_product, -1, keepdim=True)) * rstd, gpt_x_13
+    difference = (
+        product
+        - gpt_x_13 * torch.mean(product * gpt_x_13, -1, keepdim=True)
+        - torch.mean(product, -1, keepdim=True)
+    )
+    return d_ln_f, difference * rstd, gpt_x_13

@@ -1,37 +1,37 @@
 """The kernels, as model.py calls them."""
 
 from .add_layer_norm import add_layer_norm
-from .add_layer_norm_d_layer_norm import add_layer_norm_d_layer_norm
-from .cat_sum import cat_sum
+from .cat_and_column_sum import cat_and_column_sum
+from .column_sum import column_sum
 from .cross_entropy import cross_entropy
 from .cross_entropy_d_cross_entropy import cross_entropy_d_cross_entropy
 from .d_cross_entropy import d_cross_entropy
-from .d_layer_norm import d_layer_norm
-from .d_layer_norm_columns import d_layer_norm_columns
+from .d_layer_column_norm import d_layer_column_norm
+from .d_layer_column_norm_and_sum import d_layer_column_norm_and_sum
 from .embedding_add_layer_norm import embedding_add_layer_norm
 from .gelu import gelu
-from .gelu_d_gelu_sum import gelu_d_gelu_sum
+from .gelu_d_gelu_column_sum import gelu_d_gelu_column_sum
 from .layer_norm_d_layer_norm_add import layer_norm_d_layer_norm_add
+from .layer_norm_d_layer_norm_and_d_layer_norm import layer_norm_d_layer_norm_and_d_layer_norm
 from .mul_add import mul_add
-from .mul_d_layer_norm import mul_d_layer_norm
+from .mul_and_d_layer_column_norm import mul_and_d_layer_column_norm
 from .pad import pad
-from .sum_columns import sum_columns
 
 __all__ = [
     "add_layer_norm",
-    "add_layer_norm_d_layer_norm",
-    "cat_sum",
+    "cat_and_column_sum",
+    "column_sum",
     "cross_entropy",
     "cross_entropy_d_cross_entropy",
     "d_cross_entropy",
-    "d_layer_norm",
-    "d_layer_norm_columns",
+    "d_layer_column_norm",
+    "d_layer_column_norm_and_sum",
     "embedding_add_layer_norm",
     "gelu",
-    "gelu_d_gelu_sum",
+    "gelu_d_gelu_column_sum",
     "layer_norm_d_layer_norm_add",
+    "layer_norm_d_layer_norm_and_d_layer_norm",
     "mul_add",
-    "mul_d_layer_norm",
+    "mul_and_d_layer_column_norm",
     "pad",
-    "sum_columns",
 ]

@@ -15,8 +15,8 @@ extern "C" void cross_entropy(
     const int64_t *targets,                  // (n_elements,)
     float *losses,                           // one element
     long n_elements) {
-  float total = 0.0f;
-  float n_counted = 0.0f;
+  double total = 0.0;
+  double n_counted = 0.0;
 #pragma omp simd reduction(+ : total, n_counted)
   for (long i = 0; i < n_elements; ++i) {
     const bool counts = targets[i] != IGNORE_INDEX;

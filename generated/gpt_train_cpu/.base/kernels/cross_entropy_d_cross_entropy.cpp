@@ -1,5 +1,5 @@
-// cross_entropy_d_cross_entropy: cross_entropy_loss_losses and selected by cross entropy, softmax, eq, sub
-// and more in one pass, row by row.
+// cross_entropy_d_cross_entropy: cross entropy, softmax, eq, sub and more in one pass, from logits to
+// cross_entropy_loss_losses and selected, row by row.
 //
 //     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 //
@@ -23,8 +23,7 @@ extern "C" void cross_entropy_d_cross_entropy(
     float *cross_entropy_loss_losses,  // (n_rows,)
     float *selected,                   // (n_rows, n_cols)
     long n_rows,
-    long n_cols,
-    int64_t n_classes) {
+    long n_cols) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *logits_row = logits + row * n_cols;
@@ -32,7 +31,7 @@ extern "C" void cross_entropy_d_cross_entropy(
 
     const int64_t target = targets[row];
     const bool counts = target != IGNORE_INDEX;
-    const bool is_class = target >= 0 && target < n_classes;
+    const bool is_class = target >= 0 && target < n_cols;
     const float target_logit = is_class ? logits_row[target] : NAN;
     const bool ne_value = ne[row];
 
@@ -42,13 +41,14 @@ extern "C" void cross_entropy_d_cross_entropy(
       row_max = logits_row[col] > row_max ? logits_row[col] : row_max;
     }
 
-    float denominator = 0.0f;
-#pragma omp simd reduction(+ : denominator)
+    double wide_denominator = 0.0;
+#pragma omp simd reduction(+ : wide_denominator)
     for (long col = 0; col < n_cols; ++col) {
-      const float numerator = expf(logits_row[col] - row_max);
+      const float numerator = vector_exp(logits_row[col] - row_max);
       selected_row[col] = numerator;
-      denominator += numerator;
+      wide_denominator += numerator;
     }
+    const float denominator = wide_denominator;
     const float log_denominator = row_max + logf(denominator);
     const float loss = log_denominator - target_logit;
     cross_entropy_loss_losses[row] = counts ? loss : 0.0f;

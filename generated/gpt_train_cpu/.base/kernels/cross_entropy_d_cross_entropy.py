@@ -1,5 +1,5 @@
-"""cross_entropy_d_cross_entropy: cross_entropy_loss_losses and selected by cross entropy, softmax, eq, sub
-and more in one pass, row by row.
+"""cross_entropy_d_cross_entropy: cross entropy, softmax, eq, sub and more in one pass, from logits to
+cross_entropy_loss_losses and selected, row by row.
 
 The kernel is cross_entropy_d_cross_entropy.cpp, built when it changes.
 """
@@ -11,7 +11,7 @@ from ..runtime import load_kernel
 cross_entropy_d_cross_entropy = load_kernel("cross_entropy_d_cross_entropy.cpp")
 
 
-def reference(targets, logits, ne, sums, n_rows, n_cols, n_classes):
+def reference(targets, logits, ne, sums, n_rows, n_cols):
     """What cross_entropy_d_cross_entropy() must fill cross_entropy_loss_losses and selected with."""
     row = torch.arange(n_rows, device=targets.device).view(-1, 1)
     col = torch.arange(n_cols, device=targets.device)
@@ -21,8 +21,8 @@ def reference(targets, logits, ne, sums, n_rows, n_cols, n_classes):
     numerator = torch.exp(logit - row_max)
     denominator = numerator.sum(-1, keepdim=True)
     target_logit = torch.where(
-        (targets >= 0) & (targets < n_classes),
-        logits[torch.where((targets >= 0) & (targets < n_classes), row * n_cols + targets, 0)],
+        (targets >= 0) & (targets < n_cols),
+        logits[torch.where((targets >= 0) & (targets < n_cols), row * n_cols + targets, 0)],
         torch.nan,
     )
     ratio = numerator / denominator

@@ -1,4 +1,4 @@
-"""d_cross_entropy: ne = targets != -100, sums = sum(ne), row by row.
+"""d_cross_entropy: ne = targets != -100; sums = sum(ne), row by row.
 
 The kernel is d_cross_entropy.cpp, built when it changes.
 """

@@ -6,6 +6,7 @@
 
 #include "vector_math.h"
 
+constexpr float TWO_SQRT_2_OVER_PI = 1.5957692f;
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // Threads divide the elements; each works through SIMD lanes.
@@ -17,6 +18,6 @@ extern "C" void gelu(
   for (long i = 0; i < n_elements; ++i) {
     const float widen_value = widen[i];
     const float cubic = widen_value + widen_value * widen_value * widen_value * 0.044715f;
-    hidden[i] = widen_value * (1.0f / (1.0f + expf(-(cubic * 1.5957692f))));
+    hidden[i] = widen_value * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
   }
 }

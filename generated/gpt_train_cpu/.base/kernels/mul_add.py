@@ -1,4 +1,4 @@
-"""mul_add: d_weight and d_weight_contiguous by mul and add in one pass.
+"""mul_add: mul and add in one pass, from gpt_x and token_embedding to d_weight and d_weight_contiguous.
 
 The kernel is mul_add.cpp, built when it changes.
 """

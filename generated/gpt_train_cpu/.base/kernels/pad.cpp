@@ -1,4 +1,4 @@
-// pad: d_weight by pad in one pass.
+// pad: d_weight = pad(d_position_embedding).
 //
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //
@@ -14,19 +14,16 @@ extern "C" void pad(
     float *d_weight,                    // (n_rows, n_cols)
     long n_rows,
     long n_cols,
-    int64_t filled_end) {
+    int64_t n_filled) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *d_position_embedding_row = d_position_embedding + row * n_cols;
     float *d_weight_row = d_weight + row * n_cols;
 
-    const bool d_gpt_position_embedding_weight = row < filled_end;
-
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float d_position_embedding_value =
-          d_gpt_position_embedding_weight ? d_position_embedding_row[col] : 0.0f;
-      d_weight_row[col] = d_position_embedding_value;
+      const float d_gpt_position_embedding_weight = row < n_filled ? d_position_embedding_row[col] : 0.0f;
+      d_weight_row[col] = d_gpt_position_embedding_weight;
     }
   }
 }

@@ -1,5 +1,5 @@
-"""cross_entropy_d_cross_entropy_pad: cross_entropy_loss_losses and head by cross entropy, softmax, eq, sub
-and more in one pass, row by row.
+"""cross_entropy_d_cross_entropy_pad: cross entropy, softmax, eq, sub and more in one pass, from logits to
+cross_entropy_loss_losses and head, row by row.
 
     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     GPT.forward    return self.head(self.ln_f(x))
@@ -35,7 +35,6 @@ def cross_entropy_d_cross_entropy_pad_kernel(
     n_cols: tl.constexpr,
     logits_stride,
     head_stride,
-    n_classes,
     COLS: tl.constexpr,
 ):
     """Each program walks one row, COLS columns at a time; arithmetic in float32."""
@@ -44,7 +43,7 @@ def cross_entropy_d_cross_entropy_pad_kernel(
     head_start = row * head_stride
     lane = tl.arange(0, COLS)
 
-    targets = tl.load(targets_ptr + row)
+    target = tl.load(targets_ptr + row)
 
     running_max = tl.full([COLS], LOWEST, tl.float32)
     running_sum = tl.zeros([COLS], tl.float32)
@@ -58,11 +57,11 @@ def cross_entropy_d_cross_entropy_pad_kernel(
 
     row_max = tl.max(running_max, axis=0)
     denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
-    counts = targets != IGNORE_INDEX
+    counts = target != IGNORE_INDEX
     log_denominator = row_max + tl.log(denominator)
-    is_class = (targets >= 0) & (targets < n_classes)
+    is_class = (target >= 0) & (target < n_cols)
 
-    target_logit = tl.load(logits_ptr + row_start + targets, mask=is_class, other=float("nan")).to(tl.float32)
+    target_logit = tl.load(logits_ptr + row_start + target, mask=is_class, other=float("nan")).to(tl.float32)
     loss = log_denominator - target_logit
 
     ne = tl.load(ne_ptr + row)
@@ -75,22 +74,12 @@ def cross_entropy_d_cross_entropy_pad_kernel(
         logits = tl.load(logits_ptr + row_start + col, mask=in_cols, other=float("-inf")).to(tl.float32)
         numerator = tl.exp(logits - row_max)
         ratio = numerator / denominator
-        selected = tl.where(col == targets, ratio - 1.0, ratio)
+        selected = tl.where(col == target, ratio - 1.0, ratio)
         tl.store(head_ptr + head_start + col, tl.where(ne, selected / sums.to(tl.float32), 0.0), mask=in_cols)
 
 
 def cross_entropy_d_cross_entropy_pad(
-    targets,
-    logits,
-    ne,
-    sums,
-    cross_entropy_loss_losses,
-    head,
-    n_rows,
-    n_cols,
-    logits_stride,
-    head_stride,
-    n_classes,
+    targets, logits, ne, sums, cross_entropy_loss_losses, head, n_rows, n_cols, logits_stride, head_stride
 ):
     """Fill cross_entropy_loss_losses and head."""
     cross_entropy_d_cross_entropy_pad_kernel[(n_rows,)](
@@ -103,14 +92,13 @@ def cross_entropy_d_cross_entropy_pad(
         n_cols,
         logits_stride,
         head_stride,
-        n_classes,
         COLS=COLS,
         num_warps=NUM_WARPS,
         num_stages=NUM_STAGES,
     )
 
 
-def reference(targets, logits, ne, sums, n_rows, n_cols, logits_stride, n_classes):
+def reference(targets, logits, ne, sums, n_rows, n_cols, logits_stride):
     """What cross_entropy_d_cross_entropy_pad() must fill cross_entropy_loss_losses and head with."""
     row = torch.arange(n_rows, device=targets.device).view(-1, 1)
     col = torch.arange(n_cols, device=targets.device)
@@ -120,8 +108,8 @@ def reference(targets, logits, ne, sums, n_rows, n_cols, logits_stride, n_classe
     numerator = torch.exp(value - row_max)
     denominator = numerator.sum(-1, keepdim=True)
     target_logit = torch.where(
-        (targets >= 0) & (targets < n_classes),
-        logits[torch.where((targets >= 0) & (targets < n_classes), row * logits_stride + targets, 0)],
+        (targets >= 0) & (targets < n_cols),
+        logits[torch.where((targets >= 0) & (targets < n_cols), row * logits_stride + targets, 0)],
         torch.nan,
     )
     ratio = numerator / denominator

@@ -11,6 +11,8 @@ import triton.language as tl
 
 from ..runtime import ceil_div, fast_launch
 
+TWO_SQRT_2_OVER_PI = tl.constexpr(1.5957691216057308)
+
 # Tunables.
 BLOCK = 1024  # elements per program
 NUM_WARPS = 4
@@ -30,7 +32,7 @@ def gelu_kernel(
 
     widen = tl.load(widen_ptr + i, mask=in_range).to(tl.float32)
     cubic = widen + widen * widen * widen * 0.044715
-    tl.store(hidden_ptr + i, widen * tl.sigmoid(cubic * 1.5957691216057308), mask=in_range)
+    tl.store(hidden_ptr + i, widen * tl.sigmoid(cubic * TWO_SQRT_2_OVER_PI), mask=in_range)
 
 
 def gelu(widen, hidden, n_elements):

@@ -1,9 +1,9 @@
-"""layer_norm_d_layer_norm_add: ln_2, converted and d_total by layer norm, mul, mean, sub and add in one pass,
-row by row.
+"""layer_norm_d_layer_norm_add: layer norm, mul, mean, sub and add in one pass, from x, d_x and d_ln_2 to
+ln_2, converted and d_out, row by row.
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x, d_x and d_ln_2 once, writes ln_2, converted and d_total once; weight and bias stay in cache.
+Reads x, d_x and d_ln_2 once, writes ln_2, converted and d_out once; weight and bias stay in cache.
 """
 
 import torch
@@ -28,7 +28,7 @@ def layer_norm_d_layer_norm_add_kernel(
     d_ln_2_ptr,  # bf16 (n_rows, n_cols)
     ln_2_ptr,  # bf16 (n_rows, n_cols)
     converted_ptr,  # bf16 (n_rows, n_cols)
-    d_total_ptr,  # bf16 (n_rows, n_cols); may be d_x_ptr
+    d_out_ptr,  # bf16 (n_rows, n_cols); may be d_x_ptr
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -52,24 +52,24 @@ def layer_norm_d_layer_norm_add_kernel(
     sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
     variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
-    normalized = centered * rstd
+    converted = centered * rstd
 
     weight = tl.load(weight_ptr + col, mask=in_cols, other=0.0).to(tl.float32)
 
     product = d_ln_2 * weight
-    ln_2_sum = tl.sum(tl.where(in_cols, product * normalized, 0.0), axis=1, keep_dims=True)
+    ln_2_sum = tl.sum(tl.where(in_cols, product * converted, 0.0), axis=1, keep_dims=True)
     product_sum = tl.sum(product, axis=1, keep_dims=True)
-    difference = product - normalized * (ln_2_sum / n_cols) - product_sum / n_cols
+    difference = product - converted * (ln_2_sum / n_cols) - product_sum / n_cols
 
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
-    tl.store(converted_ptr + at, normalized, mask=in_range)
-    tl.store(d_total_ptr + at, d_x + difference * rstd, mask=in_range)
+    tl.store(ln_2_ptr + at, converted * weight + bias, mask=in_range)
+    tl.store(converted_ptr + at, converted, mask=in_range)
+    tl.store(d_out_ptr + at, d_x + difference * rstd, mask=in_range)
 
 
-def layer_norm_d_layer_norm_add(x, weight, bias, d_x, d_ln_2, ln_2, converted, d_total, n_rows, n_cols, eps):
-    """Fill ln_2, converted and d_total."""
+def layer_norm_d_layer_norm_add(x, weight, bias, d_x, d_ln_2, ln_2, converted, d_out, n_rows, n_cols, eps):
+    """Fill ln_2, converted and d_out."""
     cols = next_power_of_2(n_cols)
     rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     layer_norm_d_layer_norm_add_kernel[(ceil_div(n_rows, rows),)](
@@ -80,7 +80,7 @@ def layer_norm_d_layer_norm_add(x, weight, bias, d_x, d_ln_2, ln_2, converted, d
         d_ln_2,
         ln_2,
         converted,
-        d_total,
+        d_out,
         n_rows,
         n_cols,
         eps,
@@ -91,7 +91,7 @@ def layer_norm_d_layer_norm_add(x, weight, bias, d_x, d_ln_2, ln_2, converted, d
 
 
 def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
-    """What layer_norm_d_layer_norm_add() must fill ln_2, converted and d_total with."""
+    """What layer_norm_d_layer_norm_add() must fill ln_2, converted and d_out with."""
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     converted = centered * rstd

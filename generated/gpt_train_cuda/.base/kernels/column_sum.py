@@ -1,0 +1,98 @@
+"""column_sum: d_bias = sum(d_x), column by column.
+
+    Mlp.forward    return self.narrow(hidden)
+
+Reads d_x once, writes d_bias once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ROWS = 64  # rows at a time
+COLS = 64  # columns per program
+SPLITS = 32  # chunks of the rows, at most
+NUM_WARPS = 4
+
+
+@fast_launch
+@triton.jit
+def column_sum_partial_kernel(
+    d_x_ptr,  # bf16 (n_rows, n_cols)
+    partial_ptr,  # float32, a result of each chunk
+    n_rows,
+    n_cols,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32."""
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    split = tl.program_id(1)
+    chunk = tl.cdiv(n_rows, tl.num_programs(1) * ROWS) * ROWS
+    end = tl.minimum((split + 1) * chunk, n_rows)
+
+    acc = tl.zeros([ROWS, COLS], tl.float32)
+    for start in tl.range(split * chunk, end, ROWS, loop_unroll_factor=2):
+        row = start + tl.arange(0, ROWS)[:, None]
+        in_range = (row < n_rows) & in_cols
+        d_x = tl.load(d_x_ptr + row * n_cols + col, mask=in_range, other=0.0).to(tl.float32)
+        acc += d_x
+
+    d_gpt_blocks_11_mlp_narrow_bias = tl.sum(acc, axis=0, keep_dims=True)
+
+    tl.store(partial_ptr + split * n_cols + col, d_gpt_blocks_11_mlp_narrow_bias, mask=in_cols)
+
+
+@fast_launch
+@triton.jit
+def column_sum_combine_kernel(
+    partial_ptr,  # float32, a result of each chunk
+    d_bias_ptr,  # bf16 (n_cols,)
+    n_cols,
+    n_splits,
+    SPLITS: tl.constexpr,  # n_splits, rounded up to a power of two
+    COLS: tl.constexpr,
+):
+    """Each program combines the chunks of COLS columns; arithmetic in float32."""
+    split = tl.arange(0, SPLITS)[:, None]
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (split < n_splits) & in_cols
+
+    partial = tl.load(partial_ptr + split * n_cols + col, mask=in_range, other=0.0)
+
+    d_gpt_blocks_11_mlp_narrow_bias = tl.sum(partial, axis=0, keep_dims=True)
+    tl.store(d_bias_ptr + col, d_gpt_blocks_11_mlp_narrow_bias, mask=in_cols)
+
+
+def column_sum(d_x, d_bias, n_rows, n_cols):
+    """Fill d_bias."""
+    cols = min(COLS, next_power_of_2(n_cols))
+    n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
+    partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=d_x.device)
+    column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+        d_x,
+        partial,
+        n_rows,
+        n_cols,
+        ROWS=ROWS,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+    column_sum_combine_kernel[(ceil_div(n_cols, cols),)](
+        partial,
+        d_bias,
+        n_cols,
+        n_splits,
+        SPLITS=next_power_of_2(n_splits),
+        COLS=cols,
+    )
+
+
+def reference(d_x):
+    """What column_sum() must fill d_bias with."""
+    return d_x.sum(-2, keepdim=True)
