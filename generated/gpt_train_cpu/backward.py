@@ -124,7 +124,7 @@ def block_backward(
     # Block.forward    return x + self.mlp(self.ln_2(x))
     d_ln_2_bias = empty((128,), torch.float32)
     d_ln_2_weight = empty((dim,), torch.float32)
-    kernels.d_layer_column_norm_and_sum(d_ln_2, product, d_ln_2_bias, d_ln_2_weight, batch * seq, dim)
+    kernels.d_layer_norm_columns_and_sum(d_ln_2, product, d_ln_2_bias, d_ln_2_weight, batch * seq, dim)
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
@@ -180,7 +180,7 @@ def block_backward(
     # Block.forward    x = x + self.attn(self.ln_1(x))
     d_ln_1_bias = empty((128,), torch.float32)
     d_ln_1_weight = empty((dim,), torch.float32)
-    kernels.d_layer_column_norm_and_sum(d_ln_1, product, d_ln_1_bias, d_ln_1_weight, batch * seq, dim)
+    kernels.d_layer_norm_columns_and_sum(d_ln_1, product, d_ln_1_bias, d_ln_1_weight, batch * seq, dim)
     return (
         d_out,
         d_ln_1_weight,
@@ -210,14 +210,14 @@ def language_model_backward(saved, d_cross_entropy_loss):
     # GPT.forward    return self.head(self.ln_f(x))
     d_ln_f = empty(gpt_targets.shape, torch.float32)
     d_ln_f_bias = empty((128,), torch.float32)
-    kernels.mul_and_d_layer_column_norm(gpt_targets, d_cross_entropy_loss, d_ln_f, d_ln_f_bias, 256, 128)
+    kernels.mul_and_d_layer_norm_columns(gpt_targets, d_cross_entropy_loss, d_ln_f, d_ln_f_bias, 256, 128)
     ln_f = empty(x.shape, torch.float32)
     d_x = empty(x.shape, torch.float32)
     kernels.layer_norm_d_layer_norm_and_d_layer_norm(
         x, d_ln_f, ln_f_weight, ln_f, d_x, batch * seq, dim, 1e-5
     )
     d_ln_f_weight = empty((dim,), torch.float32)
-    kernels.d_layer_column_norm(d_ln_f, ln_f, d_ln_f_weight, batch * seq, dim)
+    kernels.d_layer_norm_columns(d_ln_f, ln_f, d_ln_f_weight, batch * seq, dim)
 
     d_blocks = {}
     for layer in reversed(range(4)):

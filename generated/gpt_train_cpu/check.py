@@ -17,8 +17,8 @@ from .kernels.column_sum import reference as column_sum_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
 from .kernels.cross_entropy_d_cross_entropy import reference as cross_entropy_d_cross_entropy_reference
 from .kernels.d_cross_entropy import reference as d_cross_entropy_reference
-from .kernels.d_layer_column_norm import reference as d_layer_column_norm_reference
-from .kernels.d_layer_column_norm_and_sum import reference as d_layer_column_norm_and_sum_reference
+from .kernels.d_layer_norm_columns import reference as d_layer_norm_columns_reference
+from .kernels.d_layer_norm_columns_and_sum import reference as d_layer_norm_columns_and_sum_reference
 from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_d_gelu_column_sum import reference as gelu_d_gelu_column_sum_reference
@@ -27,7 +27,7 @@ from .kernels.layer_norm_d_layer_norm_and_d_layer_norm import (
     reference as layer_norm_d_layer_norm_and_d_layer_norm_reference,
 )
 from .kernels.mul_add import reference as mul_add_reference
-from .kernels.mul_and_d_layer_column_norm import reference as mul_and_d_layer_column_norm_reference
+from .kernels.mul_and_d_layer_norm_columns import reference as mul_and_d_layer_norm_columns_reference
 from .kernels.pad import reference as pad_reference
 from .model import LanguageModel
 
@@ -187,7 +187,7 @@ def d_cross_entropy_windows(targets, ne, sums, n_elements):
     return read, written
 
 
-def d_layer_column_norm_windows(d_ln_f, ln_f, d_weight, n_rows, n_cols):
+def d_layer_norm_columns_windows(d_ln_f, ln_f, d_weight, n_rows, n_cols):
     read = {
         "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
         "ln_f": window(ln_f, (n_rows, n_cols), (n_cols, 1)),
@@ -196,7 +196,7 @@ def d_layer_column_norm_windows(d_ln_f, ln_f, d_weight, n_rows, n_cols):
     return read, written
 
 
-def d_layer_column_norm_and_sum_windows(d_ln_2, ln_2, d_bias, d_weight, n_rows, n_cols):
+def d_layer_norm_columns_and_sum_windows(d_ln_2, ln_2, d_bias, d_weight, n_rows, n_cols):
     read = {
         "d_ln_2": window(d_ln_2, (n_rows, n_cols), (n_cols, 1)),
         "ln_2": window(ln_2, (n_rows, n_cols), (n_cols, 1)),
@@ -298,7 +298,7 @@ def mul_add_windows(gpt_x, d_cross_entropy_loss, token_embedding, d_weight, d_we
     return read, written
 
 
-def mul_and_d_layer_column_norm_windows(gpt_targets, d_cross_entropy_loss, d_ln_f, d_bias, n_rows, n_cols):
+def mul_and_d_layer_norm_columns_windows(gpt_targets, d_cross_entropy_loss, d_ln_f, d_bias, n_rows, n_cols):
     read = {
         "gpt_targets": window(gpt_targets, (n_rows, n_cols), (n_cols, 1)),
         "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
@@ -327,10 +327,10 @@ KERNELS = {
         cross_entropy_d_cross_entropy_reference,
     ),
     "d_cross_entropy": (d_cross_entropy_windows, d_cross_entropy_reference),
-    "d_layer_column_norm": (d_layer_column_norm_windows, d_layer_column_norm_reference),
-    "d_layer_column_norm_and_sum": (
-        d_layer_column_norm_and_sum_windows,
-        d_layer_column_norm_and_sum_reference,
+    "d_layer_norm_columns": (d_layer_norm_columns_windows, d_layer_norm_columns_reference),
+    "d_layer_norm_columns_and_sum": (
+        d_layer_norm_columns_and_sum_windows,
+        d_layer_norm_columns_and_sum_reference,
     ),
     "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
     "gelu": (gelu_windows, gelu_reference),
@@ -344,9 +344,9 @@ KERNELS = {
         layer_norm_d_layer_norm_and_d_layer_norm_reference,
     ),
     "mul_add": (mul_add_windows, mul_add_reference),
-    "mul_and_d_layer_column_norm": (
-        mul_and_d_layer_column_norm_windows,
-        mul_and_d_layer_column_norm_reference,
+    "mul_and_d_layer_norm_columns": (
+        mul_and_d_layer_norm_columns_windows,
+        mul_and_d_layer_norm_columns_reference,
     ),
     "pad": (pad_windows, pad_reference),
 }

@@ -19,7 +19,7 @@ from .kernels.cross_entropy_d_cross_entropy_pad import (
     reference as cross_entropy_d_cross_entropy_pad_reference,
 )
 from .kernels.d_cross_entropy import reference as d_cross_entropy_reference
-from .kernels.d_layer_column_norm import reference as d_layer_column_norm_reference
+from .kernels.d_layer_norm_columns import reference as d_layer_norm_columns_reference
 from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu import reference as gelu_and_d_gelu_reference
@@ -187,7 +187,7 @@ def d_cross_entropy_windows(targets, ne, sums, n_elements):
     return read, written
 
 
-def d_layer_column_norm_windows(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
+def d_layer_norm_columns_windows(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
     read = {
         "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
         "gpt_x_13": window(gpt_x_13, (n_rows, n_cols), (n_cols, 1)),
@@ -326,7 +326,7 @@ KERNELS = {
         cross_entropy_d_cross_entropy_pad_reference,
     ),
     "d_cross_entropy": (d_cross_entropy_windows, d_cross_entropy_reference),
-    "d_layer_column_norm": (d_layer_column_norm_windows, d_layer_column_norm_reference),
+    "d_layer_norm_columns": (d_layer_norm_columns_windows, d_layer_norm_columns_reference),
     "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
     "gelu": (gelu_windows, gelu_reference),
     "gelu_and_d_gelu": (gelu_and_d_gelu_windows, gelu_and_d_gelu_reference),

@@ -134,7 +134,7 @@ def block_backward(
     # Block.forward    return x + self.mlp(self.ln_2(x))
     d_ln_2_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
     d_ln_2_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_column_norm(d_ln_2, converted, d_ln_2_weight, d_ln_2_bias, batch * seq, dim)
+    kernels.d_layer_norm_columns(d_ln_2, converted, d_ln_2_weight, d_ln_2_bias, batch * seq, dim)
     del d_ln_2, converted
 
     # CausalSelfAttention.forward    return self.proj(mixed)
@@ -198,7 +198,7 @@ def block_backward(
     # Block.forward    x = x + self.attn(self.ln_1(x))
     d_ln_1_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
     d_ln_1_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_column_norm(d_ln_1, converted, d_ln_1_weight, d_ln_1_bias, batch * seq, dim)
+    kernels.d_layer_norm_columns(d_ln_1, converted, d_ln_1_weight, d_ln_1_bias, batch * seq, dim)
     return (
         d_out,
         d_ln_1_weight,
@@ -234,7 +234,7 @@ def language_model_backward(saved, d_cross_entropy_loss):
     )
     d_ln_f_weight = torch.empty((dim,), dtype=torch.bfloat16, device=ln_f_weight.device)
     d_ln_f_bias = torch.empty((768,), dtype=torch.bfloat16, device=ln_f_weight.device)
-    kernels.d_layer_column_norm(d_ln_f, gpt_x_13, d_ln_f_weight, d_ln_f_bias, batch * seq, dim)
+    kernels.d_layer_norm_columns(d_ln_f, gpt_x_13, d_ln_f_weight, d_ln_f_bias, batch * seq, dim)
 
     d_blocks = {}
     for layer in reversed(range(12)):

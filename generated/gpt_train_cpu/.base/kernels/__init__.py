@@ -6,15 +6,15 @@ from .column_sum import column_sum
 from .cross_entropy import cross_entropy
 from .cross_entropy_d_cross_entropy import cross_entropy_d_cross_entropy
 from .d_cross_entropy import d_cross_entropy
-from .d_layer_column_norm import d_layer_column_norm
-from .d_layer_column_norm_and_sum import d_layer_column_norm_and_sum
+from .d_layer_norm_columns import d_layer_norm_columns
+from .d_layer_norm_columns_and_sum import d_layer_norm_columns_and_sum
 from .embedding_add_layer_norm import embedding_add_layer_norm
 from .gelu import gelu
 from .gelu_d_gelu_column_sum import gelu_d_gelu_column_sum
 from .layer_norm_d_layer_norm_add import layer_norm_d_layer_norm_add
 from .layer_norm_d_layer_norm_and_d_layer_norm import layer_norm_d_layer_norm_and_d_layer_norm
 from .mul_add import mul_add
-from .mul_and_d_layer_column_norm import mul_and_d_layer_column_norm
+from .mul_and_d_layer_norm_columns import mul_and_d_layer_norm_columns
 from .pad import pad
 
 __all__ = [
@@ -24,14 +24,14 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_d_cross_entropy",
     "d_cross_entropy",
-    "d_layer_column_norm",
-    "d_layer_column_norm_and_sum",
+    "d_layer_norm_columns",
+    "d_layer_norm_columns_and_sum",
     "embedding_add_layer_norm",
     "gelu",
     "gelu_d_gelu_column_sum",
     "layer_norm_d_layer_norm_add",
     "layer_norm_d_layer_norm_and_d_layer_norm",
     "mul_add",
-    "mul_and_d_layer_column_norm",
+    "mul_and_d_layer_norm_columns",
     "pad",
 ]

@@ -6,7 +6,7 @@ from .column_sum import column_sum
 from .cross_entropy import cross_entropy
 from .cross_entropy_d_cross_entropy_pad import cross_entropy_d_cross_entropy_pad
 from .d_cross_entropy import d_cross_entropy
-from .d_layer_column_norm import d_layer_column_norm
+from .d_layer_norm_columns import d_layer_norm_columns
 from .embedding_add_layer_norm import embedding_add_layer_norm
 from .gelu import gelu
 from .gelu_and_d_gelu import gelu_and_d_gelu
@@ -24,7 +24,7 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_d_cross_entropy_pad",
     "d_cross_entropy",
-    "d_layer_column_norm",
+    "d_layer_norm_columns",
     "embedding_add_layer_norm",
     "gelu",
     "gelu_and_d_gelu",

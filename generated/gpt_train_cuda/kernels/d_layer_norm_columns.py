@@ -1,4 +1,4 @@
-"""d_layer_column_norm: d_weight = sum(d_ln_f * gpt_x_13); d_bias = sum(d_ln_f), column by column.
+"""d_layer_norm_columns: d_weight = sum(d_ln_f * gpt_x_13); d_bias = sum(d_ln_f), column by column.
 
     GPT.forward    return self.head(self.ln_f(x))
 
@@ -20,7 +20,7 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def d_layer_column_norm_partial_kernel(
+def d_layer_norm_columns_partial_kernel(
     d_ln_f_ptr,  # bf16 (n_rows, n_cols)
     gpt_x_13_ptr,  # bf16 (n_rows, n_cols)
     partial_ptr,  # float32, a result of each chunk
@@ -57,7 +57,7 @@ def d_layer_column_norm_partial_kernel(
 
 @fast_launch
 @triton.jit
-def d_layer_column_norm_combine_kernel(
+def d_layer_norm_columns_combine_kernel(
     partial_ptr,  # float32, a result of each chunk
     partial_partial_ptr,  # float32, a result of each chunk
     d_weight_ptr,  # bf16 (n_cols,)
@@ -83,13 +83,13 @@ def d_layer_column_norm_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def d_layer_column_norm(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
+def d_layer_norm_columns(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
     """Fill d_weight and d_bias."""
     cols = min(COLS, next_power_of_2(n_cols))
     n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
     partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=d_ln_f.device)
     partial_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=d_ln_f.device)
-    d_layer_column_norm_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+    d_layer_norm_columns_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
         d_ln_f,
         gpt_x_13,
         partial,
@@ -100,7 +100,7 @@ def d_layer_column_norm(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    d_layer_column_norm_combine_kernel[(ceil_div(n_cols, cols),)](
+    d_layer_norm_columns_combine_kernel[(ceil_div(n_cols, cols),)](
         partial,
         partial_partial,
         d_weight,
@@ -113,5 +113,5 @@ def d_layer_column_norm(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
 
 
 def reference(d_ln_f, gpt_x_13):
-    """What d_layer_column_norm() must fill d_weight and d_bias with."""
+    """What d_layer_norm_columns() must fill d_weight and d_bias with."""
     return (d_ln_f * gpt_x_13).sum(-2, keepdim=True), d_ln_f.sum(-2, keepdim=True)

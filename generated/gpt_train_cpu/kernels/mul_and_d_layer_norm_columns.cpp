@@ -1,4 +1,4 @@
-// mul_and_d_layer_column_norm: d_ln_f = gpt_targets * d_cross_entropy_loss; d_bias = sum(d_ln_f).
+// mul_and_d_layer_norm_columns: d_ln_f = gpt_targets * d_cross_entropy_loss; d_bias = sum(d_ln_f).
 //
 //     GPT.forward    return self.head(self.ln_f(x))
 //
@@ -10,7 +10,7 @@ constexpr long COLS = 256;     // columns that are accumulated at a time
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of columns; it walks down the rows.
-extern "C" void mul_and_d_layer_column_norm(
+extern "C" void mul_and_d_layer_norm_columns(
     const float *gpt_targets,           // (n_rows, n_cols)
     const float *d_cross_entropy_loss,  // one element
     float *d_ln_f,                      // (n_rows, n_cols)

@@ -1,4 +1,4 @@
-// d_layer_column_norm_and_sum: d_bias = sum(d_ln_2); d_weight = sum(d_ln_2 * ln_2), column by column.
+// d_layer_norm_columns_and_sum: d_bias = sum(d_ln_2); d_weight = sum(d_ln_2 * ln_2), column by column.
 //
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
@@ -10,7 +10,7 @@ constexpr long COLS = 256;     // columns that are accumulated at a time
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of columns; it walks down the rows.
-extern "C" void d_layer_column_norm_and_sum(
+extern "C" void d_layer_norm_columns_and_sum(
     const float *d_ln_2,  // (n_rows, n_cols)
     const float *ln_2,    // (n_rows, n_cols)
     float *d_bias,        // (n_cols,)

@@ -1,4 +1,4 @@
-// d_layer_column_norm: d_weight = sum(d_ln_f * ln_f), column by column.
+// d_layer_norm_columns: d_weight = sum(d_ln_f * ln_f), column by column.
 //
 //     GPT.forward    return self.head(self.ln_f(x))
 //
@@ -10,7 +10,7 @@ constexpr long COLS = 256;     // columns that are accumulated at a time
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of columns; it walks down the rows.
-extern "C" void d_layer_column_norm(
+extern "C" void d_layer_norm_columns(
     const float *d_ln_f,  // (n_rows, n_cols)
     const float *ln_f,    // (n_rows, n_cols)
     float *d_weight,      // (n_cols,)
