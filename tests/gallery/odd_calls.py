@@ -32,7 +32,7 @@ def _gpt(n_tokens: int, dim: int, batch: int, seq: int) -> ModelCall:
 
 def _gpt_train(n_tokens: int, dim: int, batch: int, seq: int) -> ModelCall:
     def call() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-        model = LanguageModel(n_tokens=n_tokens, max_seq=seq, dim=dim, n_heads=2, n_layers=4)
+        model = LanguageModel(n_tokens=n_tokens, max_seq=seq, dim=dim, n_heads=2, n_layers=3)
         tokens = torch.randint(n_tokens, (batch, seq + 1))
         return model.to(HALF), (tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
 

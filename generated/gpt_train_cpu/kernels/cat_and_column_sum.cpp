@@ -6,7 +6,6 @@
 // Reads d_q_contiguous, d_k_contiguous and d_v_contiguous once, writes d_qkv and d_bias once.
 
 #include <algorithm>
-#include <cstdint>
 
 constexpr long COLS = 256;     // columns that are accumulated at a time
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
@@ -23,8 +22,8 @@ extern "C" void cat_and_column_sum(
     long d_q_contiguous_stride,
     long d_k_contiguous_stride,
     long d_v_contiguous_stride,
-    int64_t boundary,
-    int64_t d_linear_by) {
+    long boundary,
+    long d_linear_by) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long begin = 0; begin < n_cols; begin += COLS) {
     const long end = std::min(begin + COLS, n_cols);

@@ -14,7 +14,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 // One thread per block of rows; a row stays in cache between the loops.
 extern "C" void embedding_add_layer_norm(
     const int64_t *tokens,                   // (n_groups, n_rows)
-    const float *token_embedding,            // read at computed places
+    const float *token_embedding,            // (table_size, n_cols)
     const float *position_embedding_weight,  // (n_rows, n_cols)
     const float *ln_1_weight,                // (n_cols,)
     const float *bias,                       // (n_cols,)
@@ -23,7 +23,7 @@ extern "C" void embedding_add_layer_norm(
     long n_groups,
     long n_rows,
     long n_cols,
-    int64_t table_size,
+    long table_size,
     float eps) {
 #pragma omp parallel for collapse(2) if (n_groups * n_rows * n_cols >= GRAIN)
   for (long group = 0; group < n_groups; ++group) {

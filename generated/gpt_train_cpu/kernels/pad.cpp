@@ -4,8 +4,6 @@
 //
 // Reads d_position_embedding once, writes d_weight once.
 
-#include <cstdint>
-
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
@@ -14,7 +12,7 @@ extern "C" void pad(
     float *d_weight,                    // (n_rows, n_cols)
     long n_rows,
     long n_cols,
-    int64_t n_filled) {
+    long n_filled) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *d_position_embedding_row = d_position_embedding + row * n_cols;

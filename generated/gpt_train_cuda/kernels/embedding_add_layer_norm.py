@@ -15,7 +15,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 256  # at least, where there are rows for them
+PROGRAMS = 4096  # at least, where there are rows for them
 NUM_WARPS = 8
 
 
@@ -23,7 +23,7 @@ NUM_WARPS = 8
 @triton.jit
 def embedding_add_layer_norm_kernel(
     tokens_ptr,  # int64 (n_groups, n_rows)
-    token_embedding_ptr,  # bf16
+    token_embedding_ptr,  # bf16 (table_size, n_cols)
     position_embedding_weight_ptr,  # bf16 (n_rows, n_cols)
     ln_1_weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)

@@ -14,7 +14,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 256  # at least, where there are rows for them
+PROGRAMS = 4096  # at least, where there are rows for them
 NUM_WARPS = 8
 
 

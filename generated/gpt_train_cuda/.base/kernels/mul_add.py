@@ -32,8 +32,8 @@ def mul_add_kernel(
     in_range = i < n_elements
 
     gpt_x = tl.load(gpt_x_ptr + i, mask=in_range).to(tl.float32)
-    token_embedding = tl.load(token_embedding_ptr + i, mask=in_range).to(tl.float32)
     d_cross_entropy_loss = tl.load(d_cross_entropy_loss_ptr).to(tl.float32)
+    token_embedding = tl.load(token_embedding_ptr + i, mask=in_range).to(tl.float32)
 
     d_gpt_token_embedding_weight = gpt_x * d_cross_entropy_loss + token_embedding
 
