@@ -12,7 +12,7 @@ from longhand.emit.dim_words import Words
 from longhand.emit.halves import half_of
 from longhand.emit.library_calls import LibraryWriter
 from longhand.emit.loops import FirstCall, Loop, ModelStep
-from longhand.emit.named_views import NamedView, named_views
+from longhand.emit.named_views import NamedView, named_views, view_key
 from longhand.emit.names import Quote, UnitNames
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, number, write_view
@@ -292,7 +292,7 @@ class BodyWriter:
                 text += self._split(line.keys[0], *line.split)
             if line.unbind is not None:
                 text += f".unbind({line.unbind})"
-            targets = [self._bind(key) for key in line.keys]
+            targets = [self._bind(view_key(step, key)) for key in line.keys]
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
             lines.append(f"{', '.join(targets)} = {text}")

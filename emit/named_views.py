@@ -73,6 +73,11 @@ def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
     return tuple(_heads_at_once(found, words))
 
 
+def view_key(step: Extern, node: str) -> str:
+    """What the variable of a view is known by: each library call names the views before it anew."""
+    return f"{node} before {', '.join(step.outputs) or step.origin}"
+
+
 def _heads_at_once(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
     """Equal parts that are all viewed as heads alike, in one line instead of one for each and one for the split.
 

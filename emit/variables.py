@@ -11,7 +11,7 @@ from longhand.capture.graph import InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.loops import FirstCall, Loop, ModelStep
-from longhand.emit.named_views import named_views
+from longhand.emit.named_views import named_views, view_key
 from longhand.emit.words import RESERVED_IN_MODULE, Scope, identifier, plural
 from longhand.lower.ir import Extern, View
 from longhand.schedule.plan import Release, Reuse, UnitPlan
@@ -111,11 +111,11 @@ class _Namer:
                         self.names[buffer] = self.scope.pick(self.words.variables(buffer))
             if not early:
                 self._release(dying, given)
-            for view in seen_as:
-                self.scope.release(self.names[view])
+            for variable in seen_as:
+                self.scope.release(variable)
 
     def _name_views(self, step: Extern, dying: list[str]) -> list[str]:
-        """Names the views that get lines before the call; those of them that hold their names still, by node.
+        """Names the views that get lines before the call; the names of those that hold them still.
 
         A view may take the word of what it is taken of (``q = q.view(...)``) if that is not read again; `dying` loses
         what gave its word away.
@@ -124,17 +124,17 @@ class _Namer:
         for line in named_views(step, self.words):
             if line.is_last and line.source in held:
                 held.remove(line.source)
-                self.scope.release(self.names[line.source])
+                self.scope.release(self.names[view_key(step, line.source)])
             elif line.is_last and line.source in dying and line.source not in self.kept | self.handed_on:
                 dying.remove(line.source)
                 self.scope.release(self.names[line.source])
             for key in line.keys:
                 local = self.words.provenance(key).local or "view"
-                self.names[key] = self.scope.pick(
+                self.names[view_key(step, key)] = self.scope.pick(
                     [local, f"{local}_view", f"viewed_{local}", f"{local}_as_seen"]
                 )
                 held.append(key)
-        return held
+        return [self.names[view_key(step, key)] for key in held]
 
     def _keep_word(self, step: Reuse) -> None:
         """A value that is changed in place keeps its word if the user calls the new one the same."""

@@ -56,3 +56,28 @@ def test_equal_heads_are_one_line_and_right(
     unit = bound(load(folder), model)
     with torch.no_grad():
         torch.testing.assert_close(unit(x), model(x))
+
+
+class ReadTwice(nn.Module):
+    """One view read by two library calls, the second of which is the last that needs what it is a view of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.v = nn.Linear(24, 24)
+        self.conv = nn.Conv2d(3, 3, (5, 1), padding=(2, 0), groups=3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, seq, _ = x.shape
+        v = self.v(x)
+        v = v.view(batch, seq, 3, 8).transpose(1, 2)
+        probabilities = torch.softmax(v.mean(-1, keepdim=True) + torch.zeros(seq), dim=-1)
+        mixed = probabilities @ v
+        return (mixed + self.conv(v)).permute(0, 2, 1, 3)
+
+
+def test_a_view_of_a_view_is_not_taken_again(unit_folder: Callable[..., Path]) -> None:
+    torch.manual_seed(0)
+    model, x = ReadTwice().eval(), torch.randn(2, 5, 24)
+    unit = bound(load(unit_folder(model, (x,))), model)
+    with torch.no_grad():
+        torch.testing.assert_close(unit(x), model(x))
