@@ -325,8 +325,10 @@ class _Walk:
         except CannotFunctionalize as error:
             raise CaptureError(f"{error}.", where=_where(node), hint=error.hint) from None
         self._mark_backward(node)
+        # Where a call turned out to change nothing, its result is its argument, and has the gradient already.
+        made_nodes = {result.node for result in results if isinstance(result, Handle)}
         for source, gradient in pairs:
-            if gradient is not None:
+            if gradient is not None and source.node not in made_nodes:
                 self._accumulate(source, gradient)
                 self._mark_backward(node, is_sum=True)
 

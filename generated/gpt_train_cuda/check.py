@@ -28,7 +28,7 @@ from .kernels.mul_add import reference as mul_add_reference
 from .kernels.mul_layer_norm_d_layer_norm import reference as mul_layer_norm_d_layer_norm_reference
 from .kernels.pad import reference as pad_reference
 from .kernels.pad_head import reference as pad_head_reference
-from .kernels.sum_add import reference as sum_add_reference
+from .kernels.to_bf16_column_sum import reference as to_bf16_column_sum_reference
 from .model import LanguageModel
 
 DEVICE = "cuda"
@@ -308,7 +308,7 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
     return read, written
 
 
-def sum_add_windows(d_x, d_weight, n_rows, n_cols):
+def to_bf16_column_sum_windows(d_x, d_weight, n_rows, n_cols):
     read = {
         "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
     }
@@ -341,7 +341,7 @@ KERNELS = {
     ),
     "pad": (pad_windows, pad_reference),
     "pad_head": (pad_head_windows, pad_head_reference),
-    "sum_add": (sum_add_windows, sum_add_reference),
+    "to_bf16_column_sum": (to_bf16_column_sum_windows, to_bf16_column_sum_reference),
 }
 
 

@@ -84,7 +84,24 @@ class Attention(nn.Module):
         return {"mixed": torch.cat([mixed, k], -1), "best": x.argmax(-1), "turned": v.transpose(0, 1) + 1}
 
 
+class Positions(nn.Module):
+    """A table read by position, all rows of it or the first ones; `is_tied`: it also projects."""
+
+    def __init__(self, n_rows, is_tied=False):
+        super().__init__()
+        self.table = nn.Embedding(n_rows, 8)
+        self.is_tied = is_tied
+
+    def forward(self, x):
+        y = x * self.table(torch.arange(x.shape[1]))
+        return F.linear(y, self.table.weight) if self.is_tied else y
+
+
 CALLS = {
+    "all positions": lambda: (Positions(6), (torch.randn(2, 6, 8),)),
+    "first positions": lambda: (Positions(7), (torch.randn(2, 6, 8),)),
+    "all positions, tied": lambda: (Positions(6, is_tied=True), (torch.randn(2, 6, 8),)),
+    "first positions, tied": lambda: (Positions(7, is_tied=True), (torch.randn(2, 6, 8),)),
     "mlp": lambda: (Mlp(), (torch.randn(8, 16, requires_grad=True),)),
     "batch norm and dropout": lambda: (Normed(), (torch.randn(8, 16),)),
     "tied and frozen": lambda: (Tied(), (torch.randint(0, 11, (4, 5)),)),

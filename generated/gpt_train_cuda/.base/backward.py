@@ -241,8 +241,8 @@ def language_model_backward(saved, d_cross_entropy_loss):
         d_x, *d_blocks[layer] = block_backward(*blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_position_embedding_weight = torch.empty((seq, dim), dtype=torch.bfloat16, device=ln_f_weight.device)
-    kernels.sum_add(d_x, d_position_embedding_weight, batch, seq * dim)
+    d_weight = torch.empty((1, seq, dim), dtype=torch.bfloat16, device=ln_f_weight.device)
+    kernels.to_bf16_column_sum(d_x, d_weight, batch, seq * dim)
     token_embedding = torch.ops.aten.embedding_dense_backward.default(d_x, tokens, 50257, -1, False)
 
     # GPT.forward    return self.head(self.ln_f(x))
@@ -259,7 +259,7 @@ def language_model_backward(saved, d_cross_entropy_loss):
     )
     return (
         d_weight_contiguous,
-        d_position_embedding_weight,
+        d_weight.reshape(seq, dim),
         *(gradient for layer in range(12) for gradient in d_blocks[layer]),
         d_ln_f_weight,
         d_ln_f_bias,

@@ -15,7 +15,7 @@ from .mul_add import mul_add
 from .mul_layer_norm_d_layer_norm import mul_layer_norm_d_layer_norm
 from .pad import pad
 from .pad_head import pad_head
-from .sum_add import sum_add
+from .to_bf16_column_sum import to_bf16_column_sum
 
 __all__ = [
     "add_layer_norm",
@@ -33,5 +33,5 @@ __all__ = [
     "mul_layer_norm_d_layer_norm",
     "pad",
     "pad_head",
-    "sum_add",
+    "to_bf16_column_sum",
 ]

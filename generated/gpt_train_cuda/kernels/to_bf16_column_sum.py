@@ -1,4 +1,4 @@
-"""sum_add: d_weight = sum(d_x) + sum(d_x), column by column.
+"""to_bf16_column_sum: d_weight = sum(d_x), column by column.
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 
@@ -18,7 +18,7 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def sum_add_kernel(
+def to_bf16_column_sum_kernel(
     d_x_ptr,  # bf16 (n_rows, n_cols)
     d_weight_ptr,  # bf16 (n_cols,)
     n_rows,
@@ -37,14 +37,14 @@ def sum_add_kernel(
         d_x = tl.load(d_x_ptr + row * n_cols + col, mask=in_range, other=0.0).to(tl.float32)
         acc += d_x
 
-    col_sum = tl.sum(acc, axis=0, keep_dims=True)
-    tl.store(d_weight_ptr + col, col_sum + col_sum, mask=in_cols)
+    d_weight = tl.sum(acc, axis=0, keep_dims=True)
+    tl.store(d_weight_ptr + col, d_weight, mask=in_cols)
 
 
-def sum_add(d_x, d_weight, n_rows, n_cols):
+def to_bf16_column_sum(d_x, d_weight, n_rows, n_cols):
     """Fill d_weight."""
     cols = min(COLS, next_power_of_2(n_cols))
-    sum_add_kernel[(ceil_div(n_cols, cols),)](
+    to_bf16_column_sum_kernel[(ceil_div(n_cols, cols),)](
         d_x,
         d_weight,
         n_rows,
@@ -56,6 +56,5 @@ def sum_add(d_x, d_weight, n_rows, n_cols):
 
 
 def reference(d_x):
-    """What sum_add() must fill d_weight with."""
-    col_sum = d_x.sum(-2, keepdim=True)
-    return col_sum + col_sum
+    """What to_bf16_column_sum() must fill d_weight with."""
+    return d_x.sum(-2, keepdim=True)
