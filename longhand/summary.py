@@ -153,7 +153,7 @@ def _extern_bytes(step: Extern, plan: UnitPlan, examples: dict[sympy.Symbol, int
     ):
         if isinstance(leaf, View):
             total += _elements(leaf, examples) * plan.buffers[leaf.buffer].dtype.itemsize
-    for name in step.outputs:
+    for name in filter(None, step.outputs):  # nobody reads those without a name
         total += _elements(plan.buffers[name], examples) * plan.buffers[name].dtype.itemsize
     return total
 

@@ -103,8 +103,8 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     grain = Tunable("GRAIN", 4096 if work.is_heavy else 32768, "elements below which one thread does it all")
     match work.style:
         case Style.TRANSPOSED:
-            # One cache line of the strided side: wider tiles evict their own lines where sizes are powers of two.
-            return Tunable("TILE", 64 // min(work.element_bytes, 8), "rows and columns of a tile"), grain
+            # Two cache lines of the strided side: wider tiles evict their own lines where sizes are powers of two.
+            return Tunable("TILE", 128 // min(work.element_bytes, 8), "rows and columns of a tile"), grain
         case Style.ROWS_SPLIT:
             return (
                 Tunable("COLS", 8192, "columns per chunk, at least"),

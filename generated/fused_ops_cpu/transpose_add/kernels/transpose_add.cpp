@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-constexpr long TILE = 16;      // rows and columns of a tile
+constexpr long TILE = 32;      // rows and columns of a tile
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per tile.
