@@ -171,5 +171,10 @@ def _is_static_product(node: fx.Node) -> bool:
 
 
 def _is_transposed(node: fx.Node) -> bool:
-    is_swap = node.target is aten.transpose.int and {dim % 2 for dim in node.args[1:]} == {0, 1}  # type: ignore[operator]
-    return is_swap or node.target is aten.t.default or (node.target is aten.permute.default)
+    """Whether a matrix is another one with its two dimensions swapped."""
+    swapped: Any = node.args[1] if node.target is aten.permute.default else node.args[1:]
+    if node.target is aten.permute.default:
+        return [dim % 2 for dim in swapped] == [1, 0]
+    return node.target is aten.t.default or (
+        node.target is aten.transpose.int and {dim % 2 for dim in swapped} == {0, 1}
+    )

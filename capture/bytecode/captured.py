@@ -69,7 +69,7 @@ class Captured:
         for text, readable in self.conditions:
             try:
                 holds = eval(text, self.names, given)
-            except Exception:
+            except Exception:  # what the guard looks at is gone: it does not hold
                 holds = False
             if not holds:
                 return readable

@@ -38,7 +38,7 @@ def survey(
         model, args, kwargs = copy.deepcopy((model, args, kwargs))
         with torch.set_grad_enabled(train):
             capture.call(model, args, kwargs)
-    except Exception:
+    except Exception:  # whatever the user's code raises: the breaks up to there count
         if not any(event.record for event in events):
             return None
     breaks = dict.fromkeys(event.record for event in events if event.record is not None)

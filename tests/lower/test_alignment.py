@@ -27,6 +27,10 @@ def other_swap(d: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> tuple[
     return torch.mm(d, weight), torch.mm(d.transpose(0, 1), x)
 
 
+def permuted(d: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.mm(d.permute(0, 1), weight), torch.mm(d.permute(1, 0), x)
+
+
 def products(program: Program) -> list[tuple[int, ...]]:
     """The shapes of the first two arguments of each product, one after the other."""
     found = []
@@ -46,6 +50,7 @@ X, W, D = torch.randn(520, 16), torch.randn(1029, 16), torch.randn(520, 1029)
         (head, (X, W), [(520, 16, 1032, 16)]),
         (head_backward, (D, W, X), [(520, 1032, 1032, 16), (1032, 520, 520, 16)]),
         (other_swap, (D, W, X), [(520, 1032, 1032, 16), (1032, 520, 520, 16)]),
+        (permuted, (D, W, X), [(520, 1032, 1032, 16), (1032, 520, 520, 16)]),
         (head, (X, W[:1024].contiguous()), [(520, 16, 1024, 16)]),
         (head, (X[:8].contiguous(), W), [(8, 16, 1029, 16)]),
         (head, (X, W[:33].contiguous()), [(520, 16, 33, 16)]),

@@ -47,7 +47,7 @@ def ceil_div(a, b):
 
 
 def fast_launch(kernel):
-    """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 8.
+    """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 
     Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
     versions of Triton whose launcher it does not know.
