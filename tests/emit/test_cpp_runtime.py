@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -153,6 +154,27 @@ def test_the_cache_folder_is_private_and_bounded(folder: Path, tmp_path: Path) -
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     left = sorted(path.name.split("-")[0] + path.name[-5:] for path in cache.iterdir())
     assert len(left) == 3 and left[:2] == ["old-3.so"[:3] + "-3.so", "old-4.so"[:3] + "-4.so"]
+
+
+def test_a_build_in_use_stays_in_the_cache(folder: Path, tmp_path: Path) -> None:
+    """Another process found it a moment ago and may not have loaded it yet."""
+    runtime = runtime_in(folder)
+    runtime.MOST_BUILDS = 1
+    built = runtime.build(folder / "kernels" / "scale.cpp")
+    os.utime(built, (0, 0))
+    assert runtime.build(folder / "kernels" / "scale.cpp") == built
+    assert time.time() - built.stat().st_mtime < 60
+    (folder / "kernels" / "other.cpp").write_text(
+        (folder / "kernels" / "scale.cpp").read_text() + "// changed\n"
+    )
+    runtime.build(folder / "kernels" / "other.cpp")
+    assert built.exists()
+    os.utime(built, (0, 0))
+    (folder / "kernels" / "other.cpp").write_text(
+        (folder / "kernels" / "scale.cpp").read_text() + "// again\n"
+    )
+    runtime.build(folder / "kernels" / "other.cpp")
+    assert not built.exists()
 
 
 def test_an_unusable_cache_folder_is_told(

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -132,6 +133,8 @@ LIBRARIES = ["-lmvec", "-lm"] if ON_X86 else ["-lm"]
 
 MOST_BUILDS = 1000  # shared objects kept in the cache folder
 
+RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
+
 
 class KernelBuildError(RuntimeError):
     """A C++ kernel could not be built or does not look as the caller expects."""
@@ -187,7 +190,8 @@ def build(source: Path) -> Path:
     unit = _translation_unit(source)
     folder = _cache_folder()
     built = folder / f"{source.stem}-{_build_key(source, unit)}.so"
-    if built.exists():
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(built)  # used now, which _prune looks at
         return built
     if shutil.which(COMPILER) is None:
         raise KernelBuildError(
@@ -407,10 +411,11 @@ def _cache_folder() -> Path:
 
 
 def _prune(folder: Path) -> None:
-    """Removes the builds that were made first when there are too many."""
+    """Removes the builds unused for longest when there are too many."""
     builds = []
     for path in folder.glob("*.so"):
         with contextlib.suppress(OSError):  # another process may have removed it
             builds.append((path.stat().st_mtime, path))
-    for _, path in sorted(builds)[:-MOST_BUILDS]:
-        path.unlink(missing_ok=True)
+    for used, path in sorted(builds)[:-MOST_BUILDS]:
+        if time.time() - used > RECENT_SECONDS:
+            path.unlink(missing_ok=True)
