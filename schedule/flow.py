@@ -21,7 +21,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import OnlineSoftmax
+from longhand.schedule.kernel_plan import OnlineSoftmax
 
 
 @dataclasses.dataclass(frozen=True)

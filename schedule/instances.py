@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from longhand.lower.ir import Buffer, Extern, Layers, Literal, Program, View
+from longhand.schedule.kernel_plan import KernelPlan
 from longhand.schedule.memory import touched
-from longhand.schedule.plan import KernelPlan, Launch, PlanStep, Repeat, UnitStep
+from longhand.schedule.plan import Launch, PlanStep, Repeat, UnitStep
 from longhand.schedule.renaming import (
     Names,
     renamed_all,

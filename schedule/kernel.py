@@ -22,15 +22,10 @@ from longhand.lower.ir import (
 from longhand.options import Device, Options
 from longhand.schedule.address import Addresses, find_addresses
 from longhand.schedule.flow import Flow, find_flow
-from longhand.schedule.key import kernel_key
-from longhand.schedule.masks import Masking, find_masking
-from longhand.schedule.merging import POSITIONAL
-from longhand.schedule.passes import Passes, find_passes, store_pass
-from longhand.schedule.plan import (
+from longhand.schedule.kernel_plan import (
     Access,
     AxisRole,
     KernelPlan,
-    Launch,
     OnlineSoftmax,
     Partial,
     Pass,
@@ -39,6 +34,11 @@ from longhand.schedule.plan import (
     ScalarParameter,
     Style,
 )
+from longhand.schedule.key import kernel_key
+from longhand.schedule.masks import Masking, find_masking
+from longhand.schedule.merging import POSITIONAL
+from longhand.schedule.passes import Passes, find_passes, store_pass
+from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, guess
 from longhand.schedule.space import Family, Space, find_space
 from longhand.schedule.staging import HEAVY, Stager

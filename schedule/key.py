@@ -20,7 +20,7 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.plan import (
+from longhand.schedule.kernel_plan import (
     Address,
     KernelPlan,
     OnlineSoftmax,

@@ -11,18 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
 from longhand.schedule.dependencies import views
-from longhand.schedule.plan import (
-    Access,
-    Allocate,
-    KernelPlan,
-    Launch,
-    PlanStep,
-    Pointer,
-    Release,
-    Repeat,
-    Reuse,
-    UnitStep,
-)
+from longhand.schedule.kernel_plan import Access, KernelPlan, Pointer
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 from longhand.schedule.sharing import may_share
 from longhand.schedule.sizes import Hints, guess, product, same
 

@@ -9,7 +9,7 @@ import dataclasses
 
 from longhand.lower.ir import Load, Reduce, Store, arguments
 from longhand.schedule.flow import Flow
-from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
+from longhand.schedule.kernel_plan import OnlineSoftmax, Pass, Stage
 from longhand.schedule.staging import Stager
 
 

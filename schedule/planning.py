@@ -12,7 +12,8 @@ from longhand.options import Options
 from longhand.schedule.bodies import origins, split_axes
 from longhand.schedule.cleanup import value_key
 from longhand.schedule.kernel import plan_kernel
-from longhand.schedule.plan import KernelPlan, Launch
+from longhand.schedule.kernel_plan import KernelPlan
+from longhand.schedule.plan import Launch
 from longhand.schedule.redundancy import rename_in_nest
 from longhand.schedule.sizes import Hints
 

@@ -6,16 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, View
-from longhand.schedule.plan import (
-    Allocate,
-    KernelPlan,
-    Launch,
-    Release,
-    Repeat,
-    Reuse,
-    UnitPlan,
-    UnitStep,
-)
+from longhand.schedule.kernel_plan import KernelPlan
+from longhand.schedule.plan import Allocate, Launch, Release, Repeat, Reuse, UnitPlan, UnitStep
 
 
 def print_plan(plan: UnitPlan) -> str:

@@ -7,21 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from longhand.lower.ir import Extern, Load, Store, Value, View
-from longhand.schedule.plan import (
-    Address,
-    Allocate,
-    IntParameter,
-    KernelPlan,
-    Launch,
-    ParameterRef,
-    PlanStep,
-    Pointer,
-    Product,
-    Release,
-    Repeat,
-    Reuse,
-    UnitStep,
-)
+from longhand.schedule.kernel_plan import Address, IntParameter, KernelPlan, ParameterRef, Pointer, Product
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 
 Names = Mapping[str, str]  # of buffers and nodes; what is not in it keeps its name
 

@@ -8,7 +8,7 @@ load may be printed inside the statement that uses it, no later store may depend
 from __future__ import annotations
 
 from longhand.lower.ir import Load, Reduce, Store, arguments
-from longhand.schedule.plan import Access, KernelPlan
+from longhand.schedule.kernel_plan import Access, KernelPlan
 
 
 def may_share(plan: KernelPlan, read: str, written: str) -> bool:

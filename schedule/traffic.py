@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from longhand.lower.ir import Axis, Buffer, Index, Load, Size, Store, Value, domains
-from longhand.schedule.plan import Access
+from longhand.schedule.kernel_plan import Access
 from longhand.schedule.sizes import plus, product, times
 
 LARGEST_INT32 = 2**31 - 1

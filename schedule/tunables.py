@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.options import Device
-from longhand.schedule.plan import Style, Tunable
+from longhand.schedule.kernel_plan import Style, Tunable
 
 
 @dataclasses.dataclass(frozen=True)
