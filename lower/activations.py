@@ -6,9 +6,9 @@ import math
 
 import torch
 
+from longhand.lower.body import PointwiseOp
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Decline, Operand
-from longhand.lower.ir import PointwiseOp
 from longhand.lower.pointwise import apply, scaled
 from longhand.lower.registry import lowers
 from longhand.lower.views import TensorView

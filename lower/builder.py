@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from longhand.errors import LoweringError
-from longhand.lower.ir import (
+from longhand.lower.body import (
     Constant,
     Extent,
     Index,

@@ -11,8 +11,9 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
+from longhand.lower.body import Size, Store
 from longhand.lower.builder import Handle, Number
-from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Size, Step, Store, View
+from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
 from longhand.lower.layouts import (
     attention_operands,
     channels_last_strides,

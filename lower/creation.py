@@ -8,9 +8,9 @@ from typing import Any
 import sympy
 import torch
 
+from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Decline, Recipe, number, require_loop_dtypes
-from longhand.lower.ir import Size
 from longhand.lower.nest import NestBuilder
 from longhand.lower.registry import lowers
 from longhand.lower.views import TensorView

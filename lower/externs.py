@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.lower.body import Size
 from longhand.lower.context import Context
-from longhand.lower.ir import Size, View
+from longhand.lower.ir import View
 from longhand.lower.layouts import CONVOLUTIONS, channels_last_strides, is_channels_last, is_convolution
 from longhand.lower.sizes import as_size, multiply, same
 from longhand.lower.views import TensorView

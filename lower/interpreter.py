@@ -16,27 +16,22 @@ import torch
 
 from longhand.capture.graph import InputKind, Literal
 from longhand.errors import LoweringError
-from longhand.lower.ir import (
-    Buffer,
-    BufferKind,
+from longhand.lower.body import (
     Constant,
     Extent,
-    Extern,
     Index,
     Load,
-    Nest,
     Pointwise,
     PointwiseOp,
     Position,
-    Program,
     Reduce,
     ReduceOp,
     Scalar,
     Size,
     Store,
     Value,
-    View,
 )
+from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Program, View
 
 Op = PointwiseOp
 Sizes = Mapping[sympy.Symbol, int]

@@ -1,24 +1,12 @@
 """The loop program: what a captured graph becomes, and all that the scheduler sees.
 
 A `Program` is an ordered list of steps over buffers. A step is a `Nest` (loops that we write ourselves) or an
-`Extern` (one call of a library). A nest is a set of named atomic `Axis` and a `Body`: a straight line of typed values
-in single assignment, each referring to earlier ones by position. There is no tree of loops: a value's *domain* (the
-axes it varies over) follows from its arguments, and a `Reduce` removes axes from it. So the whole of
+`Extern` (one call of a library). A nest is a set of named atomic `Axis` and a body (`lower.body`, whose names are this
+module's too). Fusing two nests is putting their axes in relation and concatenating their bodies. Tiles, passes and
+index arithmetic come later, in schedule/.
 
-    softmax = exp(x - max(x)) / sum(exp(x - max(x)))
-
-is one nest over (row, col): a load, a reduce over col, a subtraction, an exp, a reduce over col, a division, a store.
-Fusing two nests is putting their axes in relation and concatenating their bodies. Tiles, passes and index arithmetic
-come later, in schedule/.
-
-Views are never steps: they are folded into the index of the load that reads through them. An index is affine: an offset
-and one coefficient per axis (counted in elements of the flat buffer), plus, for gathers, values times a coefficient. A
-view that splits a dimension splits the axis; what does not factor (a reshape of a transposed tensor, say) is a copy,
-as it is in eager. There is no division and no modulo in an index.
-
-Precision: float16 and bfloat16 exist in buffers only. A load of them yields float32, a store rounds. Body values are
-bool, int32, int64 (smaller integers are widened in loads and wrapped to their own width by CAST where the result can
-overflow), float32 or float64.
+Views are never steps: they are folded into the index of the load that reads through them. A view that splits a
+dimension splits the axis; what does not factor (a reshape of a transposed tensor, say) is a copy, as it is in eager.
 """
 
 from __future__ import annotations
@@ -26,14 +14,62 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy
 import torch
 
 from longhand.capture.graph import CapturedGraph, Literal
+from longhand.lower.body import (
+    BOUNDARIES,
+    Constant,
+    Extent,
+    Index,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Size,
+    Store,
+    Value,
+    arguments,
+    compute_dtype,
+    domains,
+)
 
-Size: TypeAlias = int | sympy.Expr
+__all__ = [
+    "BOUNDARIES",
+    "Axis",
+    "Buffer",
+    "BufferKind",
+    "Constant",
+    "Extent",
+    "Extern",
+    "Index",
+    "Layers",
+    "Load",
+    "Nest",
+    "Pointwise",
+    "PointwiseOp",
+    "Position",
+    "Program",
+    "Reduce",
+    "ReduceOp",
+    "Scalar",
+    "Size",
+    "Step",
+    "Store",
+    "Value",
+    "View",
+    "ViewCall",
+    "arguments",
+    "compute_dtype",
+    "domains",
+    "memory_order",
+]
 
 
 class BufferKind(enum.Enum):
@@ -80,234 +116,6 @@ class Axis:
 
     name: str
     size: Size
-
-
-@dataclasses.dataclass(frozen=True)
-class Index:
-    """An affine position in a flat buffer, in elements.
-
-    position = offset + sum(coefficient * axis) + sum(coefficient * value)
-
-    Attributes:
-        offset: The constant part.
-        axes: (axis name, coefficient), sorted by name, coefficients not 0. A flip has a negative coefficient.
-        values: (position in the body of an int64 value, coefficient): gathers. That value is already wrapped
-            (negative indices) and, where eager would raise, guarded by the lowering.
-    """
-
-    offset: Size = 0
-    axes: tuple[tuple[str, Size], ...] = ()
-    values: tuple[tuple[int, Size], ...] = ()
-
-
-class PointwiseOp(enum.Enum):
-    """Elementwise operations of a body. Semantics are PyTorch's on the same dtypes, NaN and infinity included.
-
-    Comparisons, ISNAN, ISINF and LOGICAL_* yield bool. All arguments of an arithmetic op have one dtype, the result's.
-    """
-
-    # arithmetic
-    ADD = "add"
-    SUB = "sub"
-    MUL = "mul"
-    DIV = "div"  # true division of floats
-    FLOOR_DIV = "floor_div"  # rounds to minus infinity
-    TRUNC_DIV = "trunc_div"  # rounds to zero
-    REMAINDER = "remainder"  # sign of the divisor, as in Python
-    FMOD = "fmod"  # sign of the dividend, as in C
-    FMA = "fma"
-    NEG = "neg"
-    ABS = "abs"
-    SIGN = "sign"
-    MAXIMUM = "maximum"  # NaN if either is
-    MINIMUM = "minimum"
-    FMAX = "fmax"  # ignores one NaN
-    FMIN = "fmin"
-    COPYSIGN = "copysign"
-    NEXTAFTER = "nextafter"
-    RECIPROCAL = "reciprocal"
-    # rounding
-    FLOOR = "floor"
-    CEIL = "ceil"
-    TRUNC = "trunc"
-    ROUND = "round"  # half to even
-    # powers, exponentials, logarithms
-    POW = "pow"
-    SQRT = "sqrt"
-    RSQRT = "rsqrt"
-    EXP = "exp"
-    EXP2 = "exp2"
-    EXPM1 = "expm1"
-    LOG = "log"
-    LOG2 = "log2"
-    LOG10 = "log10"
-    LOG1P = "log1p"
-    # trigonometry and special functions
-    SIN = "sin"
-    COS = "cos"
-    TAN = "tan"
-    ASIN = "asin"
-    ACOS = "acos"
-    ATAN = "atan"
-    ATAN2 = "atan2"
-    SINH = "sinh"
-    COSH = "cosh"
-    TANH = "tanh"
-    ASINH = "asinh"
-    ACOSH = "acosh"
-    ATANH = "atanh"
-    ERF = "erf"
-    ERFC = "erfc"
-    SIGMOID = "sigmoid"
-    HYPOT = "hypot"
-    # tests
-    EQ = "eq"
-    NE = "ne"
-    LT = "lt"
-    LE = "le"
-    GT = "gt"
-    GE = "ge"
-    ISNAN = "isnan"
-    ISINF = "isinf"
-    SIGNBIT = "signbit"
-    # logic and bits
-    LOGICAL_AND = "logical_and"  # bool
-    LOGICAL_OR = "logical_or"
-    LOGICAL_XOR = "logical_xor"
-    LOGICAL_NOT = "logical_not"
-    BITWISE_AND = "bitwise_and"  # integers
-    BITWISE_OR = "bitwise_or"
-    BITWISE_XOR = "bitwise_xor"
-    BITWISE_NOT = "bitwise_not"
-    SHIFT_LEFT = "shift_left"
-    SHIFT_RIGHT = "shift_right"  # arithmetic
-    # selection and conversion
-    WHERE = "where"  # (condition, if true, if false)
-    CAST = "cast"  # to the value's dtype (see Pointwise.narrow for storage types)
-
-
-# Words for scalars that say where a piece of a joined or padded dimension ends.
-BOUNDARIES = frozenset({"half", "boundary"})
-
-
-class ReduceOp(enum.Enum):
-    """Reductions. The result of ARG* is the int64 position in the flattened (row-major) reduced axes."""
-
-    SUM = "sum"
-    PROD = "prod"
-    MAX = "max"  # NaN wins, as in eager
-    MIN = "min"
-    ARGMAX = "argmax"  # first NaN wins, else the first maximum
-    ARGMIN = "argmin"
-    ANY = "any"  # bool
-    ALL = "all"
-
-
-@dataclasses.dataclass(frozen=True)
-class Load:
-    """An element of a buffer.
-
-    Attributes:
-        mask: Position of a bool value: where it is false nothing is read and the result is `other`.
-        other: What a masked-out element yields.
-    """
-
-    buffer: str
-    index: Index
-    dtype: torch.dtype
-    mask: int | None = None
-    other: float | int | bool = 0
-    name: str | None = None
-    origin: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Constant:
-    """A number written in the source."""
-
-    value: float | int | bool
-    dtype: torch.dtype
-    name: str | None = None
-    origin: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Scalar:
-    """A number that the caller passes, so that one kernel serves calls that differ in it: ``eps``, a symbolic size."""
-
-    value: float | Size
-    dtype: torch.dtype
-    name: str | None = None
-    origin: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Position:
-    """Where in the iteration space we are, as an integer: an affine expression of axes (arange, tril's row, ...)."""
-
-    index: Index
-    dtype: torch.dtype = torch.int64
-    name: str | None = None
-    origin: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Extent:
-    """The number of elements of some axes together (the n of a mean), so that kernels are not tied to a size."""
-
-    axes: tuple[str, ...]
-    dtype: torch.dtype
-    name: str | None = None
-    origin: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Pointwise:
-    """An elementwise operation on earlier values.
-
-    Attributes:
-        narrow: For CAST only: the storage dtype that the value must first be wrapped to (int8, uint8, int16);
-            None where `dtype` says it all.
-    """
-
-    op: PointwiseOp
-    args: tuple[int, ...]
-    dtype: torch.dtype
-    narrow: torch.dtype | None = None
-    name: str | None = None
-    origin: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Reduce:
-    """A reduction of an earlier value over axes of its domain. Accumulates in `dtype`."""
-
-    op: ReduceOp
-    arg: int
-    axes: tuple[str, ...]
-    dtype: torch.dtype
-    name: str | None = None
-    origin: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Store:
-    """Writes an earlier value, rounded to the buffer's dtype. Its domain is the index's axes.
-
-    A value that varies over fewer axes than the index is broadcast.
-    """
-
-    buffer: str
-    index: Index
-    value: int
-    mask: int | None = None
-    name: str | None = None
-    origin: str = ""
-
-
-# `name` of a value is a word for it or None: the user's local, or its role in a lowering ("row_max", "mean", "rstd").
-# `origin` is the node of the captured graph that it comes from.
-Value = Load | Constant | Scalar | Position | Extent | Pointwise | Reduce | Store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -425,41 +233,3 @@ def memory_order(buffer: Buffer) -> list[int]:
         inwards.append(inner)
         expected = expected * buffer.shape[inner]
     return [dim if buffer.shape[dim] == 1 else inwards.pop() for dim in dims]
-
-
-def arguments(value: Value) -> tuple[int, ...]:
-    """The positions that a value refers to, masks and gather indices included."""
-    match value:
-        case Load():
-            indirect = tuple(position for position, _ in value.index.values)
-            return indirect if value.mask is None else (*indirect, value.mask)
-        case Pointwise():
-            return value.args
-        case Reduce():
-            return (value.arg,)
-        case Store():
-            indirect = tuple(position for position, _ in value.index.values)
-            return (*indirect, value.value) if value.mask is None else (*indirect, value.value, value.mask)
-    return ()
-
-
-def domains(body: tuple[Value, ...]) -> tuple[frozenset[str], ...]:
-    """For each value of a body, the axes that it varies over."""
-    found: list[frozenset[str]] = []
-    for value in body:
-        axes = frozenset[str]().union(*(found[position] for position in arguments(value)))
-        if isinstance(value, Load | Position | Store):
-            axes |= {axis for axis, _ in value.index.axes}
-        if isinstance(value, Reduce):
-            axes -= set(value.axes)
-        found.append(axes)
-    return tuple(found)
-
-
-def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type in which a body computes on elements of a buffer of `dtype`."""
-    if dtype in (torch.float16, torch.bfloat16):
-        return torch.float32
-    if dtype in (torch.int8, torch.uint8, torch.int16):
-        return torch.int32
-    return dtype

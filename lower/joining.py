@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import torch
 
+from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number, converted
 from longhand.lower.context import Context, Decline, Recipe, require_loop_dtypes
 from longhand.lower.edges import rolled
-from longhand.lower.ir import BufferKind, Size
+from longhand.lower.ir import BufferKind
 from longhand.lower.nest import NestBuilder
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same

@@ -18,7 +18,8 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, Literal, Provenance
-from longhand.lower.ir import Layers, Size
+from longhand.lower.body import Size
+from longhand.lower.ir import Layers
 from longhand.lower.sizes import as_size
 
 N_KEPT = 4  # one that differs at the beginning, two that are compared, one that ends otherwise

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind
-from longhand.lower.ir import Size
+from longhand.lower.body import Size
 from longhand.lower.sizes import as_size, contiguous_strides, multiply, product, same
 from longhand.lower.views import TensorView
 from longhand.options import Device, Options

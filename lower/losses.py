@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from longhand.lower.activations import clamp, where
+from longhand.lower.body import PointwiseOp, ReduceOp, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context, Decline, Operand, require_loop_dtypes
 from longhand.lower.indexing import Lookup, load_looked_up, require_float_table
-from longhand.lower.ir import PointwiseOp, ReduceOp, compute_dtype
 from longhand.lower.nest import NestBuilder
 from longhand.lower.pointwise import apply
 from longhand.lower.registry import lowers

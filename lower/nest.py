@@ -13,8 +13,9 @@ import sympy
 import torch
 
 from longhand.errors import LoweringError
+from longhand.lower.body import Index, Size
 from longhand.lower.builder import BodyBuilder, Handle, Number
-from longhand.lower.ir import Axis, Index, Nest, Size
+from longhand.lower.ir import Axis, Nest
 from longhand.lower.sizes import add, contiguous_strides, divide, multiply, product
 from longhand.lower.views import Atom, TensorView
 

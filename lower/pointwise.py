@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.lower.body import PointwiseOp
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Decline, Operand
-from longhand.lower.ir import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.views import TensorView
 

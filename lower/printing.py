@@ -5,24 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from longhand.capture.graph import Literal
-from longhand.lower.ir import (
-    Buffer,
+from longhand.lower.body import (
     Constant,
     Extent,
-    Extern,
     Index,
     Load,
-    Nest,
     Pointwise,
     Position,
-    Program,
     Reduce,
     Scalar,
     Size,
     Store,
     Value,
-    View,
 )
+from longhand.lower.ir import Buffer, Extern, Nest, Program, View
 
 
 def print_program(program: Program) -> str:

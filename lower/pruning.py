@@ -9,22 +9,8 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import Literal
-from longhand.lower.ir import (
-    Buffer,
-    BufferKind,
-    Extern,
-    Index,
-    Load,
-    Nest,
-    Pointwise,
-    Reduce,
-    Step,
-    Store,
-    Value,
-    View,
-    arguments,
-    domains,
-)
+from longhand.lower.body import Index, Load, Pointwise, Reduce, Store, Value, arguments, domains
+from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
 
 
 def prune(

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from longhand.lower.body import PointwiseOp, ReduceOp
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Decline, require_loop_dtypes
-from longhand.lower.ir import PointwiseOp, ReduceOp
 from longhand.lower.nest import NestBuilder
 from longhand.lower.pointwise import apply, power
 from longhand.lower.registry import lowers

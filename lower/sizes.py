@@ -10,7 +10,7 @@ import sympy
 import torch
 
 from longhand.errors import LoweringError
-from longhand.lower.ir import Size
+from longhand.lower.body import Size
 
 
 def as_size(value: int | torch.SymInt | sympy.Expr) -> Size:

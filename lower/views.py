@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import torch
 
 from longhand.errors import LoweringError
-from longhand.lower.ir import Buffer, Size, View, ViewCall
+from longhand.lower.body import Size
+from longhand.lower.ir import Buffer, View, ViewCall
 from longhand.lower.sizes import add, contiguous_strides, divide, exact_quotient, multiply, product, same
 
 
