@@ -6,10 +6,12 @@ import math
 
 import torch
 
+from longhand.lower.arithmetic import scaled
 from longhand.lower.body import PointwiseOp
 from longhand.lower.builder import Handle, Number
-from longhand.lower.context import Context, Decline, Operand
-from longhand.lower.pointwise import apply, scaled
+from longhand.lower.context import Context, Operand
+from longhand.lower.decline import Decline
+from longhand.lower.pointwise import apply
 from longhand.lower.registry import lowers
 from longhand.lower.views import TensorView
 

@@ -13,6 +13,7 @@ from torch import fx
 from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
 from longhand.lower.body import Size, Store
 from longhand.lower.builder import Handle, Number
+from longhand.lower.decline import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
 from longhand.lower.layouts import (
     attention_operands,
@@ -27,25 +28,6 @@ from longhand.lower.views import TensorView, whole
 
 Operand: TypeAlias = TensorView | float | sympy.Expr
 Combine = Callable[..., Handle]
-
-LOOP_DTYPES = frozenset(
-    {
-        torch.bool,
-        torch.int8,
-        torch.uint8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    }
-)
-
-
-class Decline(Exception):
-    """Raised by a lowering that does not fit this call; the op becomes an extern with this reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -395,10 +377,3 @@ def number(nest: NestBuilder, value: Number | sympy.Expr, dtype: torch.dtype) ->
     if isinstance(value, sympy.Expr):
         return nest.body.scalar(value, dtype)
     return nest.body.constant(value, dtype)
-
-
-def require_loop_dtypes(*dtypes: torch.dtype) -> None:
-    """Declines dtypes that bodies do not compute in."""
-    for dtype in dtypes:
-        if dtype not in LOOP_DTYPES:
-            raise Decline(f"{str(dtype).removeprefix('torch.')} is left to ATen.")

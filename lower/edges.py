@@ -9,7 +9,8 @@ import torch
 
 from longhand.lower.body import PointwiseOp, Size
 from longhand.lower.builder import Handle
-from longhand.lower.context import Context, Decline, require_loop_dtypes
+from longhand.lower.context import Context
+from longhand.lower.decline import Decline, require_loop_dtypes
 from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.pointwise import apply
 from longhand.lower.registry import lowers

@@ -14,7 +14,8 @@ import torch
 
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number, converted
-from longhand.lower.context import Context, Decline, Recipe, require_loop_dtypes
+from longhand.lower.context import Context, Recipe
+from longhand.lower.decline import Decline, require_loop_dtypes
 from longhand.lower.edges import rolled
 from longhand.lower.ir import BufferKind
 from longhand.lower.nest import NestBuilder

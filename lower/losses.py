@@ -10,7 +10,8 @@ import torch
 from longhand.lower.activations import clamp, where
 from longhand.lower.body import PointwiseOp, ReduceOp, compute_dtype
 from longhand.lower.builder import Handle
-from longhand.lower.context import Context, Decline, Operand, require_loop_dtypes
+from longhand.lower.context import Context, Operand
+from longhand.lower.decline import Decline, require_loop_dtypes
 from longhand.lower.indexing import Lookup, load_looked_up, require_float_table
 from longhand.lower.nest import NestBuilder
 from longhand.lower.pointwise import apply

@@ -14,6 +14,7 @@ from longhand.capture.graph import BackwardKind, CapturedGraph, GraphInput, Inpu
 from longhand.errors import LoweringError
 from longhand.lower import (
     activations,
+    arithmetic,
     creation,
     edges,
     indexing,
@@ -25,7 +26,8 @@ from longhand.lower import (
     viewing,
 )
 from longhand.lower.alignment import align_products
-from longhand.lower.context import LOOP_DTYPES, Context, Decline, require_loop_dtypes
+from longhand.lower.context import Context
+from longhand.lower.decline import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
 from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
 from longhand.lower.layers import keep_first_layers
@@ -43,6 +45,7 @@ aten = torch.ops.aten
 # Importing one of these registers its lowerings.
 FAMILIES = (
     activations,
+    arithmetic,
     creation,
     edges,
     indexing,

@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
+from longhand.lower.arithmetic import power
 from longhand.lower.body import PointwiseOp, ReduceOp
 from longhand.lower.builder import Handle, Number
-from longhand.lower.context import Context, Decline, require_loop_dtypes
+from longhand.lower.context import Context
+from longhand.lower.decline import Decline, require_loop_dtypes
 from longhand.lower.nest import NestBuilder
-from longhand.lower.pointwise import apply, power
+from longhand.lower.pointwise import apply
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import product
 from longhand.lower.viewing import wrap_all

@@ -9,7 +9,8 @@ from torch import fx
 
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.errors import LoweringError
-from longhand.lower.context import LOOP_DTYPES, Context
+from longhand.lower.context import Context
+from longhand.lower.decline import LOOP_DTYPES
 from longhand.lower.ir import BufferKind, View
 from longhand.lower.layouts import eager_strides
 from longhand.lower.registry import VIEWS

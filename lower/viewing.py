@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from longhand.lower.body import Size
-from longhand.lower.context import Context, Decline
+from longhand.lower.context import Context
+from longhand.lower.decline import Decline
 from longhand.lower.ir import ViewCall
 from longhand.lower.registry import lowers, views
 from longhand.lower.sizes import add, as_size, multiply, product, static
