@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import dataclasses
+import fcntl
 import functools
 import hashlib
 import math
@@ -17,7 +18,7 @@ import sysconfig
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -190,7 +191,7 @@ def build(source: Path) -> Path:
     unit = _translation_unit(source)
     folder = _cache_folder()
     built = folder / f"{source.stem}-{_build_key(source, unit)}.so"
-    with contextlib.suppress(FileNotFoundError):
+    with _locked(folder, fcntl.LOCK_SH), contextlib.suppress(FileNotFoundError):
         os.utime(built)  # used now, which _prune looks at
         return built
     if shutil.which(COMPILER) is None:
@@ -410,12 +411,18 @@ def _cache_folder() -> Path:
     return folder
 
 
+@contextlib.contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """Among threads and processes: nobody removes a build between another's finding it and marking it as used."""
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, kind)
+        yield
+
+
 def _prune(folder: Path) -> None:
     """Removes the builds unused for longest when there are too many."""
-    builds = []
-    for path in folder.glob("*.so"):
-        with contextlib.suppress(OSError):  # another process may have removed it
-            builds.append((path.stat().st_mtime, path))
-    for used, path in sorted(builds)[:-MOST_BUILDS]:
-        if time.time() - used > RECENT_SECONDS:
-            path.unlink(missing_ok=True)
+    with _locked(folder, fcntl.LOCK_EX):
+        builds = sorted((path.stat().st_mtime, path) for path in folder.glob("*.so"))
+        for used, path in builds[:-MOST_BUILDS]:
+            if time.time() - used > RECENT_SECONDS:
+                path.unlink()
