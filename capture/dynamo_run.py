@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private
 from longhand.capture.carrying import can_carry
+from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
 from longhand.capture.foreach import for_each
 
 _KEY = "longhand"
@@ -77,17 +78,27 @@ class DynamoRun(fx.Interpreter):
         super().__init__(module)
         self._held = held
         self._state = state or _State(records)
-        self._checkpoint = checkpoint
+        self._regions = [checkpoint]
 
     def run_node(self, node: fx.Node) -> Any:
         if node.target is torch_private.set_grad_enabled:
             self._state.records = bool(node.args[0])
             return None
+        if node.target is enter_checkpoint:
+            self._regions.append(self._next_region())
+            return None
+        if node.target is leave_checkpoint:
+            self._regions.pop()
+            return None
         if node.op.startswith("call_"):
-            note = CallNote(not self._state.records or _stops(node), self._checkpoint)
+            note = CallNote(not self._state.records or _stops(node), self._regions[-1])
             before = node.meta.get("custom")
             node.meta["custom"] = {**(before if isinstance(before, dict) else {}), _KEY: note}
         return super().run_node(node)
+
+    def _next_region(self) -> int:
+        self._state.n_regions += 1
+        return self._state.n_regions
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self._held[target] if target in self._held else super().get_attr(target, args, kwargs)
@@ -95,8 +106,7 @@ class DynamoRun(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if torch_private.is_checkpoint(target):
             body, *operands = args
-            self._state.n_regions += 1
-            region = DynamoRun(body, {}, True, state=self._state, checkpoint=self._state.n_regions)
+            region = DynamoRun(body, {}, True, state=self._state, checkpoint=self._next_region())
             return region.run(*operands)
         if (written_out := for_each(target)) is not None:
             return written_out(*args, **kwargs)

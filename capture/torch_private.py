@@ -184,6 +184,11 @@ def n_torch_functions_active() -> int:
     return int(torch._C._len_torch_function_stack())
 
 
+def is_inside_transform() -> bool:
+    """Whether a transform of torch.func (grad, vmap and their like) is running: tensors are wrapped."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def symbolic_sizes(static: tuple[bool, ...]) -> StatelessSymbolicContext:
     """What FakeTensorMode.from_tensor takes to make some sizes symbols; equal sizes share one."""
     return StatelessSymbolicContext(

@@ -48,6 +48,12 @@ from longhand.summary import Summary
 from longhand.targets import options_for
 
 _KNOWN_OPTIONS = {"strict", "out"}
+_TRANSFORMS = (
+    "_grad_increment_nesting",
+    "_vmap_increment_nesting",
+    "_jvp_increment_nesting",
+    "_func_increment_nesting",
+)
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 
 
@@ -253,7 +259,7 @@ def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
     for node in graph_module.graph.nodes:
         if "inference_mode" in str(node.target):
             return "it turns inference mode on or off inside."
-        if "_increment_nesting" in str(node.target):
+        if getattr(node.target, "__name__", "") in _TRANSFORMS:
             return (
                 "gradients must flow through a transformed function (torch.func.grad, vmap and their like)."
             )

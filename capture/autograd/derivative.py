@@ -7,7 +7,6 @@ that need a gradient.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.decompositions import decomposition_table
+from longhand.capture.untold import untold_saves
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Derivatives:
                 raise NotDifferentiable(f"{target} has a sparse gradient")
             return results, list(gradients)
 
-        with self._fake_mode, _own_saved_tensors():
+        with self._fake_mode, untold_saves():
             values = [self._alike(tensor) for tensor in tensors]
             with torch.no_grad():
                 results = call(*values)
@@ -143,11 +143,6 @@ def _writes(module: fx.GraphModule) -> bool:
         isinstance(node.target, torch._ops.OpOverload) and bool(torch_private.writes(node.target))
         for node in module.graph.nodes
     )
-
-
-def _own_saved_tensors() -> contextlib.AbstractContextManager[Any]:
-    """Hides what is saved here from hooks around the call that is being compiled (torch.utils.checkpoint counts)."""
-    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
 # Ops that autograd sees as one although nobody wants their derivative so: none at present.

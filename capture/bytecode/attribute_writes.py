@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from longhand.capture.bytecode.attributes import has, is_data_descriptor, missing
+from longhand.capture.bytecode.attributes import MODULE_STORES, has, is_data_descriptor, missing
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import describe
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -61,7 +61,17 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
         return
     if value is DELETED and not has(trace, owner, name):
         raise missing(owner, name)
+    _check_stores(trace, owner, name)
     trace.attributes.setdefault(owner, {})[name] = value
+
+
+def _check_stores(trace: Trace, owner: Obj, name: str) -> None:
+    """A dict of the object's attributes that the code looked at would not see the write."""
+    own = getattr(owner.value, "__dict__", {})
+    stores = [own, *(own.get(store, {}) for store in MODULE_STORES)]
+    for store in stores if isinstance(owner.value, torch.nn.Module) else [own]:
+        if trace.known(store) is not None and (store is own or name in store):
+            raise Unsupported(f"{name} is set on an object whose attributes were looked at as a dict")
 
 
 def _check_module_write(owner: New | Obj, name: str, value: Value) -> None:

@@ -37,12 +37,13 @@ from longhand.capture.bytecode.values import (
     Value,
 )
 
-__all__ = ["get", "get_plain", "has", "is_data_descriptor", "missing"]
+__all__ = ["MODULE_STORES", "get", "get_plain", "has", "is_data_descriptor", "missing"]
 
 # Modules whose attributes nobody replaces while a program runs.
 _FIXED = ("torch", "math", "operator", "functools", "itertools", "collections", "typing", "builtins", "inspect",
           "dataclasses", "enum", "contextlib", "types", "copy", "abc", "warnings", "os", "sys", "re")  # fmt: skip
 _STORAGES = (dict, list, tuple)
+MODULE_STORES = ("_parameters", "_buffers", "_modules")
 _FACTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
@@ -315,6 +316,8 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
         if written[name] is DELETED:
             raise missing(owner, name)
         return written[name]
+    if written and name in MODULE_STORES and isinstance(owner.value, torch.nn.Module):
+        raise Unsupported(f"{name} of a module whose attributes were written to")
     if isinstance(owner.value, functools.partial):
         return _of_partial(trace, owner, name)
     found = trace.classes.lookup(kind, name)
@@ -335,12 +338,13 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
             raise Unsupported(f"the built-in attribute {name} of a {kind.__qualname__}")
         return _bind(trace, found, owner, kind, name)
     mine = getattr(owner.value, "__dict__", {})
-    if name in mine:
-        return trace.wrap(mine[name], attribute(source, name))
-    if isinstance(owner.value, torch.nn.Module):
-        for store in ("_parameters", "_buffers", "_modules"):
-            if name in mine.get(store, {}) and found is MISSING:
-                return trace.wrap(mine[store][name], item(attribute(source, store), name))
+    if (own_value := _entry(trace, mine, name, attribute(source, name))) is not None:
+        return own_value
+    if isinstance(owner.value, torch.nn.Module) and found is MISSING:
+        for store in MODULE_STORES:
+            place = item(attribute(source, store), name)
+            if (held := _entry(trace, mine.get(store, {}), name, place)) is not None:
+                return held
     if found is not MISSING:
         if mine is not None and hasattr(owner.value, "__dict__") and not isinstance(found, property):
             trace.guards.add(
@@ -348,6 +352,15 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
             )
         return _bind(trace, found, owner, kind, name)
     return _fallback(trace, owner, kind, name, source)
+
+
+def _entry(trace: Trace, store: dict[str, Any], name: str, place: Source) -> Value | None:
+    """What a dict that holds attributes has under a name: what the code wrote into it, else what was there."""
+    known = trace.known(store)
+    if isinstance(known, Dict) and known.changed:
+        written = known.items.get(name)
+        return None if written is None else trace.force(written)
+    return trace.wrap(store[name], place) if name in store else None
 
 
 def _fallback(trace: Trace, owner: Value, kind: type, name: str, source: Source | None) -> Value:

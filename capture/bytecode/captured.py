@@ -35,6 +35,7 @@ from longhand.capture.bytecode.shapes import DynamicSizes, size_guards
 from longhand.capture.bytecode.sources import root
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import Cell, Const, Tensor, Value
+from longhand.capture.untold import untold_saves
 from longhand.errors import LonghandError
 
 __all__ = ["Captured", "capture_frame"]
@@ -101,6 +102,8 @@ def capture_frame(
     records: list[BreakRecord] = []
     if torch_private.n_torch_functions_active():
         return Captured(None, (BreakRecord("a torch function mode is active", "", skipped=True),))
+    if torch_private.is_inside_transform():
+        return Captured(None, (BreakRecord("a transform of torch.func is running", "", skipped=True),))
     grad_enabled = torch.is_grad_enabled()
     autocast = torch_private.autocast_settings(), torch_private.autocast_nesting()
     break_at: int | None = None
@@ -109,7 +112,8 @@ def capture_frame(
         while True:
             attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
             try:
-                return attempt.run(backend, miss, tuple(records), grad_enabled, autocast)
+                with untold_saves():
+                    return attempt.run(backend, miss, tuple(records), grad_enabled, autocast)
             except Unsupported as error:
                 if break_at is not None:
                     raise SkipFrame(error.reason) from None

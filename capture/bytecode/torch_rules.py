@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
@@ -13,11 +14,8 @@ from longhand.capture.bytecode.constants import as_python, fold_call
 from longhand.capture.bytecode.rules import Rule, Rules
 from longhand.capture.bytecode.sources import root
 from longhand.capture.bytecode.trace import Trace
-from longhand.capture.bytecode.values import (
-    Const,
-    Tensor,
-    Value,
-)
+from longhand.capture.bytecode.values import Const, Tensor, Value
+from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
 
 __all__ = ["RULES"]
 
@@ -55,6 +53,30 @@ def _set_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value])
         trace.call("call_function", torch_private.set_grad_enabled, (mode,), {})
         torch_private.set_grad_enabled(mode)
     return Const(None)
+
+
+_UNHEEDED = frozenset(["debug", "early_stop", "determinism_check"])  # they change no result
+
+
+@RULES.of(checkpoint)
+def _checkpoint(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The function's calls in line, between two marks that say what to compute again."""
+    given = {name: value for name, value in kwargs.items() if name not in _UNHEEDED}
+    reentrant = given.pop("use_reentrant", Const(None))
+    is_reentrant = as_python(trace, reentrant)
+    if is_reentrant not in (True, False) or "context_fn" in given:
+        raise Unsupported("checkpoint is called without use_reentrant, or with a context_fn")
+    if not as_python(trace, given.pop("preserve_rng_state", Const(True))):
+        raise Unsupported("checkpoint is called with preserve_rng_state=False")
+    if is_reentrant and torch.is_grad_enabled():
+        tensors = [value for value in map(trace.force, args) if isinstance(value, Tensor)]
+        if given or not any(tensor.fake.requires_grad for tensor in tensors):
+            raise Unsupported("a reentrant checkpoint gets no tensor that requires grad")
+    trace.call("call_function", enter_checkpoint, (), {})
+    try:
+        return trace.call_value(args[0], args[1:], given)
+    finally:
+        trace.call("call_function", leave_checkpoint, (), {})
 
 
 def _autocast_write(function: Any) -> Rule:

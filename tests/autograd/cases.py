@@ -24,20 +24,24 @@ class Case:
     Attributes:
         run: From `wrap` to what is seen.
         refused: What the reason says that some of it runs in eager; None where nothing may.
+        breaks: What longhand's own capture says where it breaks the graph; None where it may not.
         tolerance: Relative to the largest number of each tensor.
     """
 
     run: Callable[[Wrap], Seen]
     refused: str | None
+    breaks: str | None
     tolerance: float
 
 
 class Cases(dict[str, Case]):
     """A module's cases, collected by its decorator."""
 
-    def __call__(self, refused: str | None = None, tolerance: float = 1e-5) -> Callable:
+    def __call__(
+        self, refused: str | None = None, breaks: str | None = None, tolerance: float = 1e-5
+    ) -> Callable:
         def register(run: Callable[[Wrap], Seen]) -> Callable[[Wrap], Seen]:
-            self[run.__name__] = Case(run, refused, tolerance)
+            self[run.__name__] = Case(run, refused, breaks, tolerance)
             return run
 
         return register

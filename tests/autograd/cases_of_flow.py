@@ -11,7 +11,7 @@ from tests.autograd.cases import Cases, Mlp, flags, gradients, leaf
 case = Cases()
 
 
-@case(refused="register_hook")
+@case(refused="register_hook", breaks="register_hook leaves the graph")
 def hook_on_a_tensor_inside(wrap):
     model, x = Mlp(), leaf(4, 8)
 
@@ -56,7 +56,7 @@ def forward_hooks_on_modules(wrap):
     return {"y": y, **gradients(model, x=x)}
 
 
-@case()
+@case(breaks="backward or global hooks")
 def backward_hooks_on_modules(wrap):
     model, x = Mlp(), leaf(4, 8)
     model.a.register_full_backward_hook(lambda module, into, out: (into[0] * 2,))
@@ -79,7 +79,7 @@ class TimesFive(torch.autograd.Function):
         return grad * 5 * ctx.saved_tensors[0]
 
 
-@case(refused="autograd_function_apply")
+@case(refused="autograd_function_apply", breaks="gradients flow through TimesFive.apply")
 def custom_function(wrap):
     x, w = leaf(4, 8), leaf(8, 8, seed=2)
     y = wrap(lambda x, w: TimesFive.apply(x @ w).relu())(x, w)
@@ -312,7 +312,7 @@ def enable_grad_inside_no_grad(wrap):
     return {"y": y, "kinds": flags(y.requires_grad, twice.requires_grad), **gradients(model, x=x)}
 
 
-@case()
+@case(breaks="requires_grad_ leaves the graph")
 def requires_grad_inside(wrap):
     x = leaf(4, 8, grad=False)
 
@@ -342,7 +342,7 @@ def double_precision(wrap):
     return {"y": y, **gradients(model, x=x)}
 
 
-@case(refused="vmap")
+@case(refused="vmap", breaks="a transform of torch.func is running")
 def transforms_of_functions_inside(wrap):
     w, x = leaf(8, seed=2), leaf(4, 8)
 

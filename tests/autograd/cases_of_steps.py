@@ -108,7 +108,7 @@ def checkpointing_around_reentrant(wrap):
     return _checkpoint_of_compiled(wrap, use_reentrant=True)
 
 
-@case(refused="register_hook")
+@case(refused="register_hook", breaks="register_hook leaves the graph")
 def checkpointing_where_the_graph_runs_in_eager(wrap):
     model, x = Mlp(0.5), leaf(4, 8)
 
@@ -173,7 +173,7 @@ def grad_scaler_and_clipping(wrap):
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-@case()
+@case(breaks="Tensor.grad is read")
 def a_step_of_an_optimizer_compiled(wrap):
     model, x = Mlp(), leaf(4, 8)
     model(x).square().sum().backward()
@@ -187,7 +187,7 @@ def a_step_of_an_optimizer_compiled(wrap):
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-@case()
+@case(breaks="Tensor.backward leaves the graph")
 def backward_inside(wrap):
     model, x = Mlp(), leaf(4, 8)
 

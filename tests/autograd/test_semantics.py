@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from longhand.backend import longhand_backend
+from longhand.capture.bytecode.entries import EventKind
+from longhand.from_bytecode import captured
 from tests.autograd import cases_of_flow, cases_of_memory, cases_of_steps
 from tests.autograd.cases import Cases, Mlp, leaf
 
@@ -17,18 +19,13 @@ CASES: Cases = Cases({**cases_of_flow.case, **cases_of_memory.case, **cases_of_s
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_as_in_eager(name, caplog):
+def test_it_is_as_in_eager_through_dynamo(name, caplog):
     case = CASES[name]
-    expected = case.run(lambda function: function)
     torch.compiler.reset()
     reports = []
     backend = functools.partial(longhand_backend, report=reports.append)
-    with caplog.at_level(logging.INFO, "longhand.eager"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        found = case.run(lambda function: torch.compile(function, backend=backend))
-    assert found.keys() == expected.keys()
-    for key, wanted in expected.items():
-        assert_alike(key, found[key], wanted, case.tolerance)
+    with caplog.at_level(logging.INFO, "longhand.eager"):
+        compare_with_eager(case, lambda function: torch.compile(function, backend=backend))
     reasons = [report.reason for report in reports if report.reason]
     if case.refused is None:
         assert reports
@@ -36,6 +33,38 @@ def test_it_is_as_in_eager(name, caplog):
         assert not caplog.records, "a call ran in eager"
     else:
         assert any(case.refused in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_as_in_eager_through_our_own_capture(name, caplog, hook):
+    case = CASES[name]
+    reports, events = [], []
+    with caplog.at_level(logging.INFO, "longhand.eager"):
+        compare_with_eager(
+            case, lambda function: captured(function, report=reports.append, listener=events.append)
+        )
+    breaks = [event.text for event in events if event.kind in (EventKind.BREAK, EventKind.SKIP)]
+    reasons = [report.reason for report in reports if report.reason]
+    if case.breaks is not None:
+        assert any(case.breaks in text for text in breaks)
+        return
+    assert not breaks
+    if case.refused is None:
+        assert reports
+        assert not reasons
+        assert not caplog.records, "a call ran in eager"
+    else:
+        assert any(case.refused in reason for reason in reasons)
+
+
+def compare_with_eager(case, wrap):
+    expected = case.run(lambda function: function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        found = case.run(wrap)
+    assert found.keys() == expected.keys()
+    for key, wanted in expected.items():
+        assert_alike(key, found[key], wanted, case.tolerance)
 
 
 def assert_alike(key, found, wanted, tolerance):

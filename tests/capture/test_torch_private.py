@@ -198,6 +198,13 @@ def test_torch_function_modes_are_counted():
         assert torch_private.n_torch_functions_active() == 1
 
 
+def test_a_running_transform_is_seen():
+    seen = []
+    torch.func.vmap(lambda x: (seen.append(torch_private.is_inside_transform()), x)[1])(torch.ones(2))
+    assert seen == [True]
+    assert not torch_private.is_inside_transform()
+
+
 def test_sizes_that_are_symbols_and_sizes_that_are_not():
     for duck, n_symbols in ((True, 1), (False, 2)):
         mode = torch_private.FakeTensorMode(shape_env=torch_private.ShapeEnv(duck_shape=duck))

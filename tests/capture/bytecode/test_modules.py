@@ -157,6 +157,47 @@ def modules_are_inspected(module, x):
     return x + total, names, module.training, sum(1 for _ in module.parameters()), len(list(module.modules()))
 
 
+def scaled_weights(module, factor):
+    return {name: parameter.detach() * factor for name, parameter in module.named_parameters()}
+
+
+@behaviour((nn.Linear(4, 4), X))
+def called_with_other_weights(module, x):
+    other = torch.func.functional_call(module, scaled_weights(module, 3), (x,))
+    return other, module(x), module.weight is module._parameters["weight"]
+
+
+@behaviour((nn.Linear(4, 4), X))
+def written_through_the_dict_of_parameters(module, x):
+    before = module._parameters["weight"]
+    module._parameters["weight"] = before.detach() * 2
+    result = module(x.float())
+    module._parameters["weight"] = before
+    return result, module(x.float())
+
+
+class Holder:
+    def __init__(self):
+        self.scale = 2.0
+
+
+@behaviour((seeded(Holder), X), breaks=None)
+def written_through_the_dict_of_attributes(holder, x):
+    own = holder.__dict__
+    own["scale"] = 5.0
+    first = x * holder.scale
+    holder.scale = 7.0
+    second = x * own["scale"]
+    own["scale"] = 2.0
+    return first, second, holder.scale
+
+
+@behaviour((nn.BatchNorm1d(4), X), breaks=None)
+def a_buffer_written_and_read_as_an_item(module, x):
+    module.running_mean = x[0] * 2
+    return module._buffers["running_mean"] + x, dict(module.named_buffers())["running_mean"] * 2
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)
