@@ -188,7 +188,9 @@ def _assemble(
         symbols=symbolic_sizes(
             graph, inputs, {(by_traced.get(n, n), d): w for (n, d), w in traced.size_names.items()}
         ),
-        grad_inputs=tuple(by_traced[name] for name in traced.grad_inputs if name in by_traced),
+        grad_inputs=tuple(  # tensors that are tied are one placeholder
+            dict.fromkeys(by_traced[name] for name in traced.grad_inputs if name in by_traced)
+        ),
         facts=traced.facts,
     )
 

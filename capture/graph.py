@@ -24,6 +24,14 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 
+class GradientPart(enum.Enum):
+    """How much of a value's gradient a node of a backward pass is."""
+
+    WHOLE = "whole"
+    SUMMAND = "summand"  # one of several that are added up
+    UNSCALED = "unscaled"  # all of it but the factor that the loss's own gradient is
+
+
 @dataclasses.dataclass(frozen=True)
 class Provenance:
     """Where a node came from, in the user's words.
@@ -43,6 +51,8 @@ class Provenance:
         differentiated: The op of that node: ``gelu``; empty for ops that only move data and where gradients are
             added up.
         gradient_of: In a backward pass: the node of the forward that the node is the gradient of.
+        part: How much of that gradient it is.
+        role: What the node is in a derivative that longhand has a rule for: ``normalized``.
         remark: Of a node that longhand added: why, in one sentence.
         checkpoint: The number of the checkpointed region that the node stands in; 0 outside of any. Of its values the
             backward pass computes again what it needs.
@@ -58,6 +68,8 @@ class Provenance:
     differentiates: str = ""
     differentiated: str = ""
     gradient_of: str = ""
+    part: GradientPart = GradientPart.WHOLE
+    role: str = ""
     remark: str = ""
     checkpoint: int = 0
 

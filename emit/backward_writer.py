@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import fx
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.buffer_flow import buffers_read
@@ -20,6 +21,7 @@ from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_loops import Block, write_method
 from longhand.emit.model_py import ModelWriter
 from longhand.emit.passes import Pass
+from longhand.emit.sizes import PRODUCT
 from longhand.emit.variables import given_to_layers, name_block, owner_word
 from longhand.emit.words import snake_case
 from longhand.lower.ir import View
@@ -100,6 +102,7 @@ class BackwardWriter(ModelWriter):
 
     def _dim_words(self) -> DimWords:
         """The forward's words for what it saved; tensors with words come first, so that they bind them."""
+        forward = DimWords(self._training.forward, layers=self._forward.words)
         given: dict[str, Words] = {}
         for entry in self._training.inputs:
             value = self.words.nodes[entry.node].meta["val"]
@@ -112,8 +115,25 @@ class BackwardWriter(ModelWriter):
                 and isinstance(source, str)
                 and entry.node not in self.graph.paths
             ):
-                given[entry.node] = self._forward.dims.of(source, value.ndim)
-        return DimWords(self.graph, given)
+                node = self._forward.words.nodes[source]
+                of = self._forward.words.nodes.get(self._forward.words.provenance(source).gradient_of, node)
+                given[entry.node] = _flattened(of, value, forward)
+        return DimWords(self.graph, given, self._known_dims(forward))
+
+    def _known_dims(self, forward: DimWords) -> dict[str, Words]:
+        """Words for gradients, which are shaped as what they are the gradient of, and for what is computed again."""
+        found: dict[str, Words] = {}
+        theirs = self._forward.words.nodes
+        for node in self.graph.graph.nodes:
+            origin = self.words.provenance(node.name)
+            source = theirs.get(origin.gradient_of or node.name)
+            value = node.meta.get("val")
+            if node.op != "call_function" or source is None or not isinstance(value, torch.Tensor):
+                continue
+            is_again = not origin.differentiates and source.target is node.target
+            if origin.gradient_of or is_again:
+                found[node.name] = _flattened(source, value, forward)
+        return found
 
     def _unpacked(self) -> list[str]:
         return []
@@ -168,6 +188,17 @@ class BackwardWriter(ModelWriter):
 
     def _parameter_texts(self) -> Iterator[str]:
         yield "saved"
+
+
+def _flattened(node: fx.Node, value: torch.Tensor, dims: DimWords) -> Words:
+    """The words of a node's dimensions for a value of the same elements: all but the last dimension may be one."""
+    shape = node.meta["val"].shape
+    words = dims.of(node.name, len(shape))
+    if shape == value.shape:
+        return words
+    if value.ndim == 2 and len(shape) > 2 and shape[-1] == value.shape[1] and all(words[:-1]):
+        return PRODUCT.join(word for word in words[:-1] if word), words[-1]
+    return (None,) * value.ndim
 
 
 def _backwards(positions: Sequence[int]) -> str:

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Provenance
+from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.emit.op_words import OpWord, aten_name, name_of_ops, op_word
 from longhand.emit.renamed_locals import NOTHING_RENAMED, RenamedLocals
 from longhand.emit.words import identifier, path_words, snake_case, without_counter
 
 _SHORT = 14
+_RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 # What the result of an operation is, where the operation's own word would not read as a thing.
 _RESULT_WORDS = {
@@ -147,7 +148,12 @@ class BufferWords:
             # A buffer that lowering or scheduling added: its name is a node's with a word appended.
             source, suffix = source_of_copy(buffer)
             if source in self._nodes:
-                yield f"{next(self.candidates(source))}{suffix}"
+                word = next(self.candidates(source))
+                if suffix == "_contiguous":
+                    yield word  # where the word is free: nothing reads the other layout any more
+                yield f"{word}{suffix}"
+            if buffer.endswith("_losses"):  # of a loss's rows, before they are reduced to one
+                yield "losses"
             yield without_counter(identifier(buffer))
             return
         yield from self._of_node(node)
@@ -155,7 +161,8 @@ class BufferWords:
     def variables(self, buffer: str) -> Iterator[str]:
         """Names for a buffer in a whole function: there ``weight`` alone does not say whose."""
         words = list(self.candidates(buffer))
-        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths else set()
+        is_gradient = self.provenance(buffer).gradient_of
+        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths or is_gradient else set()
         yield from [word for word in words if word not in bare] or words
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
@@ -165,7 +172,9 @@ class BufferWords:
         node = self._nodes.get(entry.node)
         if node is None or word is None or leaf != "weight":
             return
-        if any(aten_name(user) == "embedding" and user.args[0] is node for user in node.users):
+        reading = [user for user in node.users if user.args and user.args[0] is node]
+        layers = {self.provenance(user.name).module for user in reading if aten_name(user) == "slice"}
+        if owner in layers or any(aten_name(user) == "embedding" for user in reading):
             yield word
 
     def adds_bias(self, name: str) -> bool:
@@ -173,8 +182,32 @@ class BufferWords:
         node = self._nodes.get(name)
         return node is not None and op_word(node).word == "bias"
 
+    def gradient(self, origin: Provenance) -> Iterator[str]:
+        """Words for a gradient of one of this graph's values: ``d_x``, ``d_x_from_ln_1``, ``unscaled_d_x``."""
+        node = self._nodes.get(origin.gradient_of)
+        while node is not None and self._is_only_seen(node):
+            node = node.all_input_nodes[0]
+        for word in self.candidates(node.name) if node is not None else ():
+            match origin.part:
+                case GradientPart.WHOLE:
+                    yield f"d_{word}"
+                case GradientPart.UNSCALED:
+                    yield f"unscaled_d_{word}"
+                case GradientPart.SUMMAND:
+                    yield f"d_{word}_from_{_summand_word(origin, word)}"
+
+    def _is_only_seen(self, node: fx.Node) -> bool:
+        """Whether a value is another one in another shape, without a name of its own."""
+        is_view = (
+            node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
+        )
+        return is_view and not self._provenance_of(node).local and node.name not in self._users
+
     def _of_node(self, node: fx.Node) -> Iterator[str]:
         origin = self._provenance_of(node)
+        yield from self.gradient(origin)
+        if origin.role:
+            yield origin.role
         local = origin.local or self._users.get(node.name)
         if local:
             yield local
@@ -194,7 +227,7 @@ class BufferWords:
         if hint not in (op.word, aten_name(node).strip("_")):
             yield hint
         result = _RESULT_WORDS.get(op.word, op.word)
-        yield result
+        yield "loss" if result == "losses" and not _shape_of(node) else result
         if local:
             yield f"{local}_{result}"
             yield f"new_{local}"
@@ -313,6 +346,15 @@ class BufferWords:
             local = origin.local or self._users.get(node.name)
             word = local or next(self._returned(node, origin), None) or next(_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _summand_word(origin: Provenance, of: str) -> str:
+    """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
+    path = origin.module
+    while path.rpartition(".")[2].isdigit():
+        path = path.rpartition(".")[0]
+    word = _last_word(path) or without_counter(origin.differentiates)
+    return "lookup" if word in of else word
 
 
 def _result_of_call(node: fx.Node) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
+from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import aten_name
 from longhand.emit.stated_sizes import word_of_split, words_of_reshape
 from longhand.emit.words import identifier
-from longhand.lower.ir import Size
+from longhand.lower.ir import Extern, Size, View
 
 Words = tuple[str | None, ...]
 
@@ -45,25 +46,47 @@ class DimWords:
     Args:
         graph: Whose values.
         given: Of a backward graph: the words of what it is given, by placeholder; others have none.
+        known: Words of further values, by node.
+        layers: Words for values, if what a linear layer makes is to have a word: ``widen_dim``.
 
     Attributes:
         arguments: For each tensor argument's placeholder: a word for each dimension, None where there is none.
     """
 
-    def __init__(self, graph: CapturedGraph, given: Mapping[str, Words] | None = None) -> None:
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        given: Mapping[str, Words] | None = None,
+        known: Mapping[str, Words] | None = None,
+        layers: BufferWords | None = None,
+    ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         self._words: dict[str, Words] = dict(self.arguments)
         for node in graph.graph.nodes:
             if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor):
-                self._words[node.name] = _carried(node, self._words)
+                carried = _carried(node, self._words)
+                if layers is not None and aten_name(node) == "linear":
+                    carried = (*carried[:-1], f"{next(layers.variables(node.name))}_dim")
+                own = (known or {}).get(node.name, ())
+                self._words[node.name] = _filled(own, carried) if len(own) == len(carried) else carried
         if given is None:
             for node in graph.graph.nodes:
                 self._learn_vectors(node)
 
+    def learn_copies(self, steps: Iterable[Extern]) -> None:
+        """A copy that lays a view out anew has the view's words."""
+        for step in steps:
+            view = step.args[0] if step.target is torch.ops.aten.contiguous.default else None
+            if isinstance(view, View) and view.calls:
+                self._words[step.outputs[0]] = self.of(view.calls[-1].origin, len(view.shape))
+
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
-        found = self._words.get(buffer.removesuffix("_channels_last"), ())
-        return found if len(found) == n_dims else (None,) * n_dims
+        for name in (buffer, buffer.removesuffix("_channels_last").removesuffix("_contiguous")):
+            found = self._words.get(name, ())
+            if len(found) == n_dims:
+                return found
+        return (None,) * n_dims
 
     def _learn_vectors(self, node: fx.Node) -> None:
         """A vector among the arguments goes by the dimension that it meets: a bias, a norm's weight, labels."""

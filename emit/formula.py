@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Operator, Precedence, Text
+from longhand.emit.kernel_names import FILL
 from longhand.emit.names import KernelNames
 from longhand.emit.op_formula import op_formula
 from longhand.emit.op_words import op_word
@@ -18,6 +19,7 @@ from longhand.schedule.plan import KernelPlan, SizeOf, Style
 
 _LONGEST = 88
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
+_TWO_LINES = 200
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
 _OF_TWO = frozenset(
     {"cross_entropy"}
@@ -30,18 +32,20 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     if names.kernel == "to_channels_last":
         source, made = (names.pointers[pointer.name] for pointer in plan.pointers)
         return f"{made} = {source} with its channels last in memory{_walk(plan)}."
+    if names.kernel.startswith(FILL):
+        return f"the padding of {listed(names.pointers[pointer.name] for pointer in plan.pointers)} is 0."
     return _computed(plan, names, words)
 
 
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan)
-    room = _WIDEST - len(names.kernel)
     exact, coarse = _Formula(plan, names, words).text(), op_formula(plan, names, words)
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)
-    for formula in (coarse, exact) if is_coarser else (exact, coarse):
-        if formula and len(formula) <= room:
-            return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
+    for room in (_WIDEST - len(names.kernel), _TWO_LINES - len(names.kernel)):
+        for formula in (coarse, exact) if is_coarser else (exact, coarse):
+            if formula and len(formula) <= room:
+                return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
     return f"{_in_words(plan, names, words)}{how}."
 
 

@@ -10,11 +10,12 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.op_words import name_of_ops, op_word
+from longhand.emit.op_words import derivative_word, name_of_ops, op_word, provenance_of
 from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, snake_case, without_counter
-from longhand.lower.ir import Load, Store
+from longhand.lower.ir import Constant, Load, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Style
 
+FILL = "fill_padding"
 _LONGEST = 40
 
 _DTYPES = {
@@ -67,13 +68,14 @@ def _candidates(
 ) -> Iterator[str]:
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
-    base = _of_two_results(plan, nodes) or name_of_ops(nodes)
-    if plan.style is Style.COLUMNS:
+    derivatives = _of_derivatives(plan, nodes, words)
+    base = derivatives or _of_two_results(plan, nodes) or name_of_ops(nodes)
+    if plan.style is Style.COLUMNS and not derivatives:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.style is Style.TRANSPOSED and "transpose" not in base:
         base = _joined("transpose", base)
-    base = _of_layout(plan, launch, nodes) or _of_padding(nodes) or base
+    base = _of_fill(plan) or _of_layout(plan, launch, nodes) or _of_padding(nodes) or base
     yield base
     differences = list(_differences(plan, named[base])) if base in named else []
     found = [*differences, *_qualifiers(plan, launch, words)]
@@ -86,6 +88,49 @@ def _candidates(
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) -> str | None:
+    """``gelu_and_d_gelu``: what is computed again and kept, and what is differentiated; of sums down columns, for what.
+
+    None where nothing with a name is differentiated.
+    """
+    origins = {node: provenance_of(node) for node in nodes}
+    derived = list(dict.fromkeys(derivative_word(o) for o in origins.values() if o.differentiated))
+    if not derived:
+        return None
+    stored = {value.buffer.removesuffix("_losses") for value in plan.body if isinstance(value, Store)}
+    kept = [node for node in nodes if node.name in stored]
+    if all(origins[node].role and not origins[node].gradient_of for node in kept):
+        return f"{derived[0].removeprefix('d_')}_{origins[kept[-1]].role}" if kept else None
+    own = [_parameter_word(origins[node]) for node in kept if origins[node].differentiated]
+    others = [_parameter_word(origins[node]) for node in kept if not origins[node].differentiated]
+    if plan.style is Style.COLUMNS and any(own):
+        derived[-1] += f"_{'_and_'.join(dict.fromkeys(word for word in own if word))}"
+    elif plan.style is Style.COLUMNS and any(others):
+        derived.append("column_sum")
+    elif any(
+        not o.differentiated and o.differentiates and op_word(n).word == "add" for n, o in origins.items()
+    ):
+        derived[-1] = derived[-1].replace("d_", "d_add_", 1)
+    is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
+    again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
+    return f"{again}_and_{'_'.join(derived)}" if again else "_".join(derived)
+
+
+def _parameter_word(origin: Provenance) -> str:
+    """``weight``, of the gradient of a layer's weight."""
+    leaf = origin.gradient_of.rpartition("_")[2]
+    return leaf if leaf in ("weight", "bias") else ""
+
+
+def _of_fill(plan: KernelPlan) -> str | None:
+    """A kernel that reads nothing and writes around what another one does."""
+    stores = [value for value in plan.body if isinstance(value, Store)]
+    stored = [plan.body[store.value] for store in stores]
+    is_zero = all(isinstance(value, Constant) and value.value == 0 for value in stored)
+    is_part = any(parameter.pointer is not None for parameter in plan.ints)
+    return FILL if is_zero and is_part else None
 
 
 def _of_two_results(plan: KernelPlan, nodes: list[fx.Node]) -> str | None:
@@ -152,7 +197,7 @@ def _dtypes(plan: KernelPlan, access: Access) -> str:
     found = (
         _DTYPES.get(pointer.dtype, "")
         for pointer in plan.pointers
-        if (pointer.access is Access.READ) == (access is Access.READ)
+        if not pointer.scratch and (pointer.access is Access.READ) == (access is Access.READ)
     )
     return "_".join(dict.fromkeys(found))
 

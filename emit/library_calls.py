@@ -137,9 +137,19 @@ class LibraryWriter:
         return ", ".join(parts)
 
     def _raw_arguments(self, step: Extern) -> str:
-        parts = [self.value(value) for value in step.args]
+        names = [parameter.name for parameter in step.target._schema.arguments]
+        given = dict(zip(names, step.args, strict=False))
+        parts = [self._length(name, given) or self.value(value) for name, value in given.items()]
         parts += [f"{name}={self.value(value)}" for name, value in step.kwargs]
         return ", ".join(parts)
+
+    def _length(self, name: str, given: Mapping[str, Any]) -> str | None:
+        """The word for attention's ``max_q`` and ``max_k``: how many positions the queries and the keys have."""
+        view = given.get({"max_q": "query", "max_k": "key"}.get(name, ""))
+        if not isinstance(view, View) or not view.calls or len(view.shape) != 4:
+            return None
+        words = self.sizes.words_at(view.calls[-1].origin, len(view.shape))
+        return self.sizes.text(given[name], words[2]) if given[name] == view.shape[2] else None
 
 
 def _qualified(target: torch._ops.OpOverload) -> str:

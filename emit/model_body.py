@@ -14,11 +14,12 @@ from longhand.emit.library_calls import LibraryWriter
 from longhand.emit.loops import FirstCall, Loop, ModelStep
 from longhand.emit.named_views import NamedView, named_views, view_key
 from longhand.emit.names import Quote, UnitNames
+from longhand.emit.op_words import aten_name
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, number, write_view
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
-from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse, UnitPlan
+from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, Release, Reuse, UnitPlan
 
 _WIDEST = 98
 _MOST_QUOTES = 3
@@ -212,10 +213,12 @@ class BodyWriter:
     def _launch(self, step: Launch) -> list[str]:
         self.needs.kernels = True
         sizes = self._axis_sizes(step)
-        ints = [self.sizes.text(value) for value in step.ints]
+        ints = self._ints(step)
         by_axis = dict(zip((axis.name for axis in self.plan.kernels[step.kernel].axes), sizes, strict=True))
         scalars = [
-            half_of(self.plan.kernels[step.kernel], scalar.position, by_axis) or self._scalar(value)
+            half_of(self.plan.kernels[step.kernel], scalar.position, by_axis)
+            or self._boundary(self.plan.kernels[step.kernel], scalar.position, value)
+            or self._scalar(value)
             for scalar, value in zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
         ]
         given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
@@ -229,6 +232,37 @@ class BodyWriter:
             for line in textwrap.wrap(f"# {text}", _WIDEST, subsequent_indent="# ")
         ]
         return [*lines, f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"]
+
+    def _ints(self, step: Launch) -> list[str]:
+        """Strides by the words of the sizes that they are products of."""
+        kernel = self.plan.kernels[step.kernel]
+        passed = [pointer.name for pointer in kernel.pointers if not pointer.scratch]
+        buffers = dict(zip(passed, step.buffers, strict=True))
+        return [
+            (
+                self.sizes.stride(value, self._buffer(buffers[parameter.pointer]))
+                if parameter.axis is not None and parameter.pointer in buffers
+                else self.sizes.text(value)
+            )
+            for parameter, value in zip(kernel.ints, step.ints, strict=True)
+        ]
+
+    def _boundary(self, kernel: KernelPlan, position: int, value: float | Size) -> str | None:
+        """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""
+        node = self.words.nodes.get(getattr(kernel.body[position], "origin", ""))
+        if node is None or aten_name(node) != "cat" or not isinstance(value, int):
+            return None
+        end, words = 0, []
+        dim = int(node.args[1]) if len(node.args) > 1 else 0  # type: ignore[arg-type]
+        for piece in node.args[0]:  # type: ignore[union-attr]
+            shape = piece.meta["val"].shape  # type: ignore[union-attr]
+            if end >= value or not isinstance(shape[dim], int):
+                break
+            end += shape[dim]
+            words.append(self.sizes.text(shape[dim], self.sizes.words_at(piece.name, len(shape))[dim]))  # type: ignore[union-attr]
+        if end != value or len(set(words)) != 1 or words[0].isdigit():
+            return None
+        return words[0] if len(words) == 1 else f"{len(words)} * {words[0]}"
 
     def _is_in_place(self, step: Launch) -> bool:
         """Whether two buffers of the launch share a variable because one takes over the other's memory."""

@@ -17,6 +17,7 @@ from longhand.emit.model_text import ModelFile, ModelText
 from longhand.emit.model_weights import BlockClass, construct, construct_block
 from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
+from longhand.emit.naming import externs
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.sizes import SizeWriter, bind_sizes
 from longhand.emit.templates import render_template
@@ -57,6 +58,7 @@ class ModelWriter:
         self.names = names
         self.words = words
         self.dims = self._dim_words()
+        self.dims.learn_copies(externs(plan))
         self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan))
         self.parameters: tuple[Parameter, ...] = parameters(self.graph)
         self.steps: tuple[ModelStep, ...] = arrange(plan, words)

@@ -13,6 +13,8 @@ from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
 
 _LARGEST_BARE = 9
 
+# By the name of the value that compares with them.
+_CONSTANTS_OF = {"counts": "IGNORE_INDEX", "is_ignored": "IGNORE_INDEX"}
 _ROLES = {
     PointwiseOp.EQ: "SPECIAL_VALUE",
     PointwiseOp.NE: "SPECIAL_VALUE",
@@ -73,5 +75,7 @@ def _wants_name(value: Constant) -> bool:
 def _role(position: int, body: tuple[Value, ...]) -> str:
     for value in body:
         if isinstance(value, Pointwise) and position in value.args:
+            if value.name in _CONSTANTS_OF:
+                return _CONSTANTS_OF[value.name]
             return _ROLES.get(value.op, "NUMBER")
     return "NUMBER"

@@ -45,7 +45,9 @@ class NamedView:
 
 
 def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
-    """The lines before a library call, in order."""
+    """The lines before a library call, in order; none before one that only lays out anew what it is given."""
+    if step.target is torch.ops.aten.contiguous.default:
+        return ()
     views = list(_views((step.args, [value for _, value in step.kwargs])))
     splits = _whole_splits(views, words)
     lines: dict[tuple[str, ...], NamedView] = {}

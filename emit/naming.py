@@ -17,9 +17,9 @@ from longhand.emit.names import AxisNames, KernelNames, Quote, UnitNames
 from longhand.emit.value_words import ValueWords
 from longhand.emit.variables import name_variables
 from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, listed, without_counter
-from longhand.lower.ir import Load, Store
+from longhand.lower.ir import Extern, Load, Store
 from longhand.options import Device
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep
 
 _MOST_QUOTES = 4
 
@@ -71,12 +71,21 @@ def name_unit(
 
 def launches(plan: UnitPlan) -> Iterator[Launch]:
     """Every launch of a unit in order, those in repeats included."""
+    yield from (step for step in _flat(plan) if isinstance(step, Launch))
+
+
+def externs(plan: UnitPlan) -> Iterator[Extern]:
+    """Every library call of a unit in order, those in repeats included."""
+    yield from (step for step in _flat(plan) if isinstance(step, Extern))
+
+
+def _flat(plan: UnitPlan) -> Iterator[UnitStep]:
     for step in plan.steps:
-        if isinstance(step, Launch):
-            yield step
-        elif isinstance(step, Repeat):
+        if isinstance(step, Repeat):
             for run in step.runs:
-                yield from (inner for inner in run if isinstance(inner, Launch))
+                yield from run
+        else:
+            yield step
 
 
 def quotes_of(origins: tuple[str, ...], words: BufferWords) -> tuple[Quote, ...]:
@@ -168,18 +177,31 @@ def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope
     passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
     buffer_of = {pointer.name: buffer for pointer, buffer in zip(passed, launch.buffers, strict=True)}
     plain = Counter(next(iter(words.candidates(buffer))) for buffer in {*buffer_of.values()})
-    names = {}
+    names: dict[str, str] = {}
+    waiting: list[Pointer] = []
     for pointer in kernel.pointers:
         if pointer.scratch:
-            names[pointer.name] = scope.pick(
-                ["partial", f"partial_{without_counter(identifier(pointer.name))}"]
-            )
+            waiting.append(pointer)
             continue
         candidates = list(words.candidates(buffer_of[pointer.name]))
         if buffer_of[pointer.name] in words.inputs and plain[candidates[0]] > 1 and len(candidates) > 1:
             candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
         names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates)])
+    for pointer in waiting:
+        names[pointer.name] = scope.pick([*_partial_words(kernel, pointer, names, len(waiting))])
     return names
+
+
+def _partial_words(kernel: KernelPlan, pointer: Pointer, names: dict[str, str], n_partials: int) -> list[str]:
+    """``d_weight_partial``, where the chunks of several reductions are kept."""
+    partial = next(one for one in kernel.partials if one.pointer == pointer.name)
+    results = [
+        names[value.buffer]
+        for value in kernel.body
+        if isinstance(value, Store) and value.value == partial.position
+    ]
+    words = [f"{word}_partial" for word in results] if n_partials > 1 else []
+    return [*words, "partial", f"partial_{without_counter(identifier(pointer.name))}"]
 
 
 def _pointer_fallbacks(pointer: Pointer, candidates: list[str]) -> list[str]:
@@ -202,9 +224,11 @@ def _int_words(
 
 def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
     origin = getattr(kernel.body[position], "origin", "")
+    name = getattr(kernel.body[position], "name", None)
     hint = "_".join(word for word in origin.split("_") if word and not word.isdigit())
     return [
         "scale" if hint in ("mul", "div") else "",
+        f"second_{name}" if name else "",
         f"{hint}_by" if hint else "",
         "number",
         "second_number",

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.emit.buffer_words import BufferWords
+from longhand.emit.buffer_words import BufferWords, source_of_copy
 from longhand.emit.expression import Operator, Precedence, Text, infix
 from longhand.emit.names import KernelNames
-from longhand.emit.op_words import SILENT, aten_name, op_word
+from longhand.emit.op_words import SILENT, aten_name, derivative_word, op_word, provenance_of
 from longhand.emit.view_calls import literal_text
 from longhand.lower.ir import Store
 from longhand.schedule.plan import KernelPlan
@@ -35,6 +35,8 @@ _UNSAID_TEXT = """
     view _unsafe_view reshape _reshape_alias expand unsqueeze squeeze alias detach clone contiguous _to_copy to
     lift_fresh_copy lift_fresh flatten unflatten
 """
+# What a value inside a derivative is made by.
+_VERBS = {"normalized": "normalize"}
 _UNSAID = frozenset(_UNSAID_TEXT.split())
 
 
@@ -45,13 +47,14 @@ def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     for value in plan.body:
         if not isinstance(value, Store):
             continue
-        node = words.nodes.get(value.buffer)
+        node = words.nodes.get(value.buffer) or words.nodes.get(value.buffer.removesuffix("_losses"))
         text = writer.text(node) if node is not None and value.mask is None else None
         if node is None or text is None or len(text.text) > _LONGEST:
             return ""
         word = names.pointers[value.buffer]
         parts.append(f"{word} = {text.text}")
-        writer.known[node] = Text(word)
+        if not provenance_of(node).role or provenance_of(node).gradient_of:
+            writer.known[node] = Text(word)
     return "; ".join(parts)
 
 
@@ -61,7 +64,7 @@ class _Writer:
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
         for pointer in plan.pointers:
-            node = words.nodes.get(pointer.name)
+            node = words.nodes.get(source_of_copy(pointer.name)[0])
             if node is not None and pointer.name not in written:
                 self.known[node] = Text(names.pointers[pointer.name])
 
@@ -70,6 +73,10 @@ class _Writer:
         if node in self.known:
             return self.known[node]
         name = aten_name(node)
+        if provenance_of(node).differentiated and node.name in self.inside:
+            return self._derivative(node)
+        if name == "getitem" and node.args[1] == 0:
+            return self.text(node.args[0])  # type: ignore[arg-type]
         if name in _UNSAID and node.args and isinstance(node.args[0], fx.Node):
             return self.text(node.args[0])
         if name in SILENT and node.args and isinstance(node.args[0], fx.Node):
@@ -95,6 +102,34 @@ class _Writer:
             return None
         return Text(f"{op_word(node).word}({', '.join(text.text for text in texts)})")
 
+    def _derivative(self, node: fx.Node) -> Text | None:
+        """``d_gelu(d_hidden, widen)``: what the nodes that together differentiate one op are given, gradients first."""
+        origin = provenance_of(node)
+        word = _VERBS.get(origin.role) or derivative_word(origin)
+        given: dict[fx.Node, None] = {}
+        waiting = [node]
+        while waiting:
+            for argument in waiting.pop(0).all_input_nodes:
+                source = self._behind_views(argument)
+                where = provenance_of(source)
+                is_part = where.differentiates == origin.differentiates or _is_statistic(source)
+                if is_part and source.op == "call_function" and source not in self.known:
+                    waiting.append(source)
+                elif not _is_vector(source):
+                    given[source] = None
+        texts = [self.text(source) for source in given]
+        words = [text.text for text in texts if text is not None]
+        if len(words) < len(texts):
+            return None
+        places = {text.text: place for place, text in enumerate(self.known.values())}
+        ordered = sorted({*words}, key=lambda word: (not word.startswith("d_"), places.get(word, 0), word))
+        return Text(f"{word}({', '.join(ordered)})") if ordered else None
+
+    def _behind_views(self, node: fx.Node) -> fx.Node:
+        while node not in self.known and aten_name(node) in _UNSAID and isinstance(node.args[0], fx.Node):
+            node = node.args[0]
+        return node
+
     def _seen(self, node: fx.Node, source: fx.Node, name: str) -> Text | None:
         """A value through a view that moves its elements."""
         if name in ("transpose", "permute", "t"):
@@ -103,7 +138,8 @@ class _Writer:
             return Text(f"{whole.within(Precedence.ATOM)}.t()") if whole is not None and is_matrix else whole
         # The first rows of a table, as many as there are positions.
         is_start = name == "slice" and (*node.args[2:3], None)[0] in (None, 0)
-        return self.known.get(source) if is_start and source.op == "placeholder" else None
+        is_whole = source.op == "placeholder" or source.name.endswith("_padded")  # for a product's speed
+        return self.known.get(source) if is_start and is_whole else None
 
     def _joined(self, node: fx.Node) -> Text | None:
         """``rotate_half(q)`` for the halves of one value in the other order, the second one negated."""
@@ -142,6 +178,12 @@ def _half(node: Any) -> tuple[fx.Node, int] | None:
         if 2 * node.meta["val"].shape[dim] == size:
             return source, 0 if start in (None, 0) else 1
     return None
+
+
+def _is_statistic(node: fx.Node) -> bool:
+    """Whether a value is a norm's mean or rstd, or the norm that has them: a formula says what is normalized."""
+    is_whole = isinstance(node.meta.get("val"), tuple | list)
+    return is_whole or (aten_name(node) == "getitem" and node.args[1] != 0)
 
 
 def _is_vector(node: fx.Node) -> bool:

@@ -189,17 +189,27 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
     return "_".join(loud)
 
 
+def provenance_of(node: fx.Node) -> Provenance:
+    """Where a node came from; an empty one if that is not known."""
+    found: Provenance = node.meta.get("provenance", Provenance())
+    return found
+
+
+def derivative_word(origin: Provenance) -> str:
+    """``d_gelu``, for a node that differentiates a gelu."""
+    return f"d_{_SPELLED.get(origin.differentiated, origin.differentiated).strip('_')}"
+
+
 def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
     """The words of the nodes; a run that differentiates one op is one word: ``d_gelu``."""
     found: list[OpWord] = []
     before = ""
     for node in nodes:
-        origin: Provenance = node.meta.get("provenance", Provenance())
-        inner = origin.differentiated
-        if not inner:
+        origin = provenance_of(node)
+        if not origin.differentiated:
             found.append(op_word(node))
         elif origin.differentiates != before:
-            found.append(OpWord(f"d_{_SPELLED.get(inner, inner).strip('_')}"))
+            found.append(OpWord(derivative_word(origin)))
         before = origin.differentiates
     return found
 

@@ -30,11 +30,13 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
         value = graphs.forward.outputs[entry.source].value if isinstance(entry.source, int) else None
         if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
             given[entry.node] = tuple(forward.words.candidates(value))
+        elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
+            given[entry.node] = tuple(f"d_{word}" for word in forward.words.candidates(value))
     lowered = training.backward.program.graph  # what lowering added has words, too
     for node in lowered.graph.nodes:
         origin: Provenance = node.meta.get("provenance", Provenance())
         if origin.gradient_of in forward.words.nodes:
-            given[node.name] = tuple(f"d_{word}" for word in forward.words.candidates(origin.gradient_of))
+            given[node.name] = tuple(forward.words.gradient(origin))
     words = BufferWords(lowered, given, forward.words.renamed)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words)
     return Pass(training.backward, names, words)

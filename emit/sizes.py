@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence, Set
 
 from longhand.emit.dim_words import DimWords, Words
 from longhand.emit.size_text import size_text
 from longhand.lower.ir import Buffer, Size, memory_order
+
+PRODUCT = " * "  # between the words of dimensions that are one
 
 
 class SizeWriter:
@@ -86,6 +89,11 @@ class SizeWriter:
             return self._use(word)
         if not isinstance(size, int):
             return self._symbolic(size)
+        if word is not None and PRODUCT in word:
+            parts = [self._values.get(part) for part in word.split(PRODUCT)]
+            if all(isinstance(part, int) for part in parts) and math.prod(parts) == size:  # type: ignore[arg-type]
+                return self._product(word.split(PRODUCT))
+            return str(size)
         if (
             word is not None
             and size > 1
@@ -97,6 +105,18 @@ class SizeWriter:
 
     def _may_state(self, word: str) -> bool:
         return self._taken is not None and word not in self._taken and word not in self._values
+
+    def stride(self, stride: Size, buffer: Buffer) -> str:
+        """The distance between two positions of one of a buffer's dimensions: the product of the sizes inside it."""
+        words = self.words_of(buffer)
+        for place in range(1, len(buffer.shape)):
+            if str(buffer.stride[place - 1]) != str(stride):
+                continue
+            inner = list(zip(buffer.shape, words, strict=True))[place:]
+            texts = [self._peek(size, word) for size, word in inner if str(size) != "1"]
+            if str(math.prod(size for size, _ in inner)) == str(stride) and not any(map(str.isdigit, texts)):
+                return self._product(texts)
+        return self.text(stride)
 
     def axes(
         self, sizes: Mapping[str, Size], tensors: Sequence[tuple[str, Buffer, Sequence[str]]]
@@ -117,6 +137,8 @@ class SizeWriter:
                 continue
             for axis, group in zip(axes, groups, strict=True):
                 texts = [self._peek(size, word) for size, word in group]
+                if len(texts) == 1:
+                    texts = [texts[0].removeprefix("(").removesuffix(")")]
                 if axis in found or not texts:
                     continue
                 if all(not text.isdigit() for text in texts):
@@ -175,7 +197,10 @@ def bind_sizes(
     values: dict[str, Size] = {}
     binding: list[tuple[str, Words]] = []
     for path, known, shape in tensors:
-        fresh = tuple(word if word and word not in values and word not in taken else None for word in known)
+        fresh = tuple(
+            word if word and word.isidentifier() and word not in values and word not in taken else None
+            for word in known
+        )
         values |= {word: size for word, size in zip(fresh, shape, strict=True) if word is not None}
         binding.append((path, fresh))
     words_of = dict(symbols)

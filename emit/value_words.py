@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
+from longhand.capture.graph import GradientPart
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.words import Scope, plural, without_counter
 from longhand.lower.ir import (
@@ -136,7 +137,9 @@ class ValueWords:
                 last[value.origin] = position
         found = {}
         for origin, position in last.items():
-            local = self.words.provenance(origin).local
+            where = self.words.provenance(origin)
+            is_summand = where.part is GradientPart.SUMMAND
+            local = next(self.words.candidates(origin)) if is_summand else where.local
             if local:
                 found[position] = local
         return found
@@ -231,6 +234,8 @@ class ValueWords:
         role = getattr(value, "name", None)
         if role and role != local:
             yield role
+            if role == stored:
+                yield f"{role}_value"
             yield from (f"{word}_{role}" for word in self._places(value))
         yield from self._op_words(position, value, names)
         if local:
@@ -283,6 +288,9 @@ class ValueWords:
         if isinstance(value, Reduce):
             if value.op is ReduceOp.SUM and self._is_square(value.arg):
                 yield "sum_of_squares"
+            stored = self._stored(position)
+            if stored and sum(isinstance(other, Reduce) for other in self.plan.body) > 1:
+                yield f"{stored}_{_REDUCED[value.op]}"
             place = (
                 "row"
                 if self.plan.rows and set(value.axes) == {axis.name for axis in self.plan.cols}
@@ -292,6 +300,9 @@ class ValueWords:
             yield f"{place}_{_REDUCED[value.op]}"
             for name in named:
                 yield f"{name}_{_REDUCED[value.op]}"
+            inner = self.plan.body[value.arg]
+            if value.op is ReduceOp.SUM and isinstance(inner, Pointwise) and inner.op is PointwiseOp.MUL:
+                yield "sum_of_products"
             return
         if not isinstance(value, Pointwise):
             yield "position"
@@ -304,6 +315,11 @@ class ValueWords:
             yield f"shifted_{named[0]}" if named else "shifted"
         if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
             yield f"{named[0]}_squared" if named else "square"
+        if value.op is PointwiseOp.LT:
+            limits = [self.plan.body[argument] for argument in value.args]
+            if any(isinstance(limit, Scalar) and limit.name == "boundary" for limit in limits):
+                yield "in_first"
+                yield "in_first_two"
         if value.op is PointwiseOp.NEG and named:
             yield f"minus_{named[0]}"
         if is_rstd(value, self.plan.body):

@@ -105,7 +105,9 @@ class _Aligner:
         named = rows
         while _provenance(named).local is None and is_view(named):
             named = named.all_input_nodes[0]
-        if local := _provenance(named).local:
+        if _provenance(named).gradient_of:
+            padded.meta["provenance"] = _provenance(named)  # a gradient goes by its name, padded or not
+        elif local := _provenance(named).local:
             padded.meta["provenance"] = dataclasses.replace(_provenance(rows), local=f"padded_{local}")
         return padded
 

@@ -94,7 +94,8 @@ class Context:
     @property
     def local(self) -> str | None:
         """The user's own name for the node's value."""
-        return self.node.meta.get("provenance", Provenance()).local
+        origin: Provenance = self.node.meta.get("provenance", Provenance())
+        return origin.local or origin.role or None
 
     def result(self, position: int | None = None) -> torch.Tensor:
         """The fake tensor that the node (or one of its results) computes."""

@@ -25,7 +25,7 @@ from longhand.capture.canonical import RULES
 from longhand.capture.carrying import can_carry
 from longhand.capture.decompositions import packet_name
 from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter, Rule
-from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
+from longhand.capture.graph import AliasKind, CapturedGraph, GradientPart, Provenance
 from longhand.capture.writes import rule_for_write
 from longhand.errors import CaptureError
 from longhand.options import Target
@@ -344,6 +344,8 @@ class _Walk:
     def _accumulate(self, source: Handle, gradient: Handle) -> None:
         before = self.gradients.get(source.node)
         if before is not None:
+            for summand in (before, gradient):
+                self._name_gradient(source.node, summand.node, GradientPart.SUMMAND)
             gradient = self.rewriter.call(aten.add.Tensor, (before, gradient), {})
         self.gradients[source.node] = gradient
 
@@ -357,18 +359,29 @@ class _Walk:
                 local=None,
                 differentiates=node.name,
                 differentiated=name if name in _NAMED else "",
+                role=new.meta.get("role", ""),
             )
 
-    def _name_gradient(self, value: fx.Node, gradient: fx.Node) -> None:
-        """The gradient of a named value is called after it, and so is what it is a view of."""
+    def _name_gradient(
+        self, value: fx.Node, gradient: fx.Node, part: GradientPart = GradientPart.WHOLE
+    ) -> None:
+        """The gradient of a named value is called after it, and so is what it is a view of, or a multiple of."""
         origin: Provenance = value.meta["provenance"]
         word = value.meta.get("word", value.name)
         node: Any = gradient
         while isinstance(node, fx.Node) and node.op != "placeholder" and "word" not in node.meta:
-            node.meta["word"] = f"d_{word}"
             before: Provenance = node.meta["provenance"]
-            node.meta["provenance"] = dataclasses.replace(before, local=_d(origin.local), gradient_of=word)
-            node = node.args[0] if _is_reshape(node) else None
+            if part is GradientPart.SUMMAND and not before.differentiated and node.target is aten.add.Tensor:
+                return  # itself a sum, of no op's own
+            is_whole = part is GradientPart.WHOLE
+            node.meta["word"] = f"d_{word}" if is_whole else f"{part.value}_d_{word}"
+            node.meta["provenance"] = dataclasses.replace(
+                before, local=_d(origin.local) if is_whole else None, gradient_of=word, part=part
+            )
+            if node.target is aten.mul.Tensor and "unscaled" in getattr(node.args[0], "meta", {}):
+                node, part = node.args[0], GradientPart.UNSCALED
+            else:
+                node = node.args[0] if _is_reshape(node) else None
 
     def _final_gradients(self) -> list[tuple[str, fx.Node]]:
         found = []
@@ -377,10 +390,7 @@ class _Walk:
             if gradient is None:
                 continue
             node = gradient.node
-            if "word" not in node.meta:
-                node.meta["word"] = f"d_{name}"
-                before: Provenance = node.meta["provenance"]
-                node.meta["provenance"] = dataclasses.replace(before, local=f"d_{name}")
+            self._name_gradient(self.known[self.nodes[name]].node, node)
             found.append((name, node))
         return found
 

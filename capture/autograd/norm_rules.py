@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture.autograd.rules import Rewritten, derivative_rule
+from longhand.capture.autograd.rules import Rewritten, called, derivative_rule
 from longhand.capture.functional import Handle, Rewriter
 from longhand.options import Target
 
@@ -69,17 +69,21 @@ class _Norm:
         if d_out is None:
             return []
         x = self._widened(self.x)
-        x_hat = self._mul(x if mean is None else self._sub(x, mean), rstd)
-        gradient = self._widened(d_out)
-        scaled = gradient if self.weight is None else self._mul(gradient, self._widened(self.weight))
-        less = self._mul(x_hat, self._mean(self._mul(scaled, x_hat)))
-        d_x = self._sub(scaled, less)
+        centered = x if mean is None else called("centered", self._sub(x, mean))
+        x_hat = called("normalized", self._mul(centered, rstd))
+        gradient = scaled = self._widened(d_out)
+        if self.weight is not None:
+            scaled = called("d_normalized", self._mul(gradient, self._widened(self.weight)))
+        through_rstd = called("through_rstd", self._mean(self._mul(scaled, x_hat)))
+        d_x = self._sub(scaled, self._mul(x_hat, through_rstd))
         if mean is not None:
-            d_x = self._sub(d_x, self._mean(scaled))
+            d_x = self._sub(d_x, called("through_mean", self._mean(scaled)))
         found: Pairs = [(self.x, self._narrowed(self._mul(d_x, rstd), self.x))]
         if self.weight is not None:
             # Between the kernels that sum over rows and over columns it travels in the type of x.
-            kept = self._widened(self._narrowed(x_hat, self.x))
+            kept = x_hat
+            if self.x.fake.dtype != self.wide:
+                kept = self._widened(called("normalized", self._narrowed(x_hat, self.x)))
             found.append((self.weight, self._column_sum(self._mul(gradient, kept), self.weight)))
         if self.bias is not None:
             found.append((self.bias, self._column_sum(gradient, self.bias)))

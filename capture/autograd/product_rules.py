@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.autograd.rules import Rewritten, derivative_rule
+from longhand.capture.autograd.rules import Rewritten, called, derivative_rule
 from longhand.capture.functional import Handle, Rewriter
 from longhand.options import Target
 
@@ -52,6 +52,8 @@ def _linear(
         d_x = call(aten.mm.default, (rows, weight), {})
         d_weight = call(aten.mm.default, (call(aten.transpose.int, (rows, 0, 1), {}), x_rows), {})
         if factor is not None:
+            for product in (d_x, d_weight):
+                product.node.meta["unscaled"] = True
             d_x = call(aten.mul.Tensor, (d_x, factor), {})
             d_weight = call(aten.mul.Tensor, (d_weight, factor), {})
         if x.fake.ndim != 2:
@@ -100,23 +102,35 @@ def _cross_entropy(
         d_loss = grads[0]
         if d_loss is None:
             return []
-        counts = call(aten.unsqueeze.default, (call(aten.ne.Scalar, (target, ignored), {}), 1), {})
-        weights = call(aten.softmax.int, (logits, 1), {})
+
+        def per_row(value: Handle) -> Handle:
+            found: Handle = call(aten.unsqueeze.default, (value, 1), {})
+            return found
+
+        def n_counted() -> Handle:
+            counts = called("counts", call(aten.ne.Scalar, (target, ignored), {}))
+            return called("n_counted", call(aten.sum.default, (counts,), {}))
+
+        # Compared once more, not kept: who reads this has the targets at hand.
+        is_ignored = per_row(called("is_ignored", call(aten.eq.Scalar, (target, ignored), {})))
+        probability = called("probability", call(aten.softmax.int, (logits, 1), {}))
         classes = call(
             aten.arange.default, (logits.fake.shape[1],), {"device": logits.fake.device, "dtype": torch.int64}
         )
-        is_target = call(aten.eq.Tensor, (classes, call(aten.unsqueeze.default, (target, 1), {})), {})
-        less = call(aten.where.self, (is_target, call(aten.sub.Tensor, (weights, 1.0), {}), weights), {})
+        is_target = called("is_target", call(aten.eq.Tensor, (classes, per_row(target)), {}))
+        less_one = call(aten.sub.Tensor, (probability, 1.0), {})
+        excess = called("excess", call(aten.where.self, (is_target, less_one, probability), {}))
         if reduction == 0 or logits.fake.dtype not in _WIDE:
             scale = d_loss
             if reduction == 1:
-                scale = call(aten.div.Tensor, (d_loss, call(aten.sum.default, (counts,), {})), {})
-            scale = call(aten.unsqueeze.default, (scale, 1), {}) if reduction == 0 else scale
-            scale = call(aten.where.ScalarOther, (counts, scale, 0.0), {})
-            return [(logits, call(aten.mul.Tensor, (less, scale), {}))]
+                scale = call(aten.div.Tensor, (d_loss, n_counted()), {})
+            scale = per_row(scale) if reduction == 0 else scale
+            scale = call(aten.where.ScalarSelf, (is_ignored, 0.0, scale), {})
+            return [(logits, call(aten.mul.Tensor, (excess, scale), {}))]
         if reduction == 1:
-            less = call(aten.div.Tensor, (less, call(aten.sum.default, (counts,), {})), {})
-        unscaled = call(aten.where.ScalarOther, (counts, less, 0.0), {})
+            excess = call(aten.div.Tensor, (excess, n_counted()), {})
+        unscaled = call(aten.where.ScalarSelf, (is_ignored, 0.0, excess), {})
+        unscaled.node.meta["unscaled"] = True
         d_loss.node.meta["factor"] = True
         return [(logits, call(aten.mul.Tensor, (unscaled, d_loss), {}))]
 

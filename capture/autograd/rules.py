@@ -48,6 +48,12 @@ def derivative_rule(*targets: torch._ops.OpOverload) -> Callable[[DerivativeRule
     return register
 
 
+def called(role: str, made: Handle) -> Handle:
+    """A value that a derivative just computed, with the word that it has in the formula."""
+    made.node.meta["role"] = role
+    return made
+
+
 def rewritten(
     rewriter: Rewriter,
     op: torch._ops.OpOverload,

@@ -15,19 +15,19 @@ from .kernels.add_layer_norm import reference as add_layer_norm_reference
 from .kernels.cat_and_column_sum import reference as cat_and_column_sum_reference
 from .kernels.column_sum import reference as column_sum_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
-from .kernels.cross_entropy_d_cross_entropy import reference as cross_entropy_d_cross_entropy_reference
-from .kernels.d_cross_entropy import reference as d_cross_entropy_reference
-from .kernels.d_layer_norm_columns import reference as d_layer_norm_columns_reference
-from .kernels.d_layer_norm_columns_and_sum import reference as d_layer_norm_columns_and_sum_reference
+from .kernels.cross_entropy_and_d_cross_entropy import (
+    reference as cross_entropy_and_d_cross_entropy_reference,
+)
+from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
+from .kernels.d_layer_norm import reference as d_layer_norm_reference
+from .kernels.d_layer_norm_bias import reference as d_layer_norm_bias_reference
+from .kernels.d_layer_norm_weight import reference as d_layer_norm_weight_reference
+from .kernels.d_layer_norm_weight_and_bias import reference as d_layer_norm_weight_and_bias_reference
 from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
-from .kernels.gelu_d_gelu_column_sum import reference as gelu_d_gelu_column_sum_reference
-from .kernels.layer_norm_d_layer_norm_add import reference as layer_norm_d_layer_norm_add_reference
-from .kernels.layer_norm_d_layer_norm_and_d_layer_norm import (
-    reference as layer_norm_d_layer_norm_and_d_layer_norm_reference,
-)
+from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
+from .kernels.layer_norm_and_d_add_layer_norm import reference as layer_norm_and_d_add_layer_norm_reference
 from .kernels.mul_add import reference as mul_add_reference
-from .kernels.mul_and_d_layer_norm_columns import reference as mul_and_d_layer_norm_columns_reference
 from .kernels.pad import reference as pad_reference
 from .model import LanguageModel
 
@@ -120,25 +120,23 @@ def add_layer_norm_windows(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps
 
 
 def cat_and_column_sum_windows(
-    d_q_contiguous,
-    d_k_contiguous,
-    d_v_contiguous,
+    d_q,
+    d_k,
+    d_v,
     d_qkv,
     d_bias,
     n_rows,
     n_cols,
-    d_q_contiguous_stride,
-    d_k_contiguous_stride,
-    d_v_contiguous_stride,
+    d_q_stride,
+    d_k_stride,
+    d_v_stride,
     boundary,
-    d_linear_by,
+    second_boundary,
 ):
     read = {
-        "d_q_contiguous": window(d_q_contiguous, (n_rows, boundary), (d_q_contiguous_stride, 1)),
-        "d_k_contiguous": window(
-            d_k_contiguous, (n_rows, d_linear_by - boundary), (d_k_contiguous_stride, 1)
-        ),
-        "d_v_contiguous": window(d_v_contiguous, (n_rows, n_cols - d_linear_by), (d_v_contiguous_stride, 1)),
+        "d_q": window(d_q, (n_rows, boundary), (d_q_stride, 1)),
+        "d_k": window(d_k, (n_rows, second_boundary - boundary), (d_k_stride, 1)),
+        "d_v": window(d_v, (n_rows, n_cols - second_boundary), (d_v_stride, 1)),
     }
     written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
@@ -152,54 +150,71 @@ def column_sum_windows(d_x, d_bias, n_rows, n_cols):
     return read, written
 
 
-def cross_entropy_windows(cross_entropy_loss_losses, targets, losses, n_elements):
+def cross_entropy_windows(losses, targets, loss, n_elements):
     read = {
-        "cross_entropy_loss_losses": window(cross_entropy_loss_losses, (n_elements,), (1,)),
+        "losses": window(losses, (n_elements,), (1,)),
         "targets": window(targets, (n_elements,), (1,)),
     }
-    written = [window(losses, (1,), (0,))]
+    written = [window(loss, (1,), (0,))]
     return read, written
 
 
-def cross_entropy_d_cross_entropy_windows(
-    targets, logits, ne, sums, cross_entropy_loss_losses, selected, n_rows, n_cols
+def cross_entropy_and_d_cross_entropy_windows(
+    targets, logits, n_counted, losses, unscaled_d_logits, n_rows, n_cols
 ):
     read = {
         "targets": window(targets, (n_rows, 1), (1, 0)),
         "logits": memory(logits),
-        "ne": window(ne, (n_rows, 1), (1, 0)),
-        "sums": window(sums, (), ()),
+        "n_counted": window(n_counted, (), ()),
         "n_rows": n_rows,
         "n_cols": n_cols,
     }
-    written = [
-        window(cross_entropy_loss_losses, (n_rows, 1), (1, 0)),
-        window(selected, (n_rows, n_cols), (n_cols, 1)),
-    ]
+    written = [window(losses, (n_rows, 1), (1, 0)), window(unscaled_d_logits, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
-def d_cross_entropy_windows(targets, ne, sums, n_elements):
+def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
     read = {
         "targets": window(targets, (n_elements,), (1,)),
     }
-    written = [window(ne, (n_elements,), (1,)), window(sums, (1,), (0,))]
+    written = [window(n_counted, (1,), (0,))]
     return read, written
 
 
-def d_layer_norm_columns_windows(d_ln_f, ln_f, d_weight, n_rows, n_cols):
+def d_layer_norm_windows(x, d_ln_f, weight, normalized, d_x, n_rows, n_cols, eps):
+    read = {
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "n_cols": n_cols,
+        "eps": eps,
+    }
+    written = [window(normalized, (n_rows, n_cols), (n_cols, 1)), window(d_x, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def d_layer_norm_bias_windows(unscaled_d_ln_f, d_loss, d_ln_f, d_bias, n_rows, n_cols):
+    read = {
+        "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        "d_loss": window(d_loss, (), ()),
+    }
+    written = [window(d_ln_f, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
+    return read, written
+
+
+def d_layer_norm_weight_windows(d_ln_f, normalized, d_weight, n_rows, n_cols):
     read = {
         "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        "ln_f": window(ln_f, (n_rows, n_cols), (n_cols, 1)),
+        "normalized": window(normalized, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [window(d_weight, (1, n_cols), (0, 1))]
     return read, written
 
 
-def d_layer_norm_columns_and_sum_windows(d_ln_2, ln_2, d_bias, d_weight, n_rows, n_cols):
+def d_layer_norm_weight_and_bias_windows(d_ln_2, normalized, d_bias, d_weight, n_rows, n_cols):
     read = {
         "d_ln_2": window(d_ln_2, (n_rows, n_cols), (n_cols, 1)),
-        "ln_2": window(ln_2, (n_rows, n_cols), (n_cols, 1)),
+        "normalized": window(normalized, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [window(d_bias, (1, n_cols), (0, 1)), window(d_weight, (1, n_cols), (0, 1))]
     return read, written
@@ -208,8 +223,8 @@ def d_layer_norm_columns_and_sum_windows(d_ln_2, ln_2, d_bias, d_weight, n_rows,
 def embedding_add_layer_norm_windows(
     tokens,
     token_embedding,
-    position_embedding_weight,
-    ln_1_weight,
+    position_embedding,
+    weight,
     bias,
     x,
     ln_1,
@@ -222,8 +237,8 @@ def embedding_add_layer_norm_windows(
     read = {
         "tokens": window(tokens, (n_groups, n_rows, 1), (n_rows, 1, 0)),
         "token_embedding": memory(token_embedding),
-        "position_embedding_weight": window(position_embedding_weight, (n_rows, n_cols), (n_cols, 1)),
-        "ln_1_weight": window(ln_1_weight, (n_cols,), (1,)),
+        "position_embedding": window(position_embedding, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
         "n_cols": n_cols,
         "eps": eps,
@@ -243,7 +258,7 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def gelu_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+def gelu_and_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     read = {
         "widen": window(widen, (n_rows, n_cols), (n_cols, 1)),
         "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
@@ -256,8 +271,8 @@ def gelu_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_r
     return read, written
 
 
-def layer_norm_d_layer_norm_add_windows(
-    x, weight, bias, d_x, d_ln_2, ln_2, product, d_out, n_rows, n_cols, eps
+def layer_norm_and_d_add_layer_norm_windows(
+    x, weight, bias, d_x, d_ln_2, ln_2, normalized, d_out, n_rows, n_cols, eps
 ):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
@@ -270,40 +285,21 @@ def layer_norm_d_layer_norm_add_windows(
     }
     written = [
         window(ln_2, (n_rows, n_cols), (n_cols, 1)),
-        window(product, (n_rows, n_cols), (n_cols, 1)),
+        window(normalized, (n_rows, n_cols), (n_cols, 1)),
         window(d_out, (n_rows, n_cols), (n_cols, 1)),
     ]
     return read, written
 
 
-def layer_norm_d_layer_norm_and_d_layer_norm_windows(x, d_ln_f, weight, ln_f, d_x, n_rows, n_cols, eps):
+def mul_add_windows(
+    unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements
+):
     read = {
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "n_cols": n_cols,
-        "eps": eps,
+        "unscaled_d_token_embedding": window(unscaled_d_token_embedding, (n_elements,), (1,)),
+        "d_loss": window(d_loss, (), ()),
+        "d_token_embedding_from_lookup": window(d_token_embedding_from_lookup, (n_elements,), (1,)),
     }
-    written = [window(ln_f, (n_rows, n_cols), (n_cols, 1)), window(d_x, (n_rows, n_cols), (n_cols, 1))]
-    return read, written
-
-
-def mul_add_windows(gpt_x, d_cross_entropy_loss, token_embedding, d_weight, d_weight_contiguous, n_elements):
-    read = {
-        "gpt_x": window(gpt_x, (n_elements,), (1,)),
-        "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
-        "token_embedding": window(token_embedding, (n_elements,), (1,)),
-    }
-    written = [window(d_weight, (n_elements,), (1,)), window(d_weight_contiguous, (n_elements,), (1,))]
-    return read, written
-
-
-def mul_and_d_layer_norm_columns_windows(gpt_targets, d_cross_entropy_loss, d_ln_f, d_bias, n_rows, n_cols):
-    read = {
-        "gpt_targets": window(gpt_targets, (n_rows, n_cols), (n_cols, 1)),
-        "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
-    }
-    written = [window(d_ln_f, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
+    written = [window(d_token_embedding, (n_elements,), (1,))]
     return read, written
 
 
@@ -322,32 +318,26 @@ KERNELS = {
     "cat_and_column_sum": (cat_and_column_sum_windows, cat_and_column_sum_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
-    "cross_entropy_d_cross_entropy": (
-        cross_entropy_d_cross_entropy_windows,
-        cross_entropy_d_cross_entropy_reference,
+    "cross_entropy_and_d_cross_entropy": (
+        cross_entropy_and_d_cross_entropy_windows,
+        cross_entropy_and_d_cross_entropy_reference,
     ),
-    "d_cross_entropy": (d_cross_entropy_windows, d_cross_entropy_reference),
-    "d_layer_norm_columns": (d_layer_norm_columns_windows, d_layer_norm_columns_reference),
-    "d_layer_norm_columns_and_sum": (
-        d_layer_norm_columns_and_sum_windows,
-        d_layer_norm_columns_and_sum_reference,
+    "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
+    "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
+    "d_layer_norm_bias": (d_layer_norm_bias_windows, d_layer_norm_bias_reference),
+    "d_layer_norm_weight": (d_layer_norm_weight_windows, d_layer_norm_weight_reference),
+    "d_layer_norm_weight_and_bias": (
+        d_layer_norm_weight_and_bias_windows,
+        d_layer_norm_weight_and_bias_reference,
     ),
     "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
     "gelu": (gelu_windows, gelu_reference),
-    "gelu_d_gelu_column_sum": (gelu_d_gelu_column_sum_windows, gelu_d_gelu_column_sum_reference),
-    "layer_norm_d_layer_norm_add": (
-        layer_norm_d_layer_norm_add_windows,
-        layer_norm_d_layer_norm_add_reference,
-    ),
-    "layer_norm_d_layer_norm_and_d_layer_norm": (
-        layer_norm_d_layer_norm_and_d_layer_norm_windows,
-        layer_norm_d_layer_norm_and_d_layer_norm_reference,
+    "gelu_and_d_gelu_column_sum": (gelu_and_d_gelu_column_sum_windows, gelu_and_d_gelu_column_sum_reference),
+    "layer_norm_and_d_add_layer_norm": (
+        layer_norm_and_d_add_layer_norm_windows,
+        layer_norm_and_d_add_layer_norm_reference,
     ),
     "mul_add": (mul_add_windows, mul_add_reference),
-    "mul_and_d_layer_norm_columns": (
-        mul_and_d_layer_norm_columns_windows,
-        mul_and_d_layer_norm_columns_reference,
-    ),
     "pad": (pad_windows, pad_reference),
 }
 

@@ -180,22 +180,25 @@ class LanguageModel(nn.Module):
         logits = F.linear(ln_f, self.gpt.token_embedding.weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        ne = empty((256,), torch.bool)
-        sums = empty((), torch.int64)
-        kernels.d_cross_entropy(targets, ne, sums, batch * seq)
-        cross_entropy_loss_losses = empty((256,), torch.float32)
-        selected = empty((256, 512), torch.float32)
-        kernels.cross_entropy_d_cross_entropy(
-            targets, logits, ne, sums, cross_entropy_loss_losses, selected, batch * seq, 512
+        n_counted = empty((), torch.int64)
+        kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
+        losses = empty((256,), torch.float32)
+        unscaled_d_logits = empty((256, 512), torch.float32)
+        kernels.cross_entropy_and_d_cross_entropy(
+            targets, logits, n_counted, losses, unscaled_d_logits, batch * seq, 512
         )
-        losses = empty((), torch.float32)
-        kernels.cross_entropy(cross_entropy_loss_losses, targets, losses, batch * seq)
+        loss = empty((), torch.float32)
+        kernels.cross_entropy(losses, targets, loss, batch * seq)
 
         # GPT.forward    return self.head(self.ln_f(x))
-        gpt_targets = torch.mm(selected.reshape(4, 64, 512).reshape(-1, 512), self.gpt.token_embedding.weight)
-        gpt_x = torch.mm(selected.reshape(4, 64, 512).reshape(-1, 512).transpose(0, 1), ln_f.reshape(-1, dim))
+        unscaled_d_ln_f = torch.mm(
+            unscaled_d_logits.reshape(4, 64, 512).reshape(-1, 512), self.gpt.token_embedding.weight
+        )
+        unscaled_d_token_embedding = torch.mm(
+            unscaled_d_logits.reshape(4, 64, 512).reshape(-1, 512).transpose(0, 1), ln_f.reshape(-1, dim)
+        )
         return (
-            losses,
+            loss,
             x,
             qkv,
             mixed,
@@ -203,8 +206,8 @@ class LanguageModel(nn.Module):
             out,
             widen,
             x_plus_mlp,
-            gpt_targets,
-            gpt_x,
+            unscaled_d_ln_f,
+            unscaled_d_token_embedding,
             outs,
             qkvs,
             mixeds,

@@ -15,7 +15,7 @@ class LanguageModelFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, model, tokens, targets, *parameters):
         (
-            losses,
+            loss,
             x,
             qkv,
             mixed,
@@ -25,8 +25,8 @@ class LanguageModelFunction(torch.autograd.Function):
             out,
             widen,
             x_plus_mlp,
-            gpt_targets,
-            gpt_x,
+            unscaled_d_ln_f,
+            unscaled_d_token_embedding,
             outs,
             qkvs,
             mixeds,
@@ -59,14 +59,14 @@ class LanguageModelFunction(torch.autograd.Function):
             model.gpt.ln_f.weight,
             tokens,
             x_plus_mlp,
-            gpt_targets,
-            gpt_x,
+            unscaled_d_ln_f,
+            unscaled_d_token_embedding,
             *(tensor for layer in blocks for tensor in layer),
         )
-        return (losses,)
+        return (loss,)
 
     @staticmethod
-    def backward(ctx, d_cross_entropy_loss):
+    def backward(ctx, d_loss):
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "LanguageModel has no second derivative: create_graph=True takes the eager model"
@@ -74,7 +74,7 @@ class LanguageModelFunction(torch.autograd.Function):
         saved = list(ctx.saved_tensors)
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
         with torch.autocast("cuda", enabled=False):  # the kernels have types of their own
-            return None, None, None, *language_model_backward(saved, d_cross_entropy_loss.contiguous())
+            return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
 def block_backward(
@@ -97,9 +97,10 @@ def block_backward(
     d_x,
 ):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
-    batch, seq, _ = widen.shape
+    batch, seq, widen_dim = widen.shape
     dim = x.shape[2]
-    n_heads = mixed.shape[1]
+    _, n_heads, _, head_dim = mixed.shape
+    qkv_dim = qkv.shape[2]
 
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
@@ -108,34 +109,34 @@ def block_backward(
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(widen)
-    d_widen = d_hidden.view(batch, seq, 3072)  # in place: nothing reads d_hidden afterwards
-    kernels.gelu_and_d_gelu(widen, d_hidden, hidden, d_widen, d_widen.numel())
+    d_widen = d_hidden.view(batch, seq, widen_dim)  # in place: nothing reads d_hidden afterwards
+    kernels.gelu_and_d_gelu(widen, d_hidden, hidden, d_widen, batch * seq * widen_dim)
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, 3072))
+    d_narrow_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
     del hidden
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    d_widen_bias = torch.empty((3072,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.column_sum(d_widen, d_widen_bias, batch * seq, 3072)
-    d_ln_2 = torch.mm(d_widen.reshape(-1, 3072), widen_weight)
+    d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.column_sum(d_widen, d_widen_bias, batch * seq, widen_dim)
+    d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(x)
-    converted = torch.empty_like(x)
-    kernels.layer_norm_d_layer_norm_add(
-        x, ln_2_weight, ln_2_bias, d_x, d_ln_2, ln_2, converted, d_x, batch * seq, dim, 1e-5
+    normalized = torch.empty_like(x)
+    kernels.layer_norm_and_d_add_layer_norm(
+        x, ln_2_weight, ln_2_bias, d_x, d_ln_2, ln_2, normalized, d_x, batch * seq, dim, 1e-5
     )  # in place
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    d_widen_weight = torch.mm(d_widen.reshape(-1, 3072).transpose(0, 1), ln_2.reshape(-1, dim))
+    d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))
     del d_hidden, d_widen, ln_2
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     d_ln_2_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
-    d_ln_2_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_norm_columns(d_ln_2, converted, d_ln_2_weight, d_ln_2_bias, batch * seq, dim)
-    del d_ln_2, converted
+    d_ln_2_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.d_layer_norm_weight_and_bias(d_ln_2, normalized, d_ln_2_weight, d_ln_2_bias, batch * seq, dim)
+    del d_ln_2, normalized
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
@@ -145,60 +146,39 @@ def block_backward(
     d_proj_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    d_mixed = d_mixed.reshape(8, 1024, 768)
-    d_mixed = d_mixed.reshape(8, 1024, 12, 64).transpose(1, 2)
+    d_mixed = d_mixed.reshape(batch, seq, dim)
+    d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
     q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
     d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default(
-        d_mixed,
-        q,
-        k,
-        v,
-        mixed,
-        logsumexp,
-        philox_seed,
-        philox_offset,
-        None,
-        None,
-        None,
-        1024,
-        1024,
-        0.0,
-        True,
+        d_mixed, q, k, v, mixed, logsumexp, philox_seed, philox_offset, None, None, None, seq, seq, 0.0, True
     )
     del d_mixed
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-    d_q = d_q.transpose(1, 2).reshape(8, 1024, 768)
-    d_q_contiguous = d_q.contiguous()
-    del d_q
-    d_k = d_k.transpose(1, 2).reshape(8, 1024, 768)
-    d_k_contiguous = d_k.contiguous()
-    del d_k
-    d_v = d_v.transpose(1, 2).reshape(8, 1024, 768)
-    d_v_contiguous = d_v.contiguous()
-    d_qkv = torch.empty((8, 1024, 2304), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.cat(
-        d_q_contiguous, d_k_contiguous, d_v_contiguous, d_qkv, 8 * 1024, 2304, 768, 768, 768, 768, 1536
-    )
-    d_qkv_bias = torch.empty((2304,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.column_sum(d_qkv, d_qkv_bias, 8 * 1024, 2304)
-    d_ln_1 = torch.mm(d_qkv.reshape(-1, 2304), qkv_weight)
+    d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
+    d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
+    d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
+    d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.cat(d_q, d_k, d_v, d_qkv, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim)
+    d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.column_sum(d_qkv, d_qkv_bias, batch * seq, qkv_dim)
+    d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     ln_1 = torch.empty_like(out)
-    converted = torch.empty_like(out)
+    normalized = torch.empty_like(out)
     d_out = d_x  # in place: nothing reads d_x afterwards
-    kernels.layer_norm_d_layer_norm_add(
-        out, ln_1_weight, ln_1_bias, d_x, d_ln_1, ln_1, converted, d_out, batch * seq, dim, 1e-5
+    kernels.layer_norm_and_d_add_layer_norm(
+        out, ln_1_weight, ln_1_bias, d_x, d_ln_1, ln_1, normalized, d_out, batch * seq, dim, 1e-5
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-    d_qkv_weight = torch.mm(d_qkv.reshape(-1, 2304).transpose(0, 1), ln_1.reshape(-1, dim))
+    d_qkv_weight = torch.mm(d_qkv.reshape(-1, qkv_dim).transpose(0, 1), ln_1.reshape(-1, dim))
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     d_ln_1_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
-    d_ln_1_bias = torch.empty((768,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_norm_columns(d_ln_1, converted, d_ln_1_weight, d_ln_1_bias, batch * seq, dim)
+    d_ln_1_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
+    kernels.d_layer_norm_weight_and_bias(d_ln_1, normalized, d_ln_1_weight, d_ln_1_bias, batch * seq, dim)
     return (
         d_out,
         d_ln_1_weight,
@@ -216,9 +196,9 @@ def block_backward(
     )
 
 
-def language_model_backward(saved, d_cross_entropy_loss):
+def language_model_backward(saved, d_loss):
     """The gradients of LanguageModel's arguments and parameters, in their order; empties the list `saved`."""
-    ln_f_weight, tokens, x, gpt_targets, gpt_x, *of_layers = saved
+    ln_f_weight, tokens, x, unscaled_d_ln_f, unscaled_d_token_embedding, *of_layers = saved
     saved.clear()
     blocks = [of_layers[at : at + 16] for at in range(0, len(of_layers), 16)]
     del of_layers
@@ -226,40 +206,40 @@ def language_model_backward(saved, d_cross_entropy_loss):
     dim = x.shape[2]
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_ln_f = torch.empty_like(gpt_targets)
+    d_ln_f = torch.empty_like(unscaled_d_ln_f)
     d_x = torch.empty_like(x)
-    gpt_x_13 = torch.empty_like(x)
-    kernels.mul_layer_norm_d_layer_norm(
-        gpt_targets, d_cross_entropy_loss, ln_f_weight, x, d_ln_f, d_x, gpt_x_13, batch * seq, dim, 1e-5
+    normalized = torch.empty_like(x)
+    kernels.d_layer_norm(
+        unscaled_d_ln_f, d_loss, ln_f_weight, x, d_ln_f, d_x, normalized, batch * seq, dim, 1e-5
     )
     d_ln_f_weight = torch.empty((dim,), dtype=torch.bfloat16, device=ln_f_weight.device)
-    d_ln_f_bias = torch.empty((768,), dtype=torch.bfloat16, device=ln_f_weight.device)
-    kernels.d_layer_norm_columns(d_ln_f, gpt_x_13, d_ln_f_weight, d_ln_f_bias, batch * seq, dim)
+    d_ln_f_bias = torch.empty((dim,), dtype=torch.bfloat16, device=ln_f_weight.device)
+    kernels.d_layer_norm_weight_and_bias(d_ln_f, normalized, d_ln_f_weight, d_ln_f_bias, batch * seq, dim)
 
     d_blocks = {}
     for layer in reversed(range(12)):
         d_x, *d_blocks[layer] = block_backward(*blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_weight = torch.empty((1, seq, dim), dtype=torch.bfloat16, device=ln_f_weight.device)
-    kernels.to_bf16_column_sum(d_x, d_weight, batch, seq * dim)
-    token_embedding = torch.ops.aten.embedding_dense_backward.default(d_x, tokens, 50257, -1, False)
+    d_position_embedding_weight = torch.empty((1, seq, dim), dtype=torch.bfloat16, device=ln_f_weight.device)
+    kernels.column_sum_short(d_x, d_position_embedding_weight, batch, seq * dim)
+    d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
+        d_x, tokens, 50257, -1, False
+    )
 
     # GPT.forward    return self.head(self.ln_f(x))
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_token_embedding_weight = torch.empty_like(gpt_x)
-    d_weight_contiguous = torch.empty_like(gpt_x)
+    d_token_embedding = torch.empty_like(unscaled_d_token_embedding)
     kernels.mul_add(
-        gpt_x,
-        d_cross_entropy_loss,
-        token_embedding,
-        d_token_embedding_weight,
-        d_weight_contiguous,
-        d_weight_contiguous.numel(),
+        unscaled_d_token_embedding,
+        d_loss,
+        d_token_embedding_from_lookup,
+        d_token_embedding,
+        d_token_embedding.numel(),
     )
     return (
-        d_weight_contiguous,
-        d_weight.reshape(seq, dim),
+        d_token_embedding,
+        d_position_embedding_weight.reshape(seq, dim),
         *(gradient for layer in range(12) for gradient in d_blocks[layer]),
         d_ln_f_weight,
         d_ln_f_bias,

@@ -14,21 +14,21 @@ from . import kernels
 from .kernels.add_layer_norm import reference as add_layer_norm_reference
 from .kernels.cat import reference as cat_reference
 from .kernels.column_sum import reference as column_sum_reference
+from .kernels.column_sum_short import reference as column_sum_short_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
-from .kernels.cross_entropy_d_cross_entropy_pad import (
-    reference as cross_entropy_d_cross_entropy_pad_reference,
+from .kernels.cross_entropy_and_d_cross_entropy import (
+    reference as cross_entropy_and_d_cross_entropy_reference,
 )
-from .kernels.d_cross_entropy import reference as d_cross_entropy_reference
-from .kernels.d_layer_norm_columns import reference as d_layer_norm_columns_reference
+from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
+from .kernels.d_layer_norm import reference as d_layer_norm_reference
+from .kernels.d_layer_norm_weight_and_bias import reference as d_layer_norm_weight_and_bias_reference
 from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
+from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu import reference as gelu_and_d_gelu_reference
-from .kernels.layer_norm_d_layer_norm_add import reference as layer_norm_d_layer_norm_add_reference
+from .kernels.layer_norm_and_d_add_layer_norm import reference as layer_norm_and_d_add_layer_norm_reference
 from .kernels.mul_add import reference as mul_add_reference
-from .kernels.mul_layer_norm_d_layer_norm import reference as mul_layer_norm_d_layer_norm_reference
-from .kernels.pad import reference as pad_reference
 from .kernels.pad_head import reference as pad_head_reference
-from .kernels.to_bf16_column_sum import reference as to_bf16_column_sum_reference
 from .model import LanguageModel
 
 DEVICE = "cuda"
@@ -120,24 +120,12 @@ def add_layer_norm_windows(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps
 
 
 def cat_windows(
-    d_q_contiguous,
-    d_k_contiguous,
-    d_v_contiguous,
-    d_qkv,
-    n_rows,
-    n_cols,
-    d_q_contiguous_stride,
-    d_k_contiguous_stride,
-    d_v_contiguous_stride,
-    boundary,
-    d_linear_by,
+    d_q, d_k, d_v, d_qkv, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, boundary, second_boundary
 ):
     read = {
-        "d_q_contiguous": window(d_q_contiguous, (n_rows, boundary), (d_q_contiguous_stride, 1)),
-        "d_k_contiguous": window(
-            d_k_contiguous, (n_rows, d_linear_by - boundary), (d_k_contiguous_stride, 1)
-        ),
-        "d_v_contiguous": window(d_v_contiguous, (n_rows, n_cols - d_linear_by), (d_v_contiguous_stride, 1)),
+        "d_q": window(d_q, (n_rows, boundary), (d_q_stride, 1)),
+        "d_k": window(d_k, (n_rows, second_boundary - boundary), (d_k_stride, 1)),
+        "d_v": window(d_v, (n_rows, n_cols - second_boundary), (d_v_stride, 1)),
     }
     written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1))]
     return read, written
@@ -151,46 +139,78 @@ def column_sum_windows(d_x, d_bias, n_rows, n_cols):
     return read, written
 
 
-def cross_entropy_windows(cross_entropy_loss_losses, targets, losses, n_elements):
+def column_sum_short_windows(d_x, d_weight, n_rows, n_cols):
     read = {
-        "cross_entropy_loss_losses": window(cross_entropy_loss_losses, (n_elements,), (1,)),
-        "targets": window(targets, (n_elements,), (1,)),
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
     }
-    written = [window(losses, (1,), (0,))]
+    written = [window(d_weight, (1, n_cols), (0, 1))]
     return read, written
 
 
-def cross_entropy_d_cross_entropy_pad_windows(
-    targets, logits, ne, sums, cross_entropy_loss_losses, head, n_rows, n_cols, logits_stride, head_stride
+def cross_entropy_windows(losses, targets, loss, n_elements):
+    read = {
+        "losses": window(losses, (n_elements,), (1,)),
+        "targets": window(targets, (n_elements,), (1,)),
+    }
+    written = [window(loss, (1,), (0,))]
+    return read, written
+
+
+def cross_entropy_and_d_cross_entropy_windows(
+    targets,
+    logits,
+    n_counted,
+    losses,
+    unscaled_d_logits,
+    n_rows,
+    n_cols,
+    logits_stride,
+    unscaled_d_logits_stride,
 ):
     read = {
         "targets": window(targets, (n_rows, 1), (1, 0)),
         "logits": memory(logits),
-        "ne": window(ne, (n_rows, 1), (1, 0)),
-        "sums": window(sums, (), ()),
+        "n_counted": window(n_counted, (), ()),
         "n_rows": n_rows,
         "n_cols": n_cols,
         "logits_stride": logits_stride,
     }
     written = [
-        window(cross_entropy_loss_losses, (n_rows, 1), (1, 0)),
-        window(head, (n_rows, n_cols), (head_stride, 1)),
+        window(losses, (n_rows, 1), (1, 0)),
+        window(unscaled_d_logits, (n_rows, n_cols), (unscaled_d_logits_stride, 1)),
     ]
     return read, written
 
 
-def d_cross_entropy_windows(targets, ne, sums, n_elements):
+def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
     read = {
         "targets": window(targets, (n_elements,), (1,)),
     }
-    written = [window(ne, (n_elements,), (1,)), window(sums, (1,), (0,))]
+    written = [window(n_counted, (1,), (0,))]
     return read, written
 
 
-def d_layer_norm_columns_windows(d_ln_f, gpt_x_13, d_weight, d_bias, n_rows, n_cols):
+def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_ln_f, d_x, normalized, n_rows, n_cols, eps):
+    read = {
+        "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        "d_loss": window(d_loss, (), ()),
+        "weight": window(weight, (n_cols,), (1,)),
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "n_cols": n_cols,
+        "eps": eps,
+    }
+    written = [
+        window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        window(normalized, (n_rows, n_cols), (n_cols, 1)),
+    ]
+    return read, written
+
+
+def d_layer_norm_weight_and_bias_windows(d_ln_f, normalized, d_weight, d_bias, n_rows, n_cols):
     read = {
         "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        "gpt_x_13": window(gpt_x_13, (n_rows, n_cols), (n_cols, 1)),
+        "normalized": window(normalized, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [window(d_weight, (1, n_cols), (0, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
@@ -226,6 +246,16 @@ def embedding_add_layer_norm_windows(
     return read, written
 
 
+def fill_padding_windows(
+    unscaled_d_logits, n_rows, n_cols, unscaled_d_logits_stride, unscaled_d_logits_offset
+):
+    read = {}
+    written = [
+        window(unscaled_d_logits, (n_rows, n_cols), (unscaled_d_logits_stride, 1), unscaled_d_logits_offset)
+    ]
+    return read, written
+
+
 def gelu_windows(widen, hidden, n_elements):
     read = {
         "widen": window(widen, (n_elements,), (1,)),
@@ -243,8 +273,8 @@ def gelu_and_d_gelu_windows(widen, d_hidden, hidden, d_widen, n_elements):
     return read, written
 
 
-def layer_norm_d_layer_norm_add_windows(
-    x, weight, bias, d_x, d_ln_2, ln_2, converted, d_out, n_rows, n_cols, eps
+def layer_norm_and_d_add_layer_norm_windows(
+    x, weight, bias, d_x, d_ln_2, ln_2, normalized, d_out, n_rows, n_cols, eps
 ):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
@@ -257,44 +287,21 @@ def layer_norm_d_layer_norm_add_windows(
     }
     written = [
         window(ln_2, (n_rows, n_cols), (n_cols, 1)),
-        window(converted, (n_rows, n_cols), (n_cols, 1)),
+        window(normalized, (n_rows, n_cols), (n_cols, 1)),
         window(d_out, (n_rows, n_cols), (n_cols, 1)),
     ]
     return read, written
 
 
-def mul_add_windows(gpt_x, d_cross_entropy_loss, token_embedding, d_weight, d_weight_contiguous, n_elements):
-    read = {
-        "gpt_x": window(gpt_x, (n_elements,), (1,)),
-        "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
-        "token_embedding": window(token_embedding, (n_elements,), (1,)),
-    }
-    written = [window(d_weight, (n_elements,), (1,)), window(d_weight_contiguous, (n_elements,), (1,))]
-    return read, written
-
-
-def mul_layer_norm_d_layer_norm_windows(
-    gpt_targets, d_cross_entropy_loss, weight, x, d_ln_f, d_x, gpt_x_13, n_rows, n_cols, eps
+def mul_add_windows(
+    unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements
 ):
     read = {
-        "gpt_targets": window(gpt_targets, (n_rows, n_cols), (n_cols, 1)),
-        "d_cross_entropy_loss": window(d_cross_entropy_loss, (), ()),
-        "weight": window(weight, (n_cols,), (1,)),
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "n_cols": n_cols,
-        "eps": eps,
+        "unscaled_d_token_embedding": window(unscaled_d_token_embedding, (n_elements,), (1,)),
+        "d_loss": window(d_loss, (), ()),
+        "d_token_embedding_from_lookup": window(d_token_embedding_from_lookup, (n_elements,), (1,)),
     }
-    written = [
-        window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        window(d_x, (n_rows, n_cols), (n_cols, 1)),
-        window(gpt_x_13, (n_rows, n_cols), (n_cols, 1)),
-    ]
-    return read, written
-
-
-def pad_windows(head, n_rows, n_cols, head_stride, head_offset):
-    read = {}
-    written = [window(head, (n_rows, n_cols), (head_stride, 1), head_offset)]
+    written = [window(d_token_embedding, (n_elements,), (1,))]
     return read, written
 
 
@@ -308,40 +315,32 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
     return read, written
 
 
-def to_bf16_column_sum_windows(d_x, d_weight, n_rows, n_cols):
-    read = {
-        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
-    }
-    written = [window(d_weight, (1, n_cols), (0, 1))]
-    return read, written
-
-
 KERNELS = {
     "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
     "cat": (cat_windows, cat_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
+    "column_sum_short": (column_sum_short_windows, column_sum_short_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
-    "cross_entropy_d_cross_entropy_pad": (
-        cross_entropy_d_cross_entropy_pad_windows,
-        cross_entropy_d_cross_entropy_pad_reference,
+    "cross_entropy_and_d_cross_entropy": (
+        cross_entropy_and_d_cross_entropy_windows,
+        cross_entropy_and_d_cross_entropy_reference,
     ),
-    "d_cross_entropy": (d_cross_entropy_windows, d_cross_entropy_reference),
-    "d_layer_norm_columns": (d_layer_norm_columns_windows, d_layer_norm_columns_reference),
+    "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
+    "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
+    "d_layer_norm_weight_and_bias": (
+        d_layer_norm_weight_and_bias_windows,
+        d_layer_norm_weight_and_bias_reference,
+    ),
     "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
+    "fill_padding": (fill_padding_windows, fill_padding_reference),
     "gelu": (gelu_windows, gelu_reference),
     "gelu_and_d_gelu": (gelu_and_d_gelu_windows, gelu_and_d_gelu_reference),
-    "layer_norm_d_layer_norm_add": (
-        layer_norm_d_layer_norm_add_windows,
-        layer_norm_d_layer_norm_add_reference,
+    "layer_norm_and_d_add_layer_norm": (
+        layer_norm_and_d_add_layer_norm_windows,
+        layer_norm_and_d_add_layer_norm_reference,
     ),
     "mul_add": (mul_add_windows, mul_add_reference),
-    "mul_layer_norm_d_layer_norm": (
-        mul_layer_norm_d_layer_norm_windows,
-        mul_layer_norm_d_layer_norm_reference,
-    ),
-    "pad": (pad_windows, pad_reference),
     "pad_head": (pad_head_windows, pad_head_reference),
-    "to_bf16_column_sum": (to_bf16_column_sum_windows, to_bf16_column_sum_reference),
 }
 
 

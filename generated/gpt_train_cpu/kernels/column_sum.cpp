@@ -18,19 +18,19 @@ extern "C" void column_sum(
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long begin = 0; begin < n_cols; begin += COLS) {
     const long end = std::min(begin + COLS, n_cols);
-    double d_gpt_blocks_3_mlp_narrow_bias[COLS];
-    std::fill_n(d_gpt_blocks_3_mlp_narrow_bias, COLS, 0.0);
+    double col_sum[COLS];
+    std::fill_n(col_sum, COLS, 0.0);
 
     for (long row = 0; row < n_rows; ++row) {
       const float *d_x_row = d_x + row * n_cols;
 #pragma omp simd
       for (long col = begin; col < end; ++col) {
-        d_gpt_blocks_3_mlp_narrow_bias[col - begin] += d_x_row[col];
+        col_sum[col - begin] += d_x_row[col];
       }
     }
 #pragma omp simd
     for (long col = begin; col < end; ++col) {
-      d_bias[col] = d_gpt_blocks_3_mlp_narrow_bias[col - begin];
+      d_bias[col] = col_sum[col - begin];
     }
   }
 }

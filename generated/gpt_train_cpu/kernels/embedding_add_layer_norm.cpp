@@ -1,10 +1,10 @@
-// embedding_add_layer_norm: x = token_embedding[tokens] + position_embedding_weight; ln_1 = layer_norm(x).
+// embedding_add_layer_norm: x = token_embedding[tokens] + position_embedding; ln_1 = layer_norm(x).
 //
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //
-// Reads tokens and token_embedding once, writes x and ln_1 once; position_embedding_weight, ln_1_weight and
-// bias stay in cache.
+// Reads tokens and token_embedding once, writes x and ln_1 once; position_embedding, weight and bias stay in
+// cache.
 
 #include <cmath>
 #include <cstdint>
@@ -13,13 +13,13 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops.
 extern "C" void embedding_add_layer_norm(
-    const int64_t *tokens,                   // (n_groups, n_rows)
-    const float *token_embedding,            // (table_size, n_cols)
-    const float *position_embedding_weight,  // (n_rows, n_cols)
-    const float *ln_1_weight,                // (n_cols,)
-    const float *bias,                       // (n_cols,)
-    float *x,                                // (n_groups, n_rows, n_cols)
-    float *ln_1,                             // (n_groups, n_rows, n_cols)
+    const int64_t *tokens,            // (n_groups, n_rows)
+    const float *token_embedding,     // (table_size, n_cols)
+    const float *position_embedding,  // (n_rows, n_cols)
+    const float *weight,              // (n_cols,)
+    const float *bias,                // (n_cols,)
+    float *x,                         // (n_groups, n_rows, n_cols)
+    float *ln_1,                      // (n_groups, n_rows, n_cols)
     long n_groups,
     long n_rows,
     long n_cols,
@@ -28,7 +28,7 @@ extern "C" void embedding_add_layer_norm(
 #pragma omp parallel for collapse(2) if (n_groups * n_rows * n_cols >= GRAIN)
   for (long group = 0; group < n_groups; ++group) {
     for (long row = 0; row < n_rows; ++row) {
-      const float *position_embedding_weight_row = position_embedding_weight + row * n_cols;
+      const float *position_embedding_row = position_embedding + row * n_cols;
       float *x_row = x + (group * n_rows + row) * n_cols;
       float *ln_1_row = ln_1 + (group * n_rows + row) * n_cols;
 
@@ -40,7 +40,7 @@ extern "C" void embedding_add_layer_norm(
 #pragma omp simd reduction(+ : row_sum)
       for (long col = 0; col < n_cols; ++col) {
         const float token_embedding_value = in_table ? token_embedding_row[col] : NAN;
-        const float embedded = token_embedding_value + position_embedding_weight_row[col];
+        const float embedded = token_embedding_value + position_embedding_row[col];
         x_row[col] = embedded;
         row_sum += embedded;
       }
@@ -59,7 +59,7 @@ extern "C" void embedding_add_layer_norm(
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        ln_1_row[col] = normalized * ln_1_weight[col] + bias[col];
+        ln_1_row[col] = normalized * weight[col] + bias[col];
       }
     }
   }

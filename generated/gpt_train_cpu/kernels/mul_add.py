@@ -1,4 +1,4 @@
-"""mul_add: mul and add in one pass, from gpt_x and token_embedding to d_weight and d_weight_contiguous.
+"""mul_add: d_token_embedding = unscaled_d_token_embedding * d_loss + d_token_embedding_from_lookup.
 
 The kernel is mul_add.cpp, built when it changes.
 """
@@ -8,7 +8,6 @@ from ..runtime import load_kernel
 mul_add = load_kernel("mul_add.cpp")
 
 
-def reference(gpt_x, d_cross_entropy_loss, token_embedding):
-    """What mul_add() must fill d_weight and d_weight_contiguous with."""
-    d_weight_contiguous = gpt_x * d_cross_entropy_loss + token_embedding
-    return d_weight_contiguous, d_weight_contiguous
+def reference(unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup):
+    """What mul_add() must fill d_token_embedding with."""
+    return unscaled_d_token_embedding * d_loss + d_token_embedding_from_lookup

@@ -197,28 +197,22 @@ class LanguageModel(nn.Module):
         logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        ne = torch.empty((8192,), dtype=torch.bool, device=tokens.device)
-        sums = torch.empty((), dtype=torch.int64, device=tokens.device)
-        kernels.d_cross_entropy(targets, ne, sums, batch * seq)
-
-        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        # GPT.forward    return self.head(self.ln_f(x))
-        cross_entropy_loss_losses = torch.empty((8192,), dtype=torch.float32, device=tokens.device)
-        head = torch.empty((8192, 50264), dtype=torch.bfloat16, device=tokens.device)
-        kernels.cross_entropy_d_cross_entropy_pad(
-            targets, logits, ne, sums, cross_entropy_loss_losses, head, batch * seq, 50257, 50264, 50264
+        n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
+        kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
+        losses = torch.empty((8192,), dtype=torch.float32, device=tokens.device)
+        unscaled_d_logits = torch.empty((8192, 50264), dtype=torch.bfloat16, device=tokens.device)
+        kernels.cross_entropy_and_d_cross_entropy(
+            targets, logits, n_counted, losses, unscaled_d_logits, batch * seq, 50257, 50264, 50264
         )
-
-        # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        losses = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
-        kernels.cross_entropy(cross_entropy_loss_losses, targets, losses, batch * seq)
+        loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
+        kernels.cross_entropy(losses, targets, loss, batch * seq)
+        kernels.fill_padding(unscaled_d_logits, 8192, 7, 50264, 50257)
 
         # GPT.forward    return self.head(self.ln_f(x))
-        kernels.pad(head, 8192, 7, 50264, 50257)
-        gpt_targets = torch.mm(head, padded_weight)
-        gpt_x = torch.mm(head.transpose(0, 1), ln_f.reshape(-1, dim))
+        unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.transpose(0, 1), ln_f.reshape(-1, dim))
         return (
-            losses,
+            loss,
             x,
             qkv,
             mixed,
@@ -228,8 +222,8 @@ class LanguageModel(nn.Module):
             out,
             widen,
             x_plus_mlp,
-            gpt_targets,
-            gpt_x[:50257],
+            unscaled_d_ln_f,
+            unscaled_d_token_embedding[:50257],
             outs,
             qkvs,
             mixeds,

@@ -3,35 +3,35 @@
 from .add_layer_norm import add_layer_norm
 from .cat import cat
 from .column_sum import column_sum
+from .column_sum_short import column_sum_short
 from .cross_entropy import cross_entropy
-from .cross_entropy_d_cross_entropy_pad import cross_entropy_d_cross_entropy_pad
-from .d_cross_entropy import d_cross_entropy
-from .d_layer_norm_columns import d_layer_norm_columns
+from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
+from .cross_entropy_n_counted import cross_entropy_n_counted
+from .d_layer_norm import d_layer_norm
+from .d_layer_norm_weight_and_bias import d_layer_norm_weight_and_bias
 from .embedding_add_layer_norm import embedding_add_layer_norm
+from .fill_padding import fill_padding
 from .gelu import gelu
 from .gelu_and_d_gelu import gelu_and_d_gelu
-from .layer_norm_d_layer_norm_add import layer_norm_d_layer_norm_add
+from .layer_norm_and_d_add_layer_norm import layer_norm_and_d_add_layer_norm
 from .mul_add import mul_add
-from .mul_layer_norm_d_layer_norm import mul_layer_norm_d_layer_norm
-from .pad import pad
 from .pad_head import pad_head
-from .to_bf16_column_sum import to_bf16_column_sum
 
 __all__ = [
     "add_layer_norm",
     "cat",
     "column_sum",
+    "column_sum_short",
     "cross_entropy",
-    "cross_entropy_d_cross_entropy_pad",
-    "d_cross_entropy",
-    "d_layer_norm_columns",
+    "cross_entropy_and_d_cross_entropy",
+    "cross_entropy_n_counted",
+    "d_layer_norm",
+    "d_layer_norm_weight_and_bias",
     "embedding_add_layer_norm",
+    "fill_padding",
     "gelu",
     "gelu_and_d_gelu",
-    "layer_norm_d_layer_norm_add",
+    "layer_norm_and_d_add_layer_norm",
     "mul_add",
-    "mul_layer_norm_d_layer_norm",
-    "pad",
     "pad_head",
-    "to_bf16_column_sum",
 ]

@@ -1,8 +1,8 @@
-"""cat: cat in one pass, from d_q_contiguous, d_k_contiguous and d_v_contiguous to d_qkv.
+"""cat: d_qkv = cat(d_q, d_k, d_v).
 
     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 
-Reads d_q_contiguous, d_k_contiguous and d_v_contiguous once, writes d_qkv once.
+Reads d_q, d_k and d_v once, writes d_qkv once.
 """
 
 import torch
@@ -20,17 +20,17 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def cat_kernel(
-    d_q_contiguous_ptr,  # bf16
-    d_k_contiguous_ptr,  # bf16
-    d_v_contiguous_ptr,  # bf16
+    d_q_ptr,  # bf16
+    d_k_ptr,  # bf16
+    d_v_ptr,  # bf16
     d_qkv_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols,
-    d_q_contiguous_stride,
-    d_k_contiguous_stride,
-    d_v_contiguous_stride,
+    d_q_stride,
+    d_k_stride,
+    d_v_stride,
     boundary,
-    d_linear_by,
+    second_boundary,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
@@ -39,64 +39,47 @@ def cat_kernel(
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
     in_range = (row < n_rows) & (col < n_cols)
 
-    is_less = col < boundary
+    in_first = col < boundary
 
-    has_d_q_contiguous = in_range & is_less
-    d_q_contiguous = tl.load(
-        d_q_contiguous_ptr + row * d_q_contiguous_stride + col, mask=has_d_q_contiguous, other=0.0
-    ).to(tl.float32)
-    attn_is_less = col < d_linear_by
+    has_d_q = in_range & in_first
+    d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=has_d_q, other=0.0).to(tl.float32)
+    in_first_two = col < second_boundary
 
-    has_d_k_contiguous = in_range & ~is_less & attn_is_less
-    d_k_contiguous = tl.load(
-        d_k_contiguous_ptr + row * d_k_contiguous_stride + col - boundary, mask=has_d_k_contiguous, other=0.0
-    ).to(tl.float32)
-    has_d_v_contiguous = in_range & ~attn_is_less
-    d_v_contiguous = tl.load(
-        d_v_contiguous_ptr + row * d_v_contiguous_stride + col - d_linear_by,
-        mask=has_d_v_contiguous,
-        other=0.0,
-    ).to(tl.float32)
+    has_d_k = in_range & ~in_first & in_first_two
+    d_k = tl.load(d_k_ptr + row * d_k_stride + col - boundary, mask=has_d_k, other=0.0).to(tl.float32)
+    has_d_v = in_range & ~in_first_two
+    d_v = tl.load(d_v_ptr + row * d_v_stride + col - second_boundary, mask=has_d_v, other=0.0).to(tl.float32)
 
-    selected = tl.where(attn_is_less, d_k_contiguous, d_v_contiguous)
-    tl.store(d_qkv_ptr + row * n_cols + col, tl.where(is_less, d_q_contiguous, selected), mask=in_range)
+    tl.store(
+        d_qkv_ptr + row * n_cols + col,
+        tl.where(in_first, d_q, tl.where(in_first_two, d_k, d_v)),
+        mask=in_range,
+    )
 
 
-def cat(
-    d_q_contiguous,
-    d_k_contiguous,
-    d_v_contiguous,
-    d_qkv,
-    n_rows,
-    n_cols,
-    d_q_contiguous_stride,
-    d_k_contiguous_stride,
-    d_v_contiguous_stride,
-    boundary,
-    d_linear_by,
-):
+def cat(d_q, d_k, d_v, d_qkv, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, boundary, second_boundary):
     """Fill d_qkv."""
     cols = min(COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     cat_kernel[grid](
-        d_q_contiguous,
-        d_k_contiguous,
-        d_v_contiguous,
+        d_q,
+        d_k,
+        d_v,
         d_qkv,
         n_rows,
         n_cols,
-        d_q_contiguous_stride,
-        d_k_contiguous_stride,
-        d_v_contiguous_stride,
+        d_q_stride,
+        d_k_stride,
+        d_v_stride,
         boundary,
-        d_linear_by,
+        second_boundary,
         ROWS=rows,
         COLS=cols,
         num_warps=NUM_WARPS,
     )
 
 
-def reference(d_q_contiguous, d_k_contiguous, d_v_contiguous):
+def reference(d_q, d_k, d_v):
     """What cat() must fill d_qkv with."""
-    return torch.cat([d_q_contiguous, d_k_contiguous, d_v_contiguous], dim=-1)
+    return torch.cat([d_q, d_k, d_v], dim=-1)

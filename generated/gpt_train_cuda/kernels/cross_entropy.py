@@ -1,8 +1,8 @@
-"""cross_entropy: losses = sum(cross_entropy_loss_losses) / sum(targets != -100), row by row.
+"""cross_entropy: loss = sum(losses) / sum(targets != -100), row by row.
 
     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-Reads cross_entropy_loss_losses and targets once, writes losses once.
+Reads losses and targets once, writes loss once.
 """
 
 import triton
@@ -20,9 +20,9 @@ NUM_WARPS = 8
 @fast_launch
 @triton.jit
 def cross_entropy_kernel(
-    cross_entropy_loss_losses_ptr,  # float32 (n_elements,)
+    losses_ptr,  # float32 (n_elements,)
     targets_ptr,  # int64 (n_elements,)
-    losses_ptr,  # bf16, one element
+    loss_ptr,  # bf16, one element
     n_elements: tl.constexpr,
     COLS: tl.constexpr,  # n_elements, rounded up to a power of two
 ):
@@ -30,29 +30,29 @@ def cross_entropy_kernel(
     i = tl.arange(0, COLS)
     in_cols = i < n_elements
 
-    cross_entropy_loss_losses = tl.load(cross_entropy_loss_losses_ptr + i, mask=in_cols, other=0.0)
+    losses = tl.load(losses_ptr + i, mask=in_cols, other=0.0)
     targets = tl.load(targets_ptr + i, mask=in_cols, other=0)
 
-    total = tl.sum(cross_entropy_loss_losses, axis=0)
+    total = tl.sum(losses, axis=0)
     counts = targets != IGNORE_INDEX
     n_counted = tl.sum(tl.where(in_cols, counts.to(tl.float32), 0.0), axis=0)
 
-    tl.store(losses_ptr, total / n_counted)
+    tl.store(loss_ptr, total / n_counted)
 
 
-def cross_entropy(cross_entropy_loss_losses, targets, losses, n_elements):
-    """Fill losses."""
+def cross_entropy(losses, targets, loss, n_elements):
+    """Fill loss."""
     cols = next_power_of_2(n_elements)
     cross_entropy_kernel[(1,)](
-        cross_entropy_loss_losses,
-        targets,
         losses,
+        targets,
+        loss,
         n_elements,
         COLS=cols,
         num_warps=NUM_WARPS,
     )
 
 
-def reference(cross_entropy_loss_losses, targets):
-    """What cross_entropy() must fill losses with."""
-    return cross_entropy_loss_losses.sum(-1, keepdim=True) / (targets != -100).float().sum(-1, keepdim=True)
+def reference(losses, targets):
+    """What cross_entropy() must fill loss with."""
+    return losses.sum(-1, keepdim=True) / (targets != -100).float().sum(-1, keepdim=True)

@@ -1,5 +1,4 @@
-"""gelu_and_d_gelu: gelu, scale, tanh, add and more in one pass, from widen and d_hidden to hidden and
-d_widen.
+"""gelu_and_d_gelu: hidden = gelu(widen); d_widen = d_gelu(d_hidden, widen).
 
     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 

@@ -1,9 +1,10 @@
-"""mul_add: mul and add in one pass, from gpt_x and token_embedding to d_weight and d_weight_contiguous.
+"""mul_add: d_token_embedding = unscaled_d_token_embedding * d_loss + d_token_embedding_from_lookup.
 
     GPT.forward    return self.head(self.ln_f(x))
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 
-Reads gpt_x, d_cross_entropy_loss and token_embedding once, writes d_weight and d_weight_contiguous once.
+Reads unscaled_d_token_embedding, d_loss and d_token_embedding_from_lookup once, writes d_token_embedding
+once.
 """
 
 import triton
@@ -19,11 +20,10 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def mul_add_kernel(
-    gpt_x_ptr,  # bf16 (n_elements,)
-    d_cross_entropy_loss_ptr,  # bf16, one element
-    token_embedding_ptr,  # bf16 (n_elements,)
-    d_weight_ptr,  # bf16 (n_elements,)
-    d_weight_contiguous_ptr,  # bf16 (n_elements,)
+    unscaled_d_token_embedding_ptr,  # bf16 (n_elements,)
+    d_loss_ptr,  # bf16, one element
+    d_token_embedding_from_lookup_ptr,  # bf16 (n_elements,)
+    d_token_embedding_ptr,  # bf16 (n_elements,)
     n_elements,
     BLOCK: tl.constexpr,
 ):
@@ -31,31 +31,31 @@ def mul_add_kernel(
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     in_range = i < n_elements
 
-    gpt_x = tl.load(gpt_x_ptr + i, mask=in_range).to(tl.float32)
-    d_cross_entropy_loss = tl.load(d_cross_entropy_loss_ptr).to(tl.float32)
-    token_embedding = tl.load(token_embedding_ptr + i, mask=in_range).to(tl.float32)
+    unscaled_d_token_embedding = tl.load(unscaled_d_token_embedding_ptr + i, mask=in_range).to(tl.float32)
+    d_loss = tl.load(d_loss_ptr).to(tl.float32)
+    d_token_embedding_from_lookup = tl.load(d_token_embedding_from_lookup_ptr + i, mask=in_range).to(
+        tl.float32
+    )
 
-    d_gpt_token_embedding_weight = gpt_x * d_cross_entropy_loss + token_embedding
+    d_token_embedding_from_head = unscaled_d_token_embedding * d_loss
+    tl.store(
+        d_token_embedding_ptr + i, d_token_embedding_from_head + d_token_embedding_from_lookup, mask=in_range
+    )
 
-    tl.store(d_weight_ptr + i, d_gpt_token_embedding_weight, mask=in_range)
-    tl.store(d_weight_contiguous_ptr + i, d_gpt_token_embedding_weight, mask=in_range)
 
-
-def mul_add(gpt_x, d_cross_entropy_loss, token_embedding, d_weight, d_weight_contiguous, n_elements):
-    """Fill d_weight and d_weight_contiguous."""
+def mul_add(unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements):
+    """Fill d_token_embedding."""
     mul_add_kernel[(ceil_div(n_elements, BLOCK),)](
-        gpt_x,
-        d_cross_entropy_loss,
-        token_embedding,
-        d_weight,
-        d_weight_contiguous,
+        unscaled_d_token_embedding,
+        d_loss,
+        d_token_embedding_from_lookup,
+        d_token_embedding,
         n_elements,
         BLOCK=BLOCK,
         num_warps=NUM_WARPS,
     )
 
 
-def reference(gpt_x, d_cross_entropy_loss, token_embedding):
-    """What mul_add() must fill d_weight and d_weight_contiguous with."""
-    d_weight_contiguous = gpt_x * d_cross_entropy_loss + token_embedding
-    return d_weight_contiguous, d_weight_contiguous
+def reference(unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup):
+    """What mul_add() must fill d_token_embedding with."""
+    return unscaled_d_token_embedding * d_loss + d_token_embedding_from_lookup

@@ -4,17 +4,17 @@ from .add_layer_norm import add_layer_norm
 from .cat_and_column_sum import cat_and_column_sum
 from .column_sum import column_sum
 from .cross_entropy import cross_entropy
-from .cross_entropy_d_cross_entropy import cross_entropy_d_cross_entropy
-from .d_cross_entropy import d_cross_entropy
-from .d_layer_norm_columns import d_layer_norm_columns
-from .d_layer_norm_columns_and_sum import d_layer_norm_columns_and_sum
+from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
+from .cross_entropy_n_counted import cross_entropy_n_counted
+from .d_layer_norm import d_layer_norm
+from .d_layer_norm_bias import d_layer_norm_bias
+from .d_layer_norm_weight import d_layer_norm_weight
+from .d_layer_norm_weight_and_bias import d_layer_norm_weight_and_bias
 from .embedding_add_layer_norm import embedding_add_layer_norm
 from .gelu import gelu
-from .gelu_d_gelu_column_sum import gelu_d_gelu_column_sum
-from .layer_norm_d_layer_norm_add import layer_norm_d_layer_norm_add
-from .layer_norm_d_layer_norm_and_d_layer_norm import layer_norm_d_layer_norm_and_d_layer_norm
+from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
+from .layer_norm_and_d_add_layer_norm import layer_norm_and_d_add_layer_norm
 from .mul_add import mul_add
-from .mul_and_d_layer_norm_columns import mul_and_d_layer_norm_columns
 from .pad import pad
 
 __all__ = [
@@ -22,16 +22,16 @@ __all__ = [
     "cat_and_column_sum",
     "column_sum",
     "cross_entropy",
-    "cross_entropy_d_cross_entropy",
-    "d_cross_entropy",
-    "d_layer_norm_columns",
-    "d_layer_norm_columns_and_sum",
+    "cross_entropy_and_d_cross_entropy",
+    "cross_entropy_n_counted",
+    "d_layer_norm",
+    "d_layer_norm_bias",
+    "d_layer_norm_weight",
+    "d_layer_norm_weight_and_bias",
     "embedding_add_layer_norm",
     "gelu",
-    "gelu_d_gelu_column_sum",
-    "layer_norm_d_layer_norm_add",
-    "layer_norm_d_layer_norm_and_d_layer_norm",
+    "gelu_and_d_gelu_column_sum",
+    "layer_norm_and_d_add_layer_norm",
     "mul_add",
-    "mul_and_d_layer_norm_columns",
     "pad",
 ]

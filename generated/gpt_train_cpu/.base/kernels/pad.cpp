@@ -20,8 +20,8 @@ extern "C" void pad(
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float d_gpt_position_embedding_weight = row < n_filled ? d_position_embedding_row[col] : 0.0f;
-      d_weight_row[col] = d_gpt_position_embedding_weight;
+      const float d_position_embedding_value = row < n_filled ? d_position_embedding_row[col] : 0.0f;
+      d_weight_row[col] = d_position_embedding_value;
     }
   }
 }

@@ -42,9 +42,9 @@ def column_sum_partial_kernel(
         d_x = tl.load(d_x_ptr + row * n_cols + col, mask=in_range, other=0.0).to(tl.float32)
         acc += d_x
 
-    d_gpt_blocks_11_mlp_narrow_bias = tl.sum(acc, axis=0, keep_dims=True)
+    d_bias = tl.sum(acc, axis=0, keep_dims=True)
 
-    tl.store(partial_ptr + split * n_cols + col, d_gpt_blocks_11_mlp_narrow_bias, mask=in_cols)
+    tl.store(partial_ptr + split * n_cols + col, d_bias, mask=in_cols)
 
 
 @fast_launch
@@ -65,8 +65,8 @@ def column_sum_combine_kernel(
 
     partial = tl.load(partial_ptr + split * n_cols + col, mask=in_range, other=0.0)
 
-    d_gpt_blocks_11_mlp_narrow_bias = tl.sum(partial, axis=0, keep_dims=True)
-    tl.store(d_bias_ptr + col, d_gpt_blocks_11_mlp_narrow_bias, mask=in_cols)
+    d_bias = tl.sum(partial, axis=0, keep_dims=True)
+    tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
 def column_sum(d_x, d_bias, n_rows, n_cols):

@@ -1,0 +1,35 @@
+"""cross_entropy_and_d_cross_entropy: losses = cross_entropy(logits, targets); unscaled_d_logits =
+d_cross_entropy(targets, logits, n_counted), row by row.
+
+The kernel is cross_entropy_and_d_cross_entropy.cpp, built when it changes.
+"""
+
+import torch
+
+from ..runtime import load_kernel
+
+cross_entropy_and_d_cross_entropy = load_kernel("cross_entropy_and_d_cross_entropy.cpp")
+
+
+def reference(targets, logits, n_counted, n_rows, n_cols):
+    """What cross_entropy_and_d_cross_entropy() must fill losses and unscaled_d_logits with."""
+    row = torch.arange(n_rows, device=targets.device).view(-1, 1)
+    col = torch.arange(n_cols, device=targets.device)
+    at = row * n_cols + col
+    logit = logits[at]
+    row_max = logit.amax(-1, keepdim=True)
+    numerator = torch.exp(logit - row_max)
+    denominator = numerator.sum(-1, keepdim=True)
+    target_logit = torch.where(
+        (targets >= 0) & (targets < n_cols),
+        logits[torch.where((targets >= 0) & (targets < n_cols), row * n_cols + targets, 0)],
+        torch.nan,
+    )
+    probability = numerator / denominator
+    unscaled_d_logits = torch.where(
+        targets == -100, 0.0, torch.where(col == targets, probability - 1.0, probability) / n_counted.float()
+    )
+    return (
+        torch.where(targets != -100, row_max + torch.log(denominator) - target_logit, 0.0),
+        unscaled_d_logits,
+    )
