@@ -6,6 +6,8 @@ import dataclasses
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
+from torch import fx
+
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.dim_words import Words
@@ -252,14 +254,16 @@ class BodyWriter:
         node = self.words.nodes.get(getattr(kernel.body[position], "origin", ""))
         if node is None or aten_name(node) != "cat" or not isinstance(value, int):
             return None
+        pieces, dim = node.args[0], node.args[1] if len(node.args) > 1 else 0
+        assert isinstance(pieces, list | tuple) and isinstance(dim, int)
         end, words = 0, []
-        dim = int(node.args[1]) if len(node.args) > 1 else 0  # type: ignore[arg-type]
-        for piece in node.args[0]:  # type: ignore[union-attr]
-            shape = piece.meta["val"].shape  # type: ignore[union-attr]
+        for piece in pieces:
+            assert isinstance(piece, fx.Node)
+            shape = piece.meta["val"].shape
             if end >= value or not isinstance(shape[dim], int):
                 break
             end += shape[dim]
-            words.append(self.sizes.text(shape[dim], self.sizes.words_at(piece.name, len(shape))[dim]))  # type: ignore[union-attr]
+            words.append(self.sizes.text(shape[dim], self.sizes.words_at(piece.name, len(shape))[dim]))
         if end != value or len(set(words)) != 1 or words[0].isdigit():
             return None
         return words[0] if len(words) == 1 else f"{len(words)} * {words[0]}"
