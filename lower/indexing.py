@@ -117,13 +117,12 @@ def _select_rows(ctx: Context, table: TensorView, index: TensorView, dim: int) -
     return target
 
 
-@lowers(aten.gather.default)
-def _gather(ctx: Context, x: TensorView, dim: int, index: TensorView, *_: Any) -> TensorView:
+def gathered(ctx: Context, x: TensorView, dim: int, index: TensorView) -> TensorView:
+    """The node's result: of x, along `dim`, the elements at the positions in `index`."""
     require_float_table(x, index)
     if x.rank == 0 or index.rank == 0 or index.is_empty:
         raise Decline("gather of one element or of nothing is left to ATen.")
     x = ctx.strided(x)
-    dim = wrap(dim, x.rank)
     target = ctx.make_result()
     nest, (view,) = ctx.nest(target.shape, [index])
     lookup = Lookup(nest, nest.load(view), x.size(dim), wraps=False)

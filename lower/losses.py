@@ -1,4 +1,4 @@
-"""Losses: one value per element or per row, and where it is asked for, one reduction over them all."""
+"""Losses between two tensors: one value per element, and where it is asked for, one reduction over them all."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from longhand.lower.activations import clamp, where
-from longhand.lower.body import PointwiseOp, ReduceOp, compute_dtype
+from longhand.lower.body import PointwiseOp, ReduceOp
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context, Operand
 from longhand.lower.decline import Decline, require_loop_dtypes
-from longhand.lower.indexing import Lookup, load_looked_up, require_float_table
-from longhand.lower.nest import NestBuilder
 from longhand.lower.pointwise import apply
 from longhand.lower.registry import lowers
 from longhand.lower.views import TensorView
@@ -28,9 +26,6 @@ class Kind(enum.IntEnum):
     NONE = 0
     MEAN = 1
     SUM = 2
-
-
-# --- elementwise losses ---
 
 
 def _elementwise(
@@ -126,104 +121,3 @@ def _bce_with_logits(
 
 def _present(*views: TensorView | None) -> list[TensorView]:
     return [view for view in views if view is not None]
-
-
-# --- losses of classes ---
-
-
-@lowers(aten.cross_entropy_loss.default)
-def _cross_entropy(
-    ctx: Context,
-    logits: TensorView,
-    target: TensorView,
-    weight: TensorView | None,
-    reduction: int,
-    ignore_index: int,
-    label_smoothing: float,
-) -> TensorView:
-    if target.dtype.is_floating_point or weight is not None:
-        raise Decline("cross_entropy with class probabilities or weights is left to ATen.")
-
-    def loss(nest: NestBuilder, axes: Sequence[str], logit: Handle, picked: Handle) -> Handle:
-        row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, "row_max")
-        row_sum = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, logit - row_max), axes, "denominator")
-        log_sum = (row_max + apply(Op.LOG, row_sum)).named("log_denominator")
-        value = log_sum - picked
-        if label_smoothing == 0:
-            return value
-        mean = nest.body.reduce(ReduceOp.SUM, logit, axes, "logit_sum") / nest.body.extent(axes, logit.dtype)
-        return value * (1.0 - label_smoothing) + (log_sum - mean) * label_smoothing
-
-    return _class_loss(ctx, logits, target, reduction, ignore_index, loss)
-
-
-@lowers(aten.nll_loss.default, aten.nll_loss_nd.default, aten.nll_loss2d.default)
-def _nll(
-    ctx: Context,
-    log_probs: TensorView,
-    target: TensorView,
-    weight: TensorView | None,
-    reduction: int,
-    ignore_index: int,
-) -> TensorView:
-    if weight is not None:
-        raise Decline("nll_loss with weights is left to ATen.")
-    return _class_loss(ctx, log_probs, target, reduction, ignore_index, lambda nest, axes, x, picked: -picked)
-
-
-ClassLoss = Callable[[NestBuilder, Sequence[str], Handle, Handle], Handle]
-
-
-def _class_loss(
-    ctx: Context, x: TensorView, target: TensorView, reduction: int, ignore_index: int, loss: ClassLoss
-) -> TensorView:
-    """A loss per row of classes, and (a nest of its own) its reduction over the rows that count."""
-    require_float_table(x, target)
-    if x.is_empty:
-        raise Decline("The loss of nothing is left to ATen.")
-    classes = 1 if x.rank > 1 else 0
-    rows = target
-    if x.rank == 1 and target.rank == 1:
-        rows = target.drop(0)
-    kept = [dim for dim in range(x.rank) if dim != classes]
-    dtype = ctx.result().dtype
-    if reduction == Kind.NONE:
-        losses = ctx.make_result()
-    else:
-        losses = ctx.make_buffer(ctx.fresh(f"{ctx.name}_losses"), compute_dtype(dtype), rows.shape)
-    x = ctx.strided(x)
-    nest, (x_view, target_view) = ctx.nest(x.shape, [x, rows.insert(classes)])
-    logit = nest.load(x_view)
-    label = nest.load(target_view).named("label")
-    counts = _counts(label, ignore_index)
-    lookup = Lookup(
-        nest, label, x.size(classes), wraps=False, along=nest.axes([classes]), mask_word="is_class"
-    )
-    coordinates = [lookup.coordinate if dim == classes else nest.coordinate(dim) for dim in range(x.rank)]
-    picked = load_looked_up(nest, x, coordinates, [lookup]).named("target_logit")
-    value = loss(nest, nest.axes([classes]), logit, picked).named("loss")
-    into = losses.drop(0) if losses.rank > len(kept) else losses
-    nest.store(into, where(counts, value, 0.0), kept)
-    ctx.finish(nest)
-    return losses if reduction == Kind.NONE else _reduce_rows(ctx, losses, rows, reduction, ignore_index)
-
-
-def _counts(label: Handle, ignore_index: int) -> Handle:
-    """Whether a row takes part in the loss."""
-    label = label.to(torch.int64)
-    return label.differs(label.body.constant(ignore_index, torch.int64, "ignore_index")).named("counts")
-
-
-def _reduce_rows(
-    ctx: Context, losses: TensorView, target: TensorView, reduction: int, ignore_index: int
-) -> TensorView:
-    """The sum, or the mean over the rows whose target is not ignored."""
-    nest, (losses_view, target_view) = ctx.nest(losses.shape, [losses, target])
-    total = nest.body.reduce(ReduceOp.SUM, nest.load(losses_view), nest.axes(), "total")
-    if reduction == Kind.MEAN:
-        counts = _counts(nest.load(target_view), ignore_index)
-        total = total / nest.body.reduce(ReduceOp.SUM, counts.to(total.dtype), nest.axes(), "n_counted")
-    result = ctx.make_result()
-    nest.store(result, total.named(ctx.local), [])
-    ctx.finish(nest)
-    return result
