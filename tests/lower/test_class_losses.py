@@ -180,7 +180,9 @@ def test_symbolic_sizes(check):
 
 def test_a_label_out_of_range_gives_nan(check):
     lowered = check(
-        lambda x, y: F.nll_loss(x.log_softmax(-1), y, reduction="none"), torch.randn(3, 5), labels(3, n_classes=5)
+        lambda x, y: F.nll_loss(x.log_softmax(-1), y, reduction="none"),
+        torch.randn(3, 5),
+        labels(3, n_classes=5),
     )
     names = list(lowered.inputs)
     inputs = {names[0]: torch.randn(3, 5), names[1]: torch.tensor([1, 5, -1])}
