@@ -15,6 +15,7 @@ from longhand.emit.cpp_loops import ColumnLoop, Loop, loop_of, product_of_sizes
 from longhand.emit.cpp_rows import PassPrinter, Scratch
 from longhand.emit.cpp_splits import SplitText, split_text
 from longhand.emit.cpp_templates import render_template
+from longhand.emit.cpp_tiles import TurnedTile
 from longhand.emit.cpp_types import SIZE_TYPE, cpp_type
 from longhand.emit.gathered import table_shape
 from longhand.emit.names import KernelNames
@@ -51,6 +52,7 @@ class RowsText:
         before_row: Lines at the start of a row.
         scratch: Row-sized arrays of each thread.
         passes: The loops over columns.
+        turned: What a tile copies, transposed, before its loops.
     """
 
     before_all: tuple[str, ...]
@@ -58,6 +60,7 @@ class RowsText:
     before_row: tuple[str, ...]
     scratch: tuple[Scratch, ...]
     passes: tuple[PassText, ...]
+    turned: tuple[TurnedTile, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +193,7 @@ def _rows_text(passes: PassPrinter, printer: BodyPrinter, has_rows: bool) -> Row
         before_row=(*before, *after) if has_rows else (),
         scratch=tuple(passes.scratch),
         passes=texts,
+        turned=tuple(printer.turned.values()),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from longhand.emit.cpp_addresses import RowPointer, Term, sum_of_terms, term
 from longhand.emit.cpp_operators import operator_table, prints_bare
+from longhand.emit.cpp_tiles import turned_tiles
 from longhand.emit.cpp_types import cpp_type, is_struct, literal
 from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.named_constants import NamedConstant, named_constants
@@ -52,6 +53,7 @@ class BodyPrinter:
         plan: The kernel.
         names: Its words; values that must have a line of their own to be right or fast are named here too.
         domains: The axes that each value varies over.
+        turned: By position of a load: the array that holds what it reads, transposed.
         row_pointers: Base pointers that the row loop declares.
     """
 
@@ -68,6 +70,7 @@ class BodyPrinter:
         self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
         self._operators = operator_table(plan.body)
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
+        self.turned = turned_tiles(plan, self.names)
         self._constants = named_constants(plan.body, tunables)
         self.row_pointers = self._choose_row_pointers()
 
@@ -112,6 +115,8 @@ class BodyPrinter:
         value = self.plan.body[position]
         assert isinstance(value, Load | Store)
         address = self.plan.addresses[position]
+        if position in self.turned:
+            return self.turned[position].element
         terms = self._terms(address, known)
         for pointer in self.row_pointers:
             is_declared = not pointer.values or any(axis in self.col_axes for axis, _ in address.axes)
@@ -187,7 +192,7 @@ class BodyPrinter:
         taken = set(self.names.values.values()) | set(self.names.pointers.values())
         for position, address in self.plan.addresses.items():
             value = self.plan.body[position]
-            if not isinstance(value, Load | Store) or value.buffer in chosen:
+            if not isinstance(value, Load | Store) or value.buffer in chosen or position in self.turned:
                 continue
             along = [(axis, product) for axis, product in address.axes if axis not in self.base_axes]
             fixed = tuple((axis, product) for axis, product in address.axes if axis in self.base_axes)

@@ -31,6 +31,7 @@ def own_headers(text: str) -> tuple[str, ...]:
         "bfloat16.h": re.search(r"\bbfloat16\b", text) is not None,
         "float16.h": re.search(r"\bfloat16\b", text) is not None,
         "torch_math.h": bool(called & TORCH_FUNCTIONS),
+        "transpose.h": "load_transposed" in called,
         "vector_math.h": bool(called & {*_VECTOR_NAMES, *WRITTEN_OUT.values()}),
     }
     return tuple(header for header, needed in needs.items() if needed)

@@ -77,7 +77,9 @@ def _walk(plan: KernelPlan) -> str:
         return ", row by row"
     if plan.style is Style.COLUMNS:
         return ", column by column"
-    return ", in square tiles" if plan.style is Style.TRANSPOSED else ""
+    if plan.style is Style.TRANSPOSED:
+        return ", in tiles" if plan.turned else ", in square tiles"
+    return ""
 
 
 class _Formula:

@@ -51,6 +51,7 @@ from longhand.schedule.tunables import (
     should_split_columns,
     should_split_rows,
 )
+from longhand.schedule.turning import turned_loads
 
 
 def plan_kernel(
@@ -75,6 +76,7 @@ def plan_kernel(
     used = accesses(space.body)
     partials, scratch = _partials(space.body, loops.passes.passes[0]) if loops.is_split else ((), ())
     scalars = _scalars(space.body)
+    turned = turned_loads(space, style, addresses.by_position, device)
     has_passes = style in (Style.ROWS_LOOPED, Style.ROWS_SPLIT, Style.COLUMNS)
     plan = KernelPlan(
         key="",
@@ -86,7 +88,8 @@ def plan_kernel(
         pointers=_pointers(used, addresses, buffers) + scratch,
         ints=addresses.ints,
         scalars=tuple(scalars),
-        tunables=choose_tunables(_work(space, buffers, device, style, loops, hints)),
+        tunables=choose_tunables(_work(space, buffers, device, style, loops, hints, bool(turned))),
+        turned=turned,
         passes=loops.passes.passes if has_passes else (),
         before=loops.passes.before if has_passes else (),
         partials=partials,
@@ -213,7 +216,13 @@ def _scratch(body: tuple[Value, ...], partial: Partial) -> Pointer:
 
 
 def _work(
-    space: Space, buffers: Mapping[str, Buffer], device: Device, style: Style, loops: _Loops, hints: Hints
+    space: Space,
+    buffers: Mapping[str, Buffer],
+    device: Device,
+    style: Style,
+    loops: _Loops,
+    hints: Hints,
+    is_turned: bool,
 ) -> Work:
     widest = max(
         buffers[value.buffer].dtype.itemsize for value in space.body if isinstance(value, Load | Store)
@@ -226,6 +235,7 @@ def _work(
         is_heavy=any(isinstance(value, Pointwise) and value.op in HEAVY for value in space.body),
         is_long=is_long_row(_count(space.cols, hints)),
         writes_rows=any(one.stores for one in loops.passes.passes),
+        is_turned=is_turned,
         element_bytes=widest,
     )
 

@@ -31,8 +31,9 @@ class Style(enum.Enum):
     ELEMENTWISE: no reduction; one col axis (none only where the nest is a single element), any number of row axes.
         Without rows, CUDA: BLOCK, NUM_WARPS; a program takes BLOCK cols. With rows, CUDA: ELEMENTS, COLS, NUM_WARPS;
         ``cols = min(COLS, next_power_of_2(n_cols))``, ``rows = max(1, ELEMENTS // cols)``. CPU: GRAIN.
-    TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE, further row axes are
-        a batch (one program id or outer loops). CUDA: TILE, NUM_WARPS. CPU: TILE, GRAIN.
+    TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE (CPU: TILE_ROWS x
+        TILE_COLS), further row axes are a batch (one program id or outer loops). CUDA: TILE, NUM_WARPS. CPU: TILE_ROWS,
+        TILE_COLS, GRAIN; what is `turned` is read into arrays of that size first.
     ROWS_PERSISTENT (CUDA only): reduces over all cols. ELEMENTS, PROGRAMS (if there are rows, unless they are long),
         NUM_WARPS: ``cols = next_power_of_2(n_cols)``, ``rows = max(1, min(ELEMENTS // cols,
         next_power_of_2(n_rows) // PROGRAMS))`` rows a program. No passes: the body in order.
@@ -186,7 +187,8 @@ class Tunable:
     """A number that a person may change without changing the result.
 
     Attributes:
-        name: In capitals, as printed: ELEMENTS, ROWS, COLS, NUM_WARPS, NUM_STAGES, TILE, BLOCK, SPLITS, GRAIN.
+        name: In capitals, as printed: ELEMENTS, ROWS, COLS, NUM_WARPS, NUM_STAGES, TILE, TILE_ROWS, TILE_COLS,
+            BLOCK, SPLITS, GRAIN.
         value: As planned.
         comment: Half a line for the reader.
     """
@@ -284,6 +286,8 @@ class KernelPlan:
         ints: Stride and offset arguments.
         scalars: Number arguments.
         tunables: The block at the top of the file.
+        turned: CPU, TRANSPOSED: positions of Loads that each tile copies, transposed, before its loops (see
+            `schedule.turning`). It follows from body and addresses, so the key does not hold it.
         passes: For ROWS_LOOPED, ROWS_SPLIT and COLUMNS; before the first pass come the outer values that need none.
         before: Outer values (see Pass) that the passes' loops use and that depend on no pass, in order. Where chunks
             are combined by a second kernel, it evaluates again those that its `then` uses.
@@ -309,6 +313,7 @@ class KernelPlan:
     ints: tuple[IntParameter, ...] = ()
     scalars: tuple[ScalarParameter, ...] = ()
     tunables: tuple[Tunable, ...] = ()
+    turned: tuple[int, ...] = ()
     passes: tuple[Pass, ...] = ()
     before: tuple[int, ...] = ()
     partials: tuple[Partial, ...] = ()

@@ -23,6 +23,7 @@ class Work:
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
         is_long: Whether rows are longer than most programs hold (see `fits_registers`).
         writes_rows: Whether a reduction's kernel also stores whole rows.
+        is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
         element_bytes: Of the widest tensor that varies over everything.
     """
 
@@ -33,6 +34,7 @@ class Work:
     is_heavy: bool
     is_long: bool
     writes_rows: bool
+    is_turned: bool
     element_bytes: int
 
 
@@ -103,8 +105,7 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     grain = Tunable("GRAIN", 4096 if work.is_heavy else 32768, "elements below which one thread does it all")
     match work.style:
         case Style.TRANSPOSED:
-            # Two cache lines of the strided side: wider tiles evict their own lines where sizes are powers of two.
-            return Tunable("TILE", 128 // min(work.element_bytes, 8), "rows and columns of a tile"), grain
+            return *_tile(work), grain
         case Style.ROWS_SPLIT:
             return (
                 Tunable("COLS", 8192, "columns per chunk, at least"),
@@ -121,6 +122,17 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
         case Style.COLUMNS:
             return Tunable("COLS", 256, "columns that are accumulated at a time"), grain
     return (grain,)
+
+
+def _tile(work: Work) -> tuple[Tunable, ...]:
+    """The sides of a tile on a CPU."""
+    if work.is_turned:
+        # Long rows: several lines of cache, one after the other, are what the processor fetches ahead.
+        cols = 256 if work.element_bytes <= 4 else 128
+        return Tunable("TILE_ROWS", 64, "rows of a tile"), Tunable("TILE_COLS", cols, "columns of a tile")
+    # Two cache lines of the strided side: wider tiles evict their own lines where sizes are powers of two.
+    side = 128 // min(work.element_bytes, 8)
+    return Tunable("TILE_ROWS", side, "rows of a tile"), Tunable("TILE_COLS", side, "columns of a tile")
 
 
 # CUDA: up to this many elements of a row stay in the registers of 8 warps.

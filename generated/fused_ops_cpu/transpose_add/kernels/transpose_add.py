@@ -1,4 +1,4 @@
-"""transpose_add: out = x.t() + y, in square tiles.
+"""transpose_add: out = x.t() + y, in tiles.
 
 The kernel is transpose_add.cpp, built when it changes.
 """
