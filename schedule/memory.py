@@ -117,7 +117,11 @@ def touched(step: PlanStep) -> tuple[str, ...]:
 
 
 def release_buffers(
-    steps: Sequence[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
+    steps: Sequence[UnitStep],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hints: Hints,
+    handed_over: frozenset[str] = frozenset(),
 ) -> list[UnitStep]:
     """The steps with as few Releases as bring the peak of memory close to what it could be.
 
@@ -126,8 +130,9 @@ def release_buffers(
         buffers: All of them.
         kept: Never released.
         hints: For sizes.
+        handed_over: Inputs that nobody else holds: what the forward pass saved, in a backward pass.
     """
-    spans = _spans(steps, buffers, kept, hints)
+    spans = _spans(steps, buffers, kept, hints, handed_over)
     ends = {span.end for span in spans}
     inside = [peak_inside(step, buffers, kept, hints) for step in steps]
     lowest = _peak(spans, inside, frozenset(range(len(spans))))[0]
@@ -160,11 +165,18 @@ class _Span:
 
 
 def _spans(
-    steps: Sequence[UnitStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
+    steps: Sequence[UnitStep],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hints: Hints,
+    handed_over: frozenset[str] = frozenset(),
 ) -> list[_Span]:
-    """The memory that the steps make and that may be released, in order of making."""
-    spans: list[_Span] = []
-    owner: dict[str, int] = {}
+    """The memory that the steps make or are handed, and that may be released, in order of making."""
+    # What the runs of a Repeat read is dropped run by run, with the list that holds it.
+    in_repeats = {name for step in steps if isinstance(step, Repeat) for name in _names(step)}
+    given = [name for name in buffers if name in handed_over - in_repeats]
+    owner = {name: place for place, name in enumerate(given)}
+    spans = [_Span((name,), _bytes_of(buffers[name], hints), 0, 0) for name in given]
     for number, step in enumerate(steps):
         if isinstance(step, Reuse) and step.of in owner:
             owner[step.buffer] = owner[step.of]
@@ -172,9 +184,8 @@ def _spans(
             spans[owner[step.of]] = dataclasses.replace(span, names=(*span.names, step.buffer))
         elif not isinstance(step, Reuse):
             for name in _made(step):
-                size = guess(product(buffers[name].shape), hints) * buffers[name].dtype.itemsize
                 owner[name] = len(spans)
-                spans.append(_Span((name,), size, number, number))
+                spans.append(_Span((name,), _bytes_of(buffers[name], hints), number, number))
         for name in _names(step):
             if name in owner:
                 spans[owner[name]] = dataclasses.replace(spans[owner[name]], end=number)
@@ -184,6 +195,10 @@ def _spans(
     return [
         span for n, span in enumerate(spans) if n not in ended_inside and not kept.intersection(span.names)
     ]
+
+
+def _bytes_of(buffer: Buffer, hints: Hints) -> int:
+    return guess(product(buffer.shape), hints) * buffer.dtype.itemsize
 
 
 def peak_inside(step: UnitStep, buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints) -> int:

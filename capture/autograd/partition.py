@@ -29,6 +29,9 @@ from longhand.errors import OptionError
 _SOURCE, _SINK = "source", "sink"
 # Of two sets of the same size the one nearer to the backward pass is kept: less is computed again.
 _STEP, _MOST_STEPS = 0.02, 50
+_ALIVE_ANYWAY = 1e-3  # bytes: the caller has it, before the call or from it
+# Times the bytes of a result that eager would not keep: whoever writes into it there must be able to do so here.
+_USERS_OWN = 16
 _N_LISTED = 8  # tensors that the report names in each part
 
 _HEAVY = frozenset(
@@ -272,22 +275,36 @@ class _Sides:
             return 1.0 if isinstance(node.meta["val"], torch.SymInt) else float("inf")
         if node.op == "placeholder":
             # Alive anyway, unless the call writes into it: then a copy is kept.
-            return bytes_of(node) + 2.0 if node.name in self.written else 1e-3
+            return bytes_of(node) + 2.0 if node.name in self.written else _ALIVE_ANYWAY
         if is_view(node) or node in self.checkpointed:
             return float("inf")
+        if node in self._results and node in self._read:
+            return _ALIVE_ANYWAY
         steps = min(self.distance[node], _MOST_STEPS)
         times = 1 if node in self._in_forward else 2
+        if node in self._results:
+            times = _USERS_OWN
         return max(1.0, times * bytes_of(node) * (1 + _STEP * steps))
 
     @functools.cached_property
     def _in_forward(self) -> frozenset[fx.Node]:
         """What the forward pass computes for its own sake. To keep anything else, it has to be written first."""
-        captured, node_of = self.joint.captured, self.joint.node_of
-        values = [output.value for output in captured.outputs] + [
-            one.value_node for one in captured.mutations
-        ]
-        results = [node_of[value] for value in values if isinstance(value, str) and value in node_of]
-        return frozenset({*results, *_ancestors(results)})
+        written = [self.joint.node_of[one.value_node] for one in self.joint.captured.mutations]
+        return frozenset(_ancestors([*self._results, *written]))
+
+    @functools.cached_property
+    def _read(self) -> frozenset[fx.Node]:
+        """What derivatives read: eager keeps it, too."""
+        theirs = [node for node in self.region if node not in self._in_forward]
+        read = {*self.wanted, *(source for node in theirs for source in node.all_input_nodes)}
+        return frozenset({*read, *map(_seen, read)})
+
+    @functools.cached_property
+    def _results(self) -> frozenset[fx.Node]:
+        """What the call returns."""
+        values = [output.value for output in self.joint.captured.outputs]
+        node_of = self.joint.node_of
+        return frozenset(node_of[value] for value in values if isinstance(value, str) and value in node_of)
 
     def _partition(self, kept: set[fx.Node]) -> Partition:
         recomputed: set[fx.Node] = set()

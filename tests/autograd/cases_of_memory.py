@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from tests.autograd.cases import Cases, Mlp, flags, gradients, leaf
 
@@ -312,3 +313,18 @@ def _refuses_backward(y):
     except RuntimeError as error:
         return "modified by an inplace operation" in str(error)
     return False
+
+
+@case()
+def a_write_into_a_result_that_nothing_keeps(wrap):
+    model, x = Mlp(), leaf(4, 8)
+
+    def f(x):
+        h = model(x)
+        shifted = h + 1
+        return shifted, F.layer_norm(shifted * 2, (8,)), torch.sin(shifted - 1)
+
+    shifted, normed, wave = wrap(f)(x)
+    shifted.mul_(3)
+    (shifted.sum() + normed.square().sum() + wave.sum()).backward()
+    return {"shifted": shifted, "normed": normed, **gradients(model, x=x)}

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from longhand.lower.ir import View
+from longhand.schedule.memory import release_buffers, touched
 from longhand.schedule.plan import Access, KernelPlan, Launch, Release, Reuse
 from longhand.schedule.sharing import may_share
 from tests.schedule.test_scheduler import launches, planned, rand
@@ -71,3 +73,20 @@ def test_a_chain_of_products_releases_only_large_and_long_gone_buffers() -> None
     small = planned(function, 0.1 * rand(8, 8), 0.1 * rand(8, 8))
     assert [step for step in large.steps if isinstance(step, Release)]
     assert not [step for step in small.steps if isinstance(step, Release)]
+
+
+def test_what_the_forward_pass_saved_goes_when_it_was_read() -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = torch.mm(x, w)
+        for _ in range(3):
+            y = torch.mm(y, w)
+        return torch.mm(y, w)
+
+    plan = planned(function, rand(16384, 256), rand(256, 256))
+    kept = frozenset(view.buffer for view in plan.results if isinstance(view, View))
+    bare = [step for step in plan.steps if not isinstance(step, Release)]
+    alone = release_buffers(bare, plan.buffers, kept, {})
+    handed = release_buffers(bare, plan.buffers, kept, {}, frozenset(["arg0_1"]))
+    assert not any("arg0_1" in step.buffers for step in alone if isinstance(step, Release))
+    (place,) = [n for n, step in enumerate(handed) if isinstance(step, Release) and "arg0_1" in step.buffers]
+    assert not any("arg0_1" in touched(step) for step in handed[place + 1 :])
