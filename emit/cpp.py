@@ -17,8 +17,8 @@ from longhand.emit.cpp_splits import SplitText, split_text
 from longhand.emit.cpp_templates import render_template
 from longhand.emit.cpp_tiles import TurnedTile
 from longhand.emit.cpp_types import SIZE_TYPE, cpp_type
-from longhand.emit.gathered import table_shape
 from longhand.emit.names import KernelNames
+from longhand.emit.pointer_shapes import shape_words
 from longhand.lower.ir import Store
 from longhand.schedule.plan import Access, KernelPlan, Pass, Pointer, Style, Tunable
 
@@ -69,7 +69,7 @@ class KernelText:
 
     Attributes:
         name: The function.
-        remark: The comment above it: how threads divide the work.
+        remark: The comment above it: how threads divide the work, what sums are kept in.
         parameters: One a line.
         template: The style's template.
         rows: The loops over rows, outermost first.
@@ -105,7 +105,7 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
         standard_headers=standard_headers(
             function + " ".join(constant.type for constant in printer.constants)
         ),
-        tunables=_tunables(plan),
+        tunables=tuple(tunable for tunable in _tunables(plan) if tunable.name in function),
         function=function,
     )
 
@@ -145,7 +145,7 @@ def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> 
     template, remark, body = _styled(plan, printer, rows, cols)
     return KernelText(
         name=names.kernel,
-        remark=remark,
+        remark=_with_sums(remark, plan, body),
         parameters=_parameters(plan, names),
         template=template,
         rows=rows,
@@ -176,6 +176,25 @@ def _styled(
         )
         return "flat.cpp.jinja", (remark,), text
     return "rows.cpp.jinja", (_rows_remark(plan, rows),), text
+
+
+def _with_sums(
+    remark: tuple[str, ...], plan: KernelPlan, body: RowsText | SplitText | ColumnsText
+) -> tuple[str, ...]:
+    """The words about threads, and where sums of floats are kept in double."""
+    if any(pointer.dtype is torch.float64 for pointer in plan.pointers):
+        return remark
+    loops: tuple[ColumnLoop, ...] = ()
+    if isinstance(body, RowsText):
+        loops = tuple(loop for one_pass in body.passes for loop in one_pass.loops)
+    elif isinstance(body, SplitText):
+        loops = body.loops
+    if any(accumulator.type == "double" for loop in loops for accumulator in loop.accumulators):
+        return (*remark, "Sums are kept in double.")
+    chunks = () if isinstance(body, RowsText) else body.partials
+    if any(partial.combined_type == "double" for partial in chunks):
+        return (*remark, "The chunks' sums are added up in double.")
+    return remark
 
 
 def _rows_text(passes: PassPrinter, printer: BodyPrinter, has_rows: bool) -> RowsText:
@@ -229,15 +248,12 @@ def _scalar_type(dtype: torch.dtype) -> str:
 def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> Parameter:
     const = "const " if pointer.access is Access.READ else ""
     declaration = f"{const}{cpp_type(pointer.dtype)} *{names.pointers[pointer.name]}"
-    table = table_shape(plan, names, pointer.name) if pointer.dims is None else None
-    if table is not None:
-        comment = f"({', '.join(table)})"
-    elif pointer.dims is None:
+    sizes = shape_words(plan, names, pointer)
+    if sizes is None:
         comment = "read at computed places" if pointer.access is Access.READ else "written at computed places"
-    elif not pointer.dims:
+    elif not sizes:
         comment = "one element"
     else:
-        sizes = [names.axes[dim].size for dim in pointer.dims]
         comment = f"({', '.join(sizes)})" if len(sizes) > 1 else f"({sizes[0]},)"
     if pointer.access is Access.READ_WRITE:
         comment += "; updated in place"

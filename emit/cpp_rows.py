@@ -23,7 +23,7 @@ from longhand.emit.cpp_types import cpp_type
 from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Text
 from longhand.emit.wide_sums import SumType, sum_type
-from longhand.lower.ir import Reduce, Store, arguments
+from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
 
 
@@ -144,7 +144,12 @@ class PassPrinter:
             for stage in one_pass.stages
         ]
         end += [
-            accumulator.take.format(acc=accumulator.name, element=printer.expression(arg, known).text)
+            accumulator.take.format(
+                acc=accumulator.name,
+                element=printer.expression(
+                    _counted(arg, body) if accumulator.clause == "+" else arg, known
+                ).text,
+            )
             for accumulator, arg in found.items()
         ]
         end += [printer.store(p, known) for p in stores if (self._stored(p), p) not in own_rows]
@@ -208,3 +213,13 @@ class PassPrinter:
         value = self.printer.plan.body[position]
         assert not isinstance(value, Store)
         return value.dtype
+
+
+def _counted(position: int, body: tuple[Value, ...]) -> int:
+    """What is added up: of a condition that is cast to a number the condition, which C++ counts as it is."""
+    value = body[position]
+    if isinstance(value, Pointwise) and value.op is PointwiseOp.CAST:
+        inner = body[value.args[0]]
+        if not isinstance(inner, Store) and inner.dtype is torch.bool:
+            return value.args[0]
+    return position

@@ -61,7 +61,7 @@ class DimWords:
         layers: BufferWords | None = None,
     ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
-        self._words: dict[str, Words] = dict(self.arguments)
+        self._words: dict[str, Words] = {**_table_words(graph), **self.arguments}
         for node in graph.graph.nodes:
             if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor):
                 carried = _carried(node, self._words)
@@ -92,7 +92,7 @@ class DimWords:
         """A vector among the arguments goes by the dimension that it meets: a bias, a norm's weight, labels."""
         for argument in node.all_input_nodes if node.op == "call_function" else ():
             words, shape = self.arguments.get(argument.name), _shape(argument)
-            if words != (None,) or node.all_input_nodes[0] is argument:
+            if words != (None,) or node.all_input_nodes[0] is argument or aten_name(node) == "embedding":
                 continue
             first = self._words.get(node.all_input_nodes[0].name, ())
             is_label = aten_name(node) in _CLASS_LOSSES
@@ -111,6 +111,20 @@ class DimWords:
 def _shape(node: Any) -> tuple[Size, ...]:
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+def _table_words(graph: CapturedGraph) -> dict[str, Words]:
+    """Words for the tables of embeddings; one that the call's own tokens are looked up in has a vocabulary."""
+    arguments = {entry.node for entry in graph.inputs if entry.kind is InputKind.ARGUMENT}
+    found: dict[str, Words] = {}
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or aten_name(node) != "embedding":
+            continue
+        table, positions = node.args[:2]
+        if isinstance(table, fx.Node) and table.op == "placeholder" and table.name not in arguments:
+            rows = "vocab_size" if getattr(positions, "name", "") in arguments else None
+            found.setdefault(table.name, (rows, "dim"))
+    return found
 
 
 def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
@@ -223,7 +237,13 @@ def _carried(node: fx.Node, words: Mapping[str, Words]) -> Words:
     given = [argument for argument in node.all_input_nodes if _shape(argument)]
     first = words.get(given[0].name, (None,) * len(_shape(given[0]))) if given else ()
     if name == "linear" and len(first) == len(shape):
-        return (*first[:-1], None)
+        weight = words.get(given[1].name, (None,)) if len(given) > 1 else (None,)
+        return (*first[:-1], weight[0] if weight[0] not in first[:-1] else None)
+    if name == "constant_pad_nd" and len(first) == len(shape):
+        return tuple(
+            word if word is None or str(old) == str(new) else f"padded_{word}"
+            for word, old, new in zip(first, _shape(given[0]), shape, strict=True)
+        )
     if name in _MATMULS and len(given) == 2:
         second = words.get(given[1].name, (None,) * len(_shape(given[1])))
         if len(first) == len(shape) == len(second):
@@ -278,9 +298,15 @@ def _filled(words: Words, others: Words) -> Words:
 def _of_image(name: str, first: Words, old: tuple[Size, ...], new: tuple[Size, ...]) -> Words:
     """A convolution makes other channels; what it leaves as large as it was keeps its word."""
     kept = [
-        word if str(size) == str(made) else None for word, size, made in zip(first, old, new, strict=True)
+        word if str(size) == str(made) else _made(word)
+        for word, size, made in zip(first, old, new, strict=True)
     ]
-    return (first[0], None if name.startswith("conv") else first[1], *kept[2:])
+    return (first[0], _made(first[1]) if name.startswith("conv") else first[1], *kept[2:])
+
+
+def _made(word: str | None) -> str | None:
+    """``out_channels``: what stands in the place of channels after an operation on images."""
+    return None if word is None else f"out_{word.removeprefix('out_')}"
 
 
 def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words | None:

@@ -11,9 +11,10 @@ from longhand.emit.names import KernelNames
 from longhand.emit.op_formula import op_formula
 from longhand.emit.op_words import op_word
 from longhand.emit.reference_calls import Group, find_groups
+from longhand.emit.reference_joins import find_joins
 from longhand.emit.reference_ops import operation
 from longhand.emit.view_calls import literal_text
-from longhand.emit.words import listed
+from longhand.emit.words import listed, plural
 from longhand.lower.ir import Constant, Extent, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Scalar, Store
 from longhand.schedule.plan import KernelPlan, SizeOf, Style
 
@@ -34,7 +35,22 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         return f"{made} = {source} with its channels last in memory{_walk(plan)}."
     if names.kernel.startswith(FILL):
         return f"the padding of {listed(names.pointers[pointer.name] for pointer in plan.pointers)} is 0."
-    return _computed(plan, names, words)
+    return _padded(plan, names, words) or _computed(plan, names, words)
+
+
+def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+    """``padded_weight = token_embedding, with zeros after its n_filled rows.``"""
+    joins, _ = find_joins(plan, names, words)
+    stores = [value for value in plan.body if isinstance(value, Store)]
+    join = joins.get(stores[0].value) if len(stores) == 1 else None
+    if join is None or join.fill != 0 or len(join.pieces) != 1 or join.ranges[0].start is not None:
+        return ""
+    load, end = plan.body[join.pieces[0]], join.ranges[0].end
+    if not isinstance(load, Load) or end is None:
+        return ""
+    made, source = names.pointers[stores[0].buffer], names.pointers[load.buffer]
+    filled, axis = names.scalars[end], names.axes[join.axis]
+    return f"{made} = {source}, with zeros after its {filled} {plural(axis.index)}."
 
 
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
@@ -74,7 +90,7 @@ def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
 
 def _walk(plan: KernelPlan) -> str:
     if plan.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT):
-        return ", row by row"
+        return ", row by row" if plan.rows else ""
     if plan.style is Style.COLUMNS:
         return ", column by column"
     if plan.style is Style.TRANSPOSED:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from longhand.emit.dim_words import DimWords
 from longhand.emit.names import AxisNames
+from longhand.emit.sizes import grouped
 from longhand.emit.words import Scope, plural
-from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis
+from longhand.lower.ir import Buffer, memory_order
+from longhand.schedule.plan import AxisRole, KernelPlan, Launch, PlanAxis
 
 # From the innermost axis outwards: words for axes that came without one.
 _ROW_LADDER = ("row", "group", "batch", "outer")
@@ -15,15 +18,67 @@ _COL_LADDER = ("col", "lane", "slab", "outer_col")
 
 _INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
 
+# What the indices of dimensions are called, by the customary words for the sizes.
+_INDEX_OF = {
+    ("batch",): "batch",
+    ("seq",): "position",
+    ("channels",): "channel",
+    ("height",): "line",
+    ("height", "width"): "pixel",
+}
 
-def name_axes(plan: KernelPlan, scope: Scope) -> dict[str, AxisNames]:
-    """Words for each of the plan's axes, taken from `scope`."""
+
+def name_axes(
+    plan: KernelPlan, scope: Scope, dimensions: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, AxisNames]:
+    """Words for each of the plan's axes, taken from `scope`.
+
+    Args:
+        plan: The kernel.
+        scope: Its names so far.
+        dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
+    """
     names: dict[str, AxisNames] = {}
     for role, ladder in ((AxisRole.ROW, _ROW_LADDER), (AxisRole.COL, _COL_LADDER)):
         axes = [axis for axis in plan.axes if axis.role is role]
         for steps_out, axis in enumerate(reversed(axes)):
-            names[axis.name] = _pick(list(_candidates(plan, axis, steps_out, ladder, len(axes))), scope)
+            index = _index_of((dimensions or {}).get(axis.name, ())) if role is AxisRole.ROW else None
+            found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
+            if index is not None and len(axes) > 1:
+                found.insert(0, (index, f"n_{plural(index)}"))
+            names[axis.name] = _pick(found, scope)
     return {axis.name: names[axis.name] for axis in plan.axes}
+
+
+def dimensions_of(
+    plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], dims: DimWords
+) -> dict[str, tuple[str, ...]]:
+    """For each axis the words of the dimensions that it walks in a launch, where all of them have one."""
+    sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
+    passed = [pointer for pointer in plan.pointers if not pointer.scratch]
+    found: dict[str, tuple[str, ...]] = {}
+    for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
+        buffer = buffers[name]
+        order, words = memory_order(buffer), dims.of(name, len(buffer.shape))
+        parts = grouped(
+            [buffer.shape[dim] for dim in order],
+            tuple(words[dim] for dim in order),
+            [sizes[axis] for axis in pointer.dims or ()],
+        )
+        for axis, group in zip(pointer.dims or (), parts or (), strict=False):
+            known = tuple(word for _, word in group if word is not None)
+            if known and len(known) == len(group):
+                found.setdefault(axis, known)
+    return found
+
+
+def _index_of(words: tuple[str, ...]) -> str | None:
+    """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word."""
+    made = tuple(word.removeprefix("out_") for word in words)
+    if made in _INDEX_OF:
+        return _INDEX_OF[made]
+    counted = re.fullmatch(r"n_([a-z_]{2,}[^s])s", words[0]) if len(words) == 1 else None
+    return counted[1] if counted else None
 
 
 def _candidates(

@@ -17,6 +17,7 @@ from longhand.emit.loops import FirstCall, Loop, ModelStep
 from longhand.emit.named_views import NamedView, named_views, view_key
 from longhand.emit.names import Quote, UnitNames
 from longhand.emit.op_words import aten_name
+from longhand.emit.pointer_shapes import shape_words
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, number, write_view
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
@@ -113,8 +114,9 @@ class BodyWriter:
             elif isinstance(step, Release):
                 self._release(step, steps, place, paragraphs)
             else:
+                why = self._remarks(step) if isinstance(step, Launch) else []
                 lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
-                self._append(paragraphs, self._quotes(step), waiting + lines)
+                self._append(paragraphs, self._quotes(step), why + waiting + lines)
                 waiting = []
         if waiting:
             self._append(paragraphs, (), waiting)
@@ -172,10 +174,16 @@ class BodyWriter:
                 and _same(other.shape, buffer.shape)
                 and _same(other.stride, buffer.stride)
                 and other.layout_is_known
+                and not self._differs_in_words(buffer, other)
             )
             if is_alike and self.variables[name].isidentifier() and self._reads(launch, name):
                 return self.variables[name]
         return None
+
+    def _differs_in_words(self, buffer: Buffer, other: Buffer) -> bool:
+        """Whether two shapes are the same by chance: of a square matrix and its transpose."""
+        words = zip(self.sizes.words_of(buffer), self.sizes.words_of(other), strict=True)
+        return any(one and two and one != two for one, two in words)
 
     def _reads(self, launch: Launch, name: str) -> bool:
         kernel = self.plan.kernels[launch.kernel]
@@ -220,20 +228,24 @@ class BodyWriter:
         scalars = [
             half_of(self.plan.kernels[step.kernel], scalar.position, by_axis)
             or self._boundary(self.plan.kernels[step.kernel], scalar.position, value)
+            or self._dimension(step, scalar.position, value)
             or self._scalar(value)
             for scalar, value in zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
         ]
         given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
         tensors = [self.variables[name] for name in step.buffers]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
+        return [f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"]
+
+    def _remarks(self, step: Launch) -> list[str]:
+        """Why longhand added an operation that the user did not write, as comments."""
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in step.origins)
-        lines = [
+        return [
             line
             for text in why
             if text
             for line in textwrap.wrap(f"# {text}", _WIDEST, subsequent_indent="# ")
         ]
-        return [*lines, f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"]
 
     def _ints(self, step: Launch) -> list[str]:
         """Strides by the words of the sizes that they are products of."""
@@ -295,6 +307,19 @@ class BodyWriter:
         ]
         texts = self.sizes.axes(dict(zip(names, step.sizes, strict=True)), given[::-1])
         return [texts[name] for name in names]
+
+    def _dimension(self, step: Launch, position: int, value: float | Size) -> str | None:
+        """The text for a scalar that is the size of a tensor's dimension: where a table or what is padded ends."""
+        kernel, names = self.plan.kernels[step.kernel], self.names.kernels[step.kernel]
+        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+        for pointer, name in zip(passed, step.buffers, strict=True):
+            buffer, words = self._buffer(name), shape_words(kernel, names, pointer) or ()
+            if names.scalars[position] not in words or len(words) != len(buffer.shape):
+                continue
+            dim = words.index(names.scalars[position])
+            if not isinstance(value, float) and str(buffer.shape[dim]) == str(value):
+                return self.sizes.text(value, self.sizes.words_of(buffer)[dim])
+        return None
 
     def _scalar(self, value: float | Size) -> str:
         return number(value) if isinstance(value, float) else argument(value, self.sizes)

@@ -201,7 +201,8 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
         head, called = f"for block in {owner}:", "block"
     else:
         begin, end = loop.positions[0], loop.positions[-1] + 1
-        head, called = f"for layer in range({begin}, {end}):", f"{owner}[layer]"
+        stop = f"len({owner})" if end == len(branch.branches) else end
+        head, called = f"for layer in range({begin}, {stop}):", f"{owner}[layer]"
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
     return lines

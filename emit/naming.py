@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.dim_words import DimWords
 from longhand.emit.formula import title_of
-from longhand.emit.kernel_axes import name_axes
+from longhand.emit.kernel_axes import dimensions_of, name_axes
 from longhand.emit.kernel_names import kernel_scope, name_kernel
 from longhand.emit.ledger import Ledger
 from longhand.emit.loops import arrange
@@ -29,6 +30,7 @@ def name_unit(
     ledger: Ledger | None = None,
     elsewhere: frozenset[str] = frozenset(),
     words: BufferWords | None = None,
+    dims: DimWords | None = None,
 ) -> UnitNames:
     """Words for the whole unit. Kernels that `ledger` knows by key keep theirs.
 
@@ -37,6 +39,7 @@ def name_unit(
         ledger: Names given before.
         elsewhere: Keys of the ledger that another pass of the unit has: their names are taken.
         words: The captured graph's; by default those that follow from it alone.
+        dims: Words for dimensions, after which kernels call their axes.
     """
     words = BufferWords(plan.program.graph) if words is None else words
     known = ledger.kernels if ledger is not None else {}
@@ -65,7 +68,8 @@ def name_unit(
             continue
         named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
         name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
-        kernels[launch.kernel] = _name_kernel_words(kernel, launch, words, name, device)
+        dimensions = dimensions_of(kernel, launch, plan.buffers, dims) if dims is not None else {}
+        kernels[launch.kernel] = _name_kernel_words(kernel, launch, words, name, device, dimensions)
     return UnitNames(kernels=kernels, buffers=name_variables(plan, words, arrange(plan, words)), sizes={})
 
 
@@ -138,13 +142,18 @@ def _chosen_quotes(launch: Launch, words: BufferWords) -> tuple[Quote, ...]:
 
 
 def _name_kernel_words(
-    kernel: KernelPlan, launch: Launch, words: BufferWords, name: str, device: Device
+    kernel: KernelPlan,
+    launch: Launch,
+    words: BufferWords,
+    name: str,
+    device: Device,
+    dimensions: Mapping[str, tuple[str, ...]],
 ) -> KernelNames:
     is_cpu = device is Device.CPU
     scope = Scope(RESERVED_IN_KERNEL)
     scope.take(name)
     pointers = _name_pointers(kernel, launch, words, scope)
-    axes = name_axes(kernel, scope)
+    axes = name_axes(kernel, scope, dimensions)
     ints = {
         parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes))
         for parameter in kernel.ints

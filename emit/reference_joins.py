@@ -96,7 +96,7 @@ def _cat(plan: KernelPlan, position: int) -> Join | None:
             ranges.append(Range(axis, start, None))
             return Join(axis, tuple(pieces), tuple(ranges))
         assert isinstance(value, Pointwise)
-        limit = _limit(plan, value.args[0], PointwiseOp.LT)
+        limit = limit_along(plan, value.args[0], PointwiseOp.LT)
         if limit is None or (axis and limit[0] != axis):
             return None
         axis = limit[0]
@@ -109,8 +109,8 @@ def _pad(plan: KernelPlan, position: int, load: Load) -> Join | None:
     assert load.mask is not None
     start = end = None
     axes = set()
-    for condition in _conditions(plan, load.mask):
-        low, high = _limit(plan, condition, PointwiseOp.GE), _limit(plan, condition, PointwiseOp.LT)
+    for condition in conditions_of(plan, load.mask):
+        low, high = limit_along(plan, condition, PointwiseOp.GE), limit_along(plan, condition, PointwiseOp.LT)
         if low is not None and start is None:
             axes.add(low[0])
             start = low[1]
@@ -125,16 +125,17 @@ def _pad(plan: KernelPlan, position: int, load: Load) -> Join | None:
     return Join(axis, (position,), (Range(axis, start, end),), load.other)
 
 
-def _conditions(plan: KernelPlan, position: int) -> Iterator[int]:
+def conditions_of(plan: KernelPlan, position: int) -> Iterator[int]:
+    """The conditions that a mask is the conjunction of."""
     value = plan.body[position]
     if isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_AND:
         for argument in value.args:
-            yield from _conditions(plan, argument)
+            yield from conditions_of(plan, argument)
     else:
         yield position
 
 
-def _limit(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, int] | None:
+def limit_along(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, int] | None:
     """(axis, position of the scalar) of a comparison of where we are along one axis."""
     value = plan.body[position]
     if not isinstance(value, Pointwise) or value.op is not op:

@@ -103,6 +103,10 @@ class SizeWriter:
             return self._use(word)
         return str(size)
 
+    def stands_for(self, word: str, size: int) -> bool:
+        """Whether a word is already bound, and to this size."""
+        return self._stated.get(word, self._values.get(word)) == size
+
     def _may_state(self, word: str) -> bool:
         return self._taken is not None and word not in self._taken and word not in self._values
 
@@ -132,7 +136,7 @@ class SizeWriter:
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
             shape, words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
-            groups = _grouped(shape, words, [sizes[axis] for axis in axes])
+            groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 continue
             for axis, group in zip(axes, groups, strict=True):
@@ -235,7 +239,7 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
     return None
 
 
-def _grouped(
+def grouped(
     shape: Sequence[Size], words: Words, sizes: Sequence[Size]
 ) -> list[list[tuple[Size, str | None]]] | None:
     """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""

@@ -16,9 +16,9 @@ from typing import Any
 
 import jinja2
 
-from longhand.emit.gathered import table_shape
 from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
+from longhand.emit.pointer_shapes import shape_words
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_looped, rows_split
 from longhand.emit.triton_styles import (
@@ -244,13 +244,10 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
     words = dtype_word(pointer.dtype)
     if pointer.scratch:
         return f"{words}, a result of each chunk"
-    table = table_shape(plan, names, pointer.name) if pointer.dims is None else None
-    if table is not None:
-        words += f" ({', '.join(table)})"
-    elif pointer.dims:
-        sizes = ", ".join(names.axes[axis].size for axis in pointer.dims)
-        words += f" ({sizes}{',' if len(pointer.dims) == 1 else ''})"
-    elif pointer.dims is not None:
+    sizes = shape_words(plan, names, pointer)
+    if sizes:
+        words += f" ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+    elif sizes is not None:
         words += ", one element"
     aliases = [f"{names.pointers[alias]}_ptr" for alias in pointer.may_alias]
     if aliases and pointer.access is not Access.READ:

@@ -43,6 +43,11 @@ _ANY_WIDTH = frozenset(
     }
 )
 
+_WIDEST = 106  # of a statement in a function
+
+# A mask that reads well where it is used: ``in_range & ~in_first_half``.
+_READABLE_MASK = re.compile(r"\w+( & ~?\w+)?")
+
 
 def _writes_narrow(plan: KernelPlan) -> bool:
     """Whether every float that the kernel writes to memory has 16 bits."""
@@ -340,10 +345,20 @@ class Block:
         mask = self.mask(position)
         if mask is None or mask.isidentifier():
             return []
+        if _READABLE_MASK.fullmatch(mask) and self._fits(position):
+            return []
         word = self.names.values.get(position, self.names.pointers[value.buffer])
-        self._masks[position] = f"{'has' if isinstance(value, Load) else 'writes'}_{word}"
+        self._masks[position] = f"{'reads' if isinstance(value, Load) else 'writes'}_{word}"
         kind = Kind.LOAD if isinstance(value, Load) else Kind.COMPUTE
         return [Line(kind, f"{self._masks[position]} = {mask}")]
+
+    def _fits(self, position: int) -> bool:
+        """Whether the statement of a load or store fits a line with its mask written out, or does not even without."""
+        asked, asked_by = self.asked.copy(), dict(self.asked_by)
+        text = self.store(position) if isinstance(self.body[position], Store) else self._assignment(position)
+        self.asked, self.asked_by = asked, asked_by
+        mask = self.mask(position) or ""
+        return not _WIDEST < len(text) <= _WIDEST + len(mask)
 
     def _assignment(self, position: int) -> str:
         text = self.expression(position).text

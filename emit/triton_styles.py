@@ -13,6 +13,8 @@ from longhand.emit.triton_block import Block
 from longhand.emit.triton_space import Kind, Line, Side, Space
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Style
 
+_SHORT = 3  # statements that need no paragraph of their own
+
 
 @dataclasses.dataclass(frozen=True)
 class Axes:
@@ -108,13 +110,24 @@ def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
             groups[-1][1].append(line.text)
         else:
             groups.append((line.kind, [line.text]))
-    joined: list[tuple[Kind, list[str]]] = []
+    joined: list[list[str]] = []
     for kind, texts in groups:
-        if joined and len(texts) == 1 and len(joined[-1][1]) <= 2 and kind is not Kind.LOAD:
-            joined[-1] = (kind, joined[-1][1] + texts)
+        if joined and _belongs_to(joined[-1], kind, texts):
+            joined[-1] += texts
         else:
-            joined.append((kind, texts))
-    return [texts for _, texts in joined]
+            joined.append(texts)
+    return joined
+
+
+def _belongs_to(before: Sequence[str], kind: Kind, texts: Sequence[str]) -> bool:
+    """Whether a run of statements goes on with the short paragraph before it."""
+    match kind:
+        case Kind.LOAD:  # under a condition that was just computed
+            return len(before) == 1 and mentions(texts[:1], before[0].partition(" = ")[0])
+        case Kind.COMPUTE:  # on the one value that was just loaded
+            return (len(texts) == 1 and len(before) <= 2) or (len(before) == 1 and len(texts) <= _SHORT)
+        case Kind.STORE:
+            return len(texts) == 1 and len(before) <= _SHORT
 
 
 def share_addresses(draft: Block, block: Block) -> list[str]:
@@ -126,10 +139,11 @@ def share_addresses(draft: Block, block: Block) -> list[str]:
     taken = set(block.names.values.values())
     lines = []
     if draft.space.is_tile or not draft.space.rows.axes:
-        repeated = [(count, a.whole) for a, count in draft.asked.items() if count > 1 and " " in a.whole]
+        alike = Counter(a.base for a in draft.asked)  # those that share their base get a name for that
+        repeated = [a for a, count in draft.asked.items() if count > 1 and " " in a.whole]
         if repeated:
-            whole = max(repeated)[1]
-            address = next(a for a in draft.asked if a.whole == whole)
+            address = max(repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole))
+            whole = address.whole
             block.addresses[address] = "at" if "at" not in taken else "element"
             lines.append(f"{block.addresses[address]} = {whole}")
     bases = Counter(a.base for a in draft.asked if a not in block.addresses and a.rest and " " in a.base)

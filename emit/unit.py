@@ -6,6 +6,7 @@ from longhand.emit.backward_py import trained_call, write_backward
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.check_py import write_check
 from longhand.emit.constants import constants_file
+from longhand.emit.dim_words import DimWords
 from longhand.emit.formatting import format_files
 from longhand.emit.kernel_files import write_kernels
 from longhand.emit.ledger import Ledger
@@ -37,7 +38,7 @@ def emit_unit(
     graph = plan.program.graph
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
     words = BufferWords(graph, renamed=renamed)
-    names = name_unit(plan, ledger, words=words)
+    names = name_unit(plan, ledger, words=words, dims=DimWords(graph))
     passes = [Pass(plan, names, words)]
     backward: dict[str, str] = {}
     if training is None:

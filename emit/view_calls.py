@@ -51,7 +51,7 @@ def write_view(
         seen = _after(call, seen)
     calls = list(view.calls[n_before:])
     while calls:
-        subscript, n_used = _subscript(calls, sizes)
+        subscript, n_used = _subscript(calls, sizes, seen)
         for call in calls[:n_used] or calls[:1]:
             if not n_used:
                 subscript = _call(call, sizes, seen, words)
@@ -201,7 +201,7 @@ def _as_tuple(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _subscript(calls: list[ViewCall], sizes: SizeWriter) -> tuple[str, int]:
+def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[str, int]:
     """A run of slices and selects on rising dimensions as one subscript: ``[:, -1, :2]``; how many calls it took."""
     entries: list[str] = []
     taken = 0
@@ -220,19 +220,24 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter) -> tuple[str, int]:
             )
             n_selected += 1
         else:
-            entries.append(_slice(call.args, sizes))
+            entries.append(_slice(call.args, sizes, seen.words[dim] if dim < len(seen.words) else None))
         taken += 1
     while entries and entries[-1] == ":":
         entries.pop()
     return (f"[{', '.join(entries)}]" if entries else "", taken)
 
 
-def _slice(args: tuple[Any, ...], sizes: SizeWriter) -> str:
+def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None) -> str:
+    """``:vocab_size``; `word` is the dimension's before, ``padded_vocab_size``."""
     start, end, step = (*args[1:], None, None, None)[:3]
+    unpadded = (word or "").removeprefix("padded_")
 
     def text(value: Size | None) -> str:
         return "" if value is None else str(value) if isinstance(value, int) else sizes.text(value)
 
     begin = "" if start == 0 else text(start)
-    stop = "" if isinstance(end, int) and end >= _FULL_SLICE_END else text(end)
+    if unpadded != word and isinstance(end, int) and sizes.stands_for(unpadded, end):
+        stop = sizes.text(end, unpadded)
+    else:
+        stop = "" if isinstance(end, int) and end >= _FULL_SLICE_END else text(end)
     return f"{begin}:{stop}" + (f":{step}" if step not in (None, 1) else "")

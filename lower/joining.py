@@ -258,6 +258,8 @@ def _padded(
         at = nest.position(dim)
         for condition in _bounds(nest, at, start, end, target.size(dim)):
             inside = condition if inside is None else inside & condition
+    if inside is not None:
+        inside.named("is_filled")
     nest.store(target, nest.load(fitted, inside, converted(value, x.dtype)).named(ctx.local))
     ctx.finish(nest)
     return target

@@ -58,19 +58,16 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
         case Style.TRANSPOSED:
             side = 128 if work.element_bytes <= 2 else 64
             return Tunable("TILE", side, "rows and columns of a tile"), Tunable("NUM_WARPS", 8)
+        case Style.ROWS_PERSISTENT if not work.has_rows:
+            return (Tunable("NUM_WARPS", 16 if work.is_long else 8),)
         case Style.ROWS_PERSISTENT if work.is_long:
             return Tunable("ELEMENTS", 32768, "per program: short rows share one"), Tunable("NUM_WARPS", 16)
         case Style.ROWS_PERSISTENT:
             # What costs only loads keeps more of them in flight.
             elements = 4096 if work.is_heavy else 8192
-            spread = (
-                (Tunable("PROGRAMS", 4096, "at least, where there are rows for them"),)
-                if work.has_rows
-                else ()
-            )
             return (
                 Tunable("ELEMENTS", elements, "per program: short rows share one"),
-                *spread,
+                Tunable("PROGRAMS", 4096, "at least, where there are rows for them"),
                 Tunable("NUM_WARPS", 8),
             )
         case Style.ROWS_LOOPED:

@@ -88,7 +88,7 @@ class GPT(nn.Module):
         check_tensor("tokens", tokens, dtype=torch.int64, shape=(2, 128), device="cpu")
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
-        dim = 256
+        dim, vocab_size = 256, 2048
 
         # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
@@ -106,12 +106,12 @@ class GPT(nn.Module):
             batch,
             seq,
             dim,
-            2048,
+            vocab_size,
             1e-5,
         )
 
         x, mlp = self.blocks[0].after_ln_1(x, ln_1)
-        for layer in range(1, 12):
+        for layer in range(1, len(self.blocks)):
             x, mlp = self.blocks[layer](x, mlp)
 
         # Block.forward    return x + self.mlp(self.ln_2(x))

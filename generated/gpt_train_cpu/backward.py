@@ -193,6 +193,8 @@ def language_model_backward(saved, d_loss):
     del of_layers
     batch, seq = tokens.shape
     dim = x.shape[2]
+    vocab_size = unscaled_d_token_embedding.shape[0]
+    padded_seq = 128
 
     # GPT.forward    return self.head(self.ln_f(x))
     d_ln_f = empty(unscaled_d_ln_f.shape, torch.float32)
@@ -211,8 +213,8 @@ def language_model_backward(saved, d_loss):
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding = empty((1, seq, dim), torch.float32)
     kernels.column_sum(d_x, d_position_embedding, batch, seq * dim)
-    d_position_embedding_weight = empty((128, 128), torch.float32)
-    kernels.pad(d_position_embedding, d_position_embedding_weight, 128, 128, 64)
+    d_position_embedding_weight = empty((padded_seq, dim), torch.float32)
+    kernels.pad(d_position_embedding, d_position_embedding_weight, padded_seq, dim, 64)
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
         d_x, tokens, 512, -1, False
     )
@@ -221,11 +223,7 @@ def language_model_backward(saved, d_loss):
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_token_embedding = empty(unscaled_d_token_embedding.shape, torch.float32)
     kernels.mul_add(
-        unscaled_d_token_embedding,
-        d_loss,
-        d_token_embedding_from_lookup,
-        d_token_embedding,
-        d_token_embedding.numel(),
+        unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, vocab_size * dim
     )
     return (
         d_token_embedding,

@@ -93,7 +93,7 @@ class LanguageModel(nn.Module):
     def launch(self, tokens, targets):
         """What the model runs, in order: returns the results, then what backward.py reads."""
         batch, seq = tokens.shape
-        dim, n_heads = 128, 4
+        dim, vocab_size, n_heads = 128, 512, 4
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
@@ -110,7 +110,7 @@ class LanguageModel(nn.Module):
             batch,
             seq,
             dim,
-            512,
+            vocab_size,
             1e-5,
         )
 
@@ -157,7 +157,7 @@ class LanguageModel(nn.Module):
         mixeds = []
         logsumexps = []
         widens = []
-        for layer in range(1, 4):
+        for layer in range(1, len(self.gpt.blocks)):
             layer_x, mlp, layer_out, layer_qkv, layer_mixed, layer_logsumexp, layer_widen = self.gpt.blocks[
                 layer
             ](layer_x, mlp)
@@ -183,19 +183,21 @@ class LanguageModel(nn.Module):
         n_counted = empty((), torch.int64)
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
         losses = empty((256,), torch.float32)
-        unscaled_d_logits = empty((256, 512), torch.float32)
+        unscaled_d_logits = empty((256, vocab_size), torch.float32)
         kernels.cross_entropy_and_d_cross_entropy(
-            targets, logits, n_counted, losses, unscaled_d_logits, batch * seq, 512
+            targets, logits, n_counted, losses, unscaled_d_logits, batch * seq, vocab_size
         )
         loss = empty((), torch.float32)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
 
         # GPT.forward    return self.head(self.ln_f(x))
         unscaled_d_ln_f = torch.mm(
-            unscaled_d_logits.reshape(4, 64, 512).reshape(-1, 512), self.gpt.token_embedding.weight
+            unscaled_d_logits.reshape(4, 64, vocab_size).reshape(-1, vocab_size),
+            self.gpt.token_embedding.weight,
         )
         unscaled_d_token_embedding = torch.mm(
-            unscaled_d_logits.reshape(4, 64, 512).reshape(-1, 512).transpose(0, 1), ln_f.reshape(-1, dim)
+            unscaled_d_logits.reshape(4, 64, vocab_size).reshape(-1, vocab_size).transpose(0, 1),
+            ln_f.reshape(-1, dim),
         )
         return (
             loss,

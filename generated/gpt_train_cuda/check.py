@@ -224,24 +224,24 @@ def embedding_add_layer_norm_windows(
     bias,
     x,
     ln_1,
-    n_groups,
-    n_rows,
+    n_batches,
+    n_positions,
     n_cols,
     table_size,
     eps,
 ):
     read = {
-        "tokens": window(tokens, (n_groups, n_rows, 1), (n_rows, 1, 0)),
+        "tokens": window(tokens, (n_batches, n_positions, 1), (n_positions, 1, 0)),
         "token_embedding": memory(token_embedding),
-        "position_embedding_weight": window(position_embedding_weight, (n_rows, n_cols), (n_cols, 1)),
+        "position_embedding_weight": window(position_embedding_weight, (n_positions, n_cols), (n_cols, 1)),
         "ln_1_weight": window(ln_1_weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
         "n_cols": n_cols,
         "eps": eps,
     }
     written = [
-        window(x, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        window(ln_1, (n_groups, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
+        window(x, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
+        window(ln_1, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
     ]
     return read, written
 

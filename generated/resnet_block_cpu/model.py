@@ -52,6 +52,7 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x, dtype=torch.float32, shape=(4, 32, 56, 56), device="cpu")
         check_weights(self, x.device)
         batch = x.shape[0]
+        out_channels, out_height, out_width = 64, 28, 28
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
@@ -64,8 +65,8 @@ class ResNetBlock(nn.Module):
             self.bn1.bias,
             out,
             batch,
-            64,
-            28 * 28,
+            out_channels,
+            out_height * out_width,
             1e-5,
         )
 
@@ -89,8 +90,8 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].bias,
             activated,
             batch,
-            64,
-            28 * 28,
+            out_channels,
+            out_height * out_width,
             1e-5,
         )
         return activated

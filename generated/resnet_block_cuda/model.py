@@ -55,6 +55,7 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x, dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         check_weights(self, x.device)
         batch, channels, height, width = x.shape
+        out_height, out_width, out_channels = 28, 28, 256
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         x_channels_last = torch.empty(
@@ -73,8 +74,8 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            batch * 28 * 28,
-            256,
+            batch * out_height * out_width,
+            out_channels,
             1e-5,
         )
 
@@ -84,7 +85,9 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
-        activated = torch.empty((batch, 256, 28, 28), dtype=torch.bfloat16, device=x.device)
+        activated = torch.empty(
+            (batch, out_channels, out_height, out_width), dtype=torch.bfloat16, device=x.device
+        )
         kernels.transpose_batch_norm_add_relu(
             conv2,
             self.bn2.running_mean,
@@ -98,8 +101,8 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].bias,
             activated,
             batch,
-            28 * 28,
-            256,
+            out_height * out_width,
+            out_channels,
             1e-5,
         )
         return activated

@@ -10,7 +10,7 @@ constexpr long COLS = 1024;    // columns that are accumulated at a time
 constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per chunk of rows and block of columns.
+// One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
 extern "C" void column_sum(
     const bfloat16 *x,  // (n_row, n_col)
     bfloat16 *out,      // (n_col,)

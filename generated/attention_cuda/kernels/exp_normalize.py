@@ -34,7 +34,6 @@ def exp_normalize_kernel(
     at = row * n_cols + col
 
     out = tl.load(out_ptr + at, mask=in_range, other=float("-inf"))
-
     exp_out = libdevice.exp(out)
     row_sum = tl.sum(exp_out, axis=1, keep_dims=True)
     tl.store(normalized_ptr + at, exp_out / row_sum, mask=in_range)

@@ -91,7 +91,7 @@ class GPT(nn.Module):
         check_tensor("tokens", tokens, dtype=torch.int64, shape=(8, 1024), device="cuda")
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
-        dim = 768
+        dim, vocab_size, padded_vocab_size = 768, 50257, 50264
 
         # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
@@ -109,14 +109,14 @@ class GPT(nn.Module):
             batch,
             seq,
             dim,
-            50257,
+            vocab_size,
             1e-5,
         )
 
         x, mlp = self.blocks[0].after_ln_1(x, ln_1)
         del ln_1
 
-        for layer in range(1, 12):
+        for layer in range(1, len(self.blocks)):
             x, mlp = self.blocks[layer](x, mlp)
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
@@ -125,7 +125,7 @@ class GPT(nn.Module):
         kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, dim, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))
-        padded_weight = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)
         # Padded for cuBLAS: several times faster where a row of the result is a multiple of 16 bytes.
-        kernels.pad_head(self.token_embedding.weight, padded_weight, 50264, 768, 50257)
-        return F.linear(ln_f, padded_weight)[:, :, :50257]
+        padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
+        kernels.pad_head(self.token_embedding.weight, padded_weight, padded_vocab_size, dim, vocab_size)
+        return F.linear(ln_f, padded_weight)[:, :, :vocab_size]

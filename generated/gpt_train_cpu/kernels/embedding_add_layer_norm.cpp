@@ -11,28 +11,28 @@
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops.
+// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
 extern "C" void embedding_add_layer_norm(
-    const int64_t *tokens,            // (n_groups, n_rows)
+    const int64_t *tokens,            // (n_batches, n_positions)
     const float *token_embedding,     // (table_size, n_cols)
-    const float *position_embedding,  // (n_rows, n_cols)
+    const float *position_embedding,  // (n_positions, n_cols)
     const float *weight,              // (n_cols,)
     const float *bias,                // (n_cols,)
-    float *x,                         // (n_groups, n_rows, n_cols)
-    float *ln_1,                      // (n_groups, n_rows, n_cols)
-    long n_groups,
-    long n_rows,
+    float *x,                         // (n_batches, n_positions, n_cols)
+    float *ln_1,                      // (n_batches, n_positions, n_cols)
+    long n_batches,
+    long n_positions,
     long n_cols,
     long table_size,
     float eps) {
-#pragma omp parallel for collapse(2) if (n_groups * n_rows * n_cols >= GRAIN)
-  for (long group = 0; group < n_groups; ++group) {
-    for (long row = 0; row < n_rows; ++row) {
-      const float *position_embedding_row = position_embedding + row * n_cols;
-      float *x_row = x + (group * n_rows + row) * n_cols;
-      float *ln_1_row = ln_1 + (group * n_rows + row) * n_cols;
+#pragma omp parallel for collapse(2) if (n_batches * n_positions * n_cols >= GRAIN)
+  for (long batch = 0; batch < n_batches; ++batch) {
+    for (long position = 0; position < n_positions; ++position) {
+      const float *position_embedding_row = position_embedding + position * n_cols;
+      float *x_row = x + (batch * n_positions + position) * n_cols;
+      float *ln_1_row = ln_1 + (batch * n_positions + position) * n_cols;
 
-      const int64_t token = tokens[group * n_rows + row];
+      const int64_t token = tokens[batch * n_positions + position];
       const bool in_table = token >= 0 && token < table_size;
       const float *token_embedding_row = token_embedding + token * n_cols;
 

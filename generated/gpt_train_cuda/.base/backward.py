@@ -204,6 +204,7 @@ def language_model_backward(saved, d_loss):
     del of_layers
     batch, seq = tokens.shape
     dim = x.shape[2]
+    vocab_size = unscaled_d_token_embedding.shape[0]
 
     # GPT.forward    return self.head(self.ln_f(x))
     d_ln_f = torch.empty_like(unscaled_d_ln_f)
@@ -231,11 +232,7 @@ def language_model_backward(saved, d_loss):
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_token_embedding = torch.empty_like(unscaled_d_token_embedding)
     kernels.mul_add(
-        unscaled_d_token_embedding,
-        d_loss,
-        d_token_embedding_from_lookup,
-        d_token_embedding,
-        d_token_embedding.numel(),
+        unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, vocab_size * dim
     )
     return (
         d_token_embedding,

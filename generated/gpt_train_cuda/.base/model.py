@@ -95,7 +95,7 @@ class LanguageModel(nn.Module):
     def launch(self, tokens, targets):
         """What the model runs, in order: returns the results, then what backward.py reads."""
         batch, seq = tokens.shape
-        dim, n_heads = 768, 12
+        dim, vocab_size, n_heads, padded_vocab_size = 768, 50257, 12, 50264
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
@@ -112,7 +112,7 @@ class LanguageModel(nn.Module):
             batch,
             seq,
             dim,
-            50257,
+            vocab_size,
             1e-5,
         )
 
@@ -161,7 +161,7 @@ class LanguageModel(nn.Module):
         philox_seeds = []
         philox_offsets = []
         widens = []
-        for layer in range(1, 12):
+        for layer in range(1, len(self.gpt.blocks)):
             (
                 layer_x,
                 mlp,
@@ -191,9 +191,9 @@ class LanguageModel(nn.Module):
         )
 
         # GPT.forward    return self.head(self.ln_f(x))
-        padded_weight = torch.empty((50264, 768), dtype=torch.bfloat16, device=tokens.device)
         # Padded for cuBLAS: several times faster where a row is a multiple of 16 bytes.
-        kernels.pad_head(self.gpt.token_embedding.weight, padded_weight, 50264, 768, 50257)
+        padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
+        kernels.pad_head(self.gpt.token_embedding.weight, padded_weight, padded_vocab_size, dim, vocab_size)
         logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -202,7 +202,15 @@ class LanguageModel(nn.Module):
         losses = torch.empty((8192,), dtype=torch.float32, device=tokens.device)
         unscaled_d_logits = torch.empty((8192, 50264), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy_and_d_cross_entropy(
-            targets, logits, n_counted, losses, unscaled_d_logits, batch * seq, 50257, 50264, 50264
+            targets,
+            logits,
+            n_counted,
+            losses,
+            unscaled_d_logits,
+            batch * seq,
+            50257,
+            padded_vocab_size,
+            50264,
         )
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)

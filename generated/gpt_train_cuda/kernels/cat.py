@@ -40,15 +40,15 @@ def cat_kernel(
     in_range = (row < n_rows) & (col < n_cols)
 
     in_first = col < boundary
-
-    has_d_q = in_range & in_first
-    d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=has_d_q, other=0.0).to(tl.float32)
+    d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_first, other=0.0).to(tl.float32)
     in_first_two = col < second_boundary
 
-    has_d_k = in_range & ~in_first & in_first_two
-    d_k = tl.load(d_k_ptr + row * d_k_stride + col - boundary, mask=has_d_k, other=0.0).to(tl.float32)
-    has_d_v = in_range & ~in_first_two
-    d_v = tl.load(d_v_ptr + row * d_v_stride + col - second_boundary, mask=has_d_v, other=0.0).to(tl.float32)
+    reads_d_k = in_range & ~in_first & in_first_two
+    d_k = tl.load(d_k_ptr + row * d_k_stride + col - boundary, mask=reads_d_k, other=0.0).to(tl.float32)
+    reads_d_v = in_range & ~in_first_two
+    d_v = tl.load(d_v_ptr + row * d_v_stride + col - second_boundary, mask=reads_d_v, other=0.0).to(
+        tl.float32
+    )
 
     tl.store(
         d_qkv_ptr + row * n_cols + col,

@@ -1,4 +1,4 @@
-"""cross_entropy_n_counted: n_counted = sum(targets != -100), row by row.
+"""cross_entropy_n_counted: n_counted = sum(targets != -100).
 
     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -13,7 +13,6 @@ from ..runtime import fast_launch, next_power_of_2
 IGNORE_INDEX = tl.constexpr(-100)
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
 NUM_WARPS = 8
 
 
@@ -30,7 +29,6 @@ def cross_entropy_n_counted_kernel(
     in_cols = i < n_elements
 
     targets = tl.load(targets_ptr + i, mask=in_cols, other=0)
-
     counts = targets != IGNORE_INDEX
     n_counted = tl.sum(tl.where(in_cols, counts.to(tl.int64), 0), axis=0)
     tl.store(n_counted_ptr, n_counted)

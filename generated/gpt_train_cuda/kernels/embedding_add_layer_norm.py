@@ -22,15 +22,15 @@ NUM_WARPS = 8
 @fast_launch
 @triton.jit
 def embedding_add_layer_norm_kernel(
-    tokens_ptr,  # int64 (n_groups, n_rows)
+    tokens_ptr,  # int64 (n_batches, n_positions)
     token_embedding_ptr,  # bf16 (table_size, n_cols)
-    position_embedding_weight_ptr,  # bf16 (n_rows, n_cols)
+    position_embedding_weight_ptr,  # bf16 (n_positions, n_cols)
     ln_1_weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    x_ptr,  # bf16 (n_groups, n_rows, n_cols)
-    ln_1_ptr,  # bf16 (n_groups, n_rows, n_cols)
-    n_groups,
-    n_rows,
+    x_ptr,  # bf16 (n_batches, n_positions, n_cols)
+    ln_1_ptr,  # bf16 (n_batches, n_positions, n_cols)
+    n_batches,
+    n_positions,
     n_cols: tl.constexpr,
     table_size,
     eps: tl.constexpr,
@@ -38,24 +38,23 @@ def embedding_add_layer_norm_kernel(
     COLS: tl.constexpr,  # n_cols, rounded up to a power of two
 ):
     """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
-    n_flat_rows = n_groups * n_rows
-    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    n_rows = n_batches * n_positions
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.arange(0, COLS)[None, :]
-    in_rows = flat_row < n_flat_rows
+    in_rows = row < n_rows
     in_cols = col < n_cols
     in_range = in_rows & in_cols
-    row = flat_row % n_rows
-    at = flat_row * n_cols + col
+    position = row % n_positions
+    at = row * n_cols + col
 
     position_embedding_weight = tl.load(
-        position_embedding_weight_ptr + row * n_cols + col, mask=in_range, other=0.0
+        position_embedding_weight_ptr + position * n_cols + col, mask=in_range, other=0.0
     ).to(tl.float32)
-    tokens = tl.load(tokens_ptr + flat_row, mask=in_rows)
+    tokens = tl.load(tokens_ptr + row, mask=in_rows)
     in_table = (tokens >= 0) & (tokens < table_size)
 
-    has_token_embedding = in_range & in_table
     token_embedding = tl.load(
-        token_embedding_ptr + tokens * n_cols + col, mask=has_token_embedding, other=float("nan")
+        token_embedding_ptr + tokens * n_cols + col, mask=in_range & in_table, other=float("nan")
     ).to(tl.float32)
 
     x = token_embedding + position_embedding_weight
@@ -82,17 +81,17 @@ def embedding_add_layer_norm(
     bias,
     x,
     ln_1,
-    n_groups,
-    n_rows,
+    n_batches,
+    n_positions,
     n_cols,
     table_size,
     eps,
 ):
     """Fill x and ln_1."""
-    n_flat_rows = n_groups * n_rows
+    n_rows = n_batches * n_positions
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_flat_rows) // PROGRAMS))
-    embedding_add_layer_norm_kernel[(ceil_div(n_flat_rows, rows),)](
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    embedding_add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
         tokens,
         token_embedding,
         position_embedding_weight,
@@ -100,8 +99,8 @@ def embedding_add_layer_norm(
         bias,
         x,
         ln_1,
-        n_groups,
-        n_rows,
+        n_batches,
+        n_positions,
         n_cols,
         table_size,
         eps,

@@ -9,23 +9,23 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void rotary(
-    const float *q,           // (n_batches, n_groups, n_rows, n_cols)
-    const float *rotary_cos,  // (n_groups, n_cols)
-    const float *rotary_sin,  // (n_groups, n_cols)
-    float *rotary_q,          // (n_batches, n_groups, n_rows, n_cols)
+    const float *q,           // (n_batches, n_positions, n_heads, n_cols)
+    const float *rotary_cos,  // (n_positions, n_cols)
+    const float *rotary_sin,  // (n_positions, n_cols)
+    float *rotary_q,          // (n_batches, n_positions, n_heads, n_cols)
     long n_batches,
-    long n_groups,
-    long n_rows,
+    long n_positions,
+    long n_heads,
     long n_cols,
     long half) {
-#pragma omp parallel for collapse(3) if (n_batches * n_groups * n_rows * n_cols >= GRAIN)
+#pragma omp parallel for collapse(3) if (n_batches * n_positions * n_heads * n_cols >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
-    for (long group = 0; group < n_groups; ++group) {
-      for (long row = 0; row < n_rows; ++row) {
-        const float *q_row = q + ((batch * n_groups + group) * n_rows + row) * n_cols;
-        const float *rotary_cos_row = rotary_cos + group * n_cols;
-        const float *rotary_sin_row = rotary_sin + group * n_cols;
-        float *rotary_q_row = rotary_q + ((batch * n_groups + group) * n_rows + row) * n_cols;
+    for (long position = 0; position < n_positions; ++position) {
+      for (long head = 0; head < n_heads; ++head) {
+        const float *q_row = q + ((batch * n_positions + position) * n_heads + head) * n_cols;
+        const float *rotary_cos_row = rotary_cos + position * n_cols;
+        const float *rotary_sin_row = rotary_sin + position * n_cols;
+        float *rotary_q_row = rotary_q + ((batch * n_positions + position) * n_heads + head) * n_cols;
 
 #pragma omp simd
         for (long col = 0; col < n_cols; ++col) {

@@ -40,7 +40,6 @@ def rms_norm_kernel(
     at = row * n_cols + col
 
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-
     sum_of_squares = tl.sum(x * x, axis=1, keep_dims=True)
     mean_square = sum_of_squares / n_cols
     normed = x * tl.rsqrt(mean_square + eps)

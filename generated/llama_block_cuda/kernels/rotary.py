@@ -21,56 +21,55 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def rotary_kernel(
-    q_ptr,  # bf16 (n_batches, n_groups, n_rows, n_cols)
-    rotary_cos_ptr,  # bf16 (n_groups, n_cols)
-    rotary_sin_ptr,  # bf16 (n_groups, n_cols)
-    rotary_q_ptr,  # bf16 (n_batches, n_groups, n_rows, n_cols)
+    q_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
+    rotary_cos_ptr,  # bf16 (n_positions, n_cols)
+    rotary_sin_ptr,  # bf16 (n_positions, n_cols)
+    rotary_q_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
     n_batches,
-    n_groups,
-    n_rows,
+    n_positions,
+    n_heads,
     n_cols,
     half,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
     """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
-    n_flat_rows = n_batches * n_groups * n_rows
-    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    n_rows = n_batches * n_positions * n_heads
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
-    in_range = (flat_row < n_flat_rows) & (col < n_cols)
-    group = flat_row // n_rows % n_groups
-    at = group * n_cols + col
-    row_start = flat_row * n_cols
+    in_range = (row < n_rows) & (col < n_cols)
+    position = row // n_heads % n_positions
+    at = position * n_cols + col
+    row_start = row * n_cols
 
     q = tl.load(q_ptr + row_start + col, mask=in_range).to(tl.float32)
     rotary_cos = tl.load(rotary_cos_ptr + at, mask=in_range).to(tl.float32)
     rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
 
     in_first_half = col < half
-
-    has_second_half = in_range & in_first_half
-    second_half = tl.load(q_ptr + row_start + col + half, mask=has_second_half, other=0.0).to(tl.float32)
-    has_first_half = in_range & ~in_first_half
-    first_half = tl.load(q_ptr + row_start + col - half, mask=has_first_half, other=0.0).to(tl.float32)
+    reads_second_half = in_range & in_first_half
+    second_half = tl.load(q_ptr + row_start + col + half, mask=reads_second_half, other=0.0).to(tl.float32)
+    reads_first_half = in_range & ~in_first_half
+    first_half = tl.load(q_ptr + row_start + col - half, mask=reads_first_half, other=0.0).to(tl.float32)
 
     rotated = tl.where(in_first_half, -second_half, first_half)
     tl.store(rotary_q_ptr + row_start + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
 
 
-def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_groups, n_rows, n_cols, half):
+def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_positions, n_heads, n_cols, half):
     """Fill rotary_q."""
-    n_flat_rows = n_batches * n_groups * n_rows
+    n_rows = n_batches * n_positions * n_heads
     cols = min(COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
-    grid = (ceil_div(n_flat_rows, rows), ceil_div(n_cols, cols))
+    grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     rotary_kernel[grid](
         q,
         rotary_cos,
         rotary_sin,
         rotary_q,
         n_batches,
-        n_groups,
-        n_rows,
+        n_positions,
+        n_heads,
         n_cols,
         half,
         ROWS=rows,

@@ -14,36 +14,36 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norm_add_relu(
-    const float *conv2,                  // (n_groups, n_rows, n_cols)
-    const float *bn2_running_mean,       // (n_rows,)
-    const float *bn2_running_var,        // (n_rows,)
-    const float *bn2_weight,             // (n_rows,)
-    const float *bn2_bias,               // (n_rows,)
-    const float *shortcut,               // (n_groups, n_rows, n_cols)
-    const float *shortcut_running_mean,  // (n_rows,)
-    const float *shortcut_running_var,   // (n_rows,)
-    const float *shortcut_weight,        // (n_rows,)
-    const float *shortcut_bias,          // (n_rows,)
-    float *activated,                    // (n_groups, n_rows, n_cols); may be shortcut
-    long n_groups,
-    long n_rows,
+    const float *conv2,                  // (n_batches, n_channels, n_cols)
+    const float *bn2_running_mean,       // (n_channels,)
+    const float *bn2_running_var,        // (n_channels,)
+    const float *bn2_weight,             // (n_channels,)
+    const float *bn2_bias,               // (n_channels,)
+    const float *shortcut,               // (n_batches, n_channels, n_cols)
+    const float *shortcut_running_mean,  // (n_channels,)
+    const float *shortcut_running_var,   // (n_channels,)
+    const float *shortcut_weight,        // (n_channels,)
+    const float *shortcut_bias,          // (n_channels,)
+    float *activated,                    // (n_batches, n_channels, n_cols); may be shortcut
+    long n_batches,
+    long n_channels,
     long n_cols,
     float eps) {
-#pragma omp parallel for collapse(2) if (n_groups * n_rows * n_cols >= GRAIN)
-  for (long group = 0; group < n_groups; ++group) {
-    for (long row = 0; row < n_rows; ++row) {
-      const float *conv2_row = conv2 + (group * n_rows + row) * n_cols;
-      const float *shortcut_row = shortcut + (group * n_rows + row) * n_cols;
-      float *activated_row = activated + (group * n_rows + row) * n_cols;
+#pragma omp parallel for collapse(2) if (n_batches * n_channels * n_cols >= GRAIN)
+  for (long batch = 0; batch < n_batches; ++batch) {
+    for (long channel = 0; channel < n_channels; ++channel) {
+      const float *conv2_row = conv2 + (batch * n_channels + channel) * n_cols;
+      const float *shortcut_row = shortcut + (batch * n_channels + channel) * n_cols;
+      float *activated_row = activated + (batch * n_channels + channel) * n_cols;
 
-      const float bn2_running_mean_value = bn2_running_mean[row];
-      const float rstd = 1.0f / std::sqrt(bn2_running_var[row] + eps);
-      const float bn2_weight_value = bn2_weight[row];
-      const float bn2_bias_value = bn2_bias[row];
-      const float shortcut_running_mean_value = shortcut_running_mean[row];
-      const float shortcut_rstd = 1.0f / std::sqrt(shortcut_running_var[row] + eps);
-      const float shortcut_weight_value = shortcut_weight[row];
-      const float shortcut_bias_value = shortcut_bias[row];
+      const float bn2_running_mean_value = bn2_running_mean[channel];
+      const float rstd = 1.0f / std::sqrt(bn2_running_var[channel] + eps);
+      const float bn2_weight_value = bn2_weight[channel];
+      const float bn2_bias_value = bn2_bias[channel];
+      const float shortcut_running_mean_value = shortcut_running_mean[channel];
+      const float shortcut_rstd = 1.0f / std::sqrt(shortcut_running_var[channel] + eps);
+      const float shortcut_weight_value = shortcut_weight[channel];
+      const float shortcut_bias_value = shortcut_bias[channel];
 
 #pragma omp simd
       for (long col = 0; col < n_cols; ++col) {

@@ -12,26 +12,26 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norm_relu(
-    const float *conv1,         // (n_groups, n_rows, n_cols)
-    const float *running_mean,  // (n_rows,)
-    const float *running_var,   // (n_rows,)
-    const float *weight,        // (n_rows,)
-    const float *bias,          // (n_rows,)
-    float *out,                 // (n_groups, n_rows, n_cols); may be conv1
-    long n_groups,
-    long n_rows,
+    const float *conv1,         // (n_batches, n_channels, n_cols)
+    const float *running_mean,  // (n_channels,)
+    const float *running_var,   // (n_channels,)
+    const float *weight,        // (n_channels,)
+    const float *bias,          // (n_channels,)
+    float *out,                 // (n_batches, n_channels, n_cols); may be conv1
+    long n_batches,
+    long n_channels,
     long n_cols,
     float eps) {
-#pragma omp parallel for collapse(2) if (n_groups * n_rows * n_cols >= GRAIN)
-  for (long group = 0; group < n_groups; ++group) {
-    for (long row = 0; row < n_rows; ++row) {
-      const float *conv1_row = conv1 + (group * n_rows + row) * n_cols;
-      float *out_row = out + (group * n_rows + row) * n_cols;
+#pragma omp parallel for collapse(2) if (n_batches * n_channels * n_cols >= GRAIN)
+  for (long batch = 0; batch < n_batches; ++batch) {
+    for (long channel = 0; channel < n_channels; ++channel) {
+      const float *conv1_row = conv1 + (batch * n_channels + channel) * n_cols;
+      float *out_row = out + (batch * n_channels + channel) * n_cols;
 
-      const float running_mean_value = running_mean[row];
-      const float rstd = 1.0f / std::sqrt(running_var[row] + eps);
-      const float weight_value = weight[row];
-      const float bias_value = bias[row];
+      const float running_mean_value = running_mean[channel];
+      const float rstd = 1.0f / std::sqrt(running_var[channel] + eps);
+      const float weight_value = weight[channel];
+      const float bias_value = bias[channel];
 
 #pragma omp simd
       for (long col = 0; col < n_cols; ++col) {

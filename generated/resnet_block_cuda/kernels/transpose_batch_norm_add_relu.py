@@ -27,18 +27,18 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def transpose_batch_norm_add_relu_kernel(
-    conv2_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    conv2_ptr,  # bf16 (n_batches, n_pixels, n_cols)
     bn2_running_mean_ptr,  # bf16 (n_cols,)
     bn2_running_var_ptr,  # bf16 (n_cols,)
     bn2_weight_ptr,  # bf16 (n_cols,)
     bn2_bias_ptr,  # bf16 (n_cols,)
-    shortcut_ptr,  # bf16 (n_groups, n_rows, n_cols)
+    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_cols)
     shortcut_running_mean_ptr,  # bf16 (n_cols,)
     shortcut_running_var_ptr,  # bf16 (n_cols,)
     shortcut_weight_ptr,  # bf16 (n_cols,)
     shortcut_bias_ptr,  # bf16 (n_cols,)
-    activated_ptr,  # bf16 (n_groups, n_cols, n_rows)
-    n_rows,
+    activated_ptr,  # bf16 (n_batches, n_cols, n_pixels)
+    n_pixels,
     n_cols,
     eps: tl.constexpr,
     TILE: tl.constexpr,
@@ -46,13 +46,13 @@ def transpose_batch_norm_add_relu_kernel(
     """Each program fills one TILE x TILE tile; arithmetic in float32."""
     tile = tl.program_id(0)
     col_tiles = tl.cdiv(n_cols, TILE)
-    row_tiles = tl.cdiv(n_rows, TILE)
-    group = tile // (row_tiles * col_tiles)
-    row = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
+    row_tiles = tl.cdiv(n_pixels, TILE)
+    batch = tile // (row_tiles * col_tiles)
+    pixel = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
     col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
     in_cols = col < n_cols
-    in_range = (row < n_rows) & in_cols
-    at = (group * n_rows + row) * n_cols + col
+    in_range = (pixel < n_pixels) & in_cols
+    at = (batch * n_pixels + pixel) * n_cols + col
 
     conv2 = tl.load(conv2_ptr + at, mask=in_range).to(tl.float32)
     bn2_running_mean = tl.load(bn2_running_mean_ptr + col, mask=in_cols).to(tl.float32)
@@ -72,7 +72,9 @@ def transpose_batch_norm_add_relu_kernel(
     shortcut_normalized = (shortcut - shortcut_running_mean) * shortcut_rstd
     total = out + (shortcut_normalized * shortcut_weight + shortcut_bias)
 
-    tl.store(activated_ptr + (group * n_cols + col) * n_rows + row, nan_maximum(total, 0.0), mask=in_range)
+    tl.store(
+        activated_ptr + (batch * n_cols + col) * n_pixels + pixel, nan_maximum(total, 0.0), mask=in_range
+    )
 
 
 def transpose_batch_norm_add_relu(
@@ -87,14 +89,14 @@ def transpose_batch_norm_add_relu(
     shortcut_weight,
     shortcut_bias,
     activated,
-    n_groups,
-    n_rows,
+    n_batches,
+    n_pixels,
     n_cols,
     eps,
 ):
     """Fill activated."""
-    tiles = ceil_div(n_rows, TILE) * ceil_div(n_cols, TILE)
-    transpose_batch_norm_add_relu_kernel[(n_groups * tiles,)](
+    tiles = ceil_div(n_pixels, TILE) * ceil_div(n_cols, TILE)
+    transpose_batch_norm_add_relu_kernel[(n_batches * tiles,)](
         conv2,
         bn2_running_mean,
         bn2_running_var,
@@ -106,7 +108,7 @@ def transpose_batch_norm_add_relu(
         shortcut_weight,
         shortcut_bias,
         activated,
-        n_rows,
+        n_pixels,
         n_cols,
         eps,
         TILE=TILE,

@@ -20,6 +20,6 @@ def transpose_add(x, y):
     n_rows, n_cols = x.shape
 
     # transpose_add    return x.t().contiguous() + y
-    out = empty(x.shape, torch.float32)
+    out = empty((n_cols, n_rows), torch.float32)
     kernels.transpose_add(x, y, out, n_cols, n_rows)
     return out

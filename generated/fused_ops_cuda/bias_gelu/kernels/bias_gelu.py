@@ -40,7 +40,6 @@ def bias_gelu_kernel(
     x = tl.load(x_ptr + at, mask=in_range).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
     biased = x + bias
-
     tl.store(activated_ptr + at, biased * 0.5 * (tl.erf(biased * SQRT_HALF) + 1.0), mask=in_range)
 
 

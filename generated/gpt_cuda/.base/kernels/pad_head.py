@@ -1,4 +1,4 @@
-"""pad_head: padded_weight = pad(token_embedding).
+"""pad_head: padded_weight = token_embedding, with zeros after its n_filled rows.
 
     GPT.forward    return self.head(self.ln_f(x))
 
@@ -21,7 +21,7 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def pad_head_kernel(
-    token_embedding_ptr,  # bf16 (n_rows, n_cols)
+    token_embedding_ptr,  # bf16 (n_filled, n_cols)
     padded_weight_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols,
@@ -35,8 +35,8 @@ def pad_head_kernel(
     in_range = (row < n_rows) & (col < n_cols)
     at = row * n_cols + col
 
-    has_padded_weight = in_range & (row < n_filled)
-    padded_weight = tl.load(token_embedding_ptr + at, mask=has_padded_weight, other=0.0)
+    is_filled = row < n_filled
+    padded_weight = tl.load(token_embedding_ptr + at, mask=in_range & is_filled, other=0.0)
     tl.store(padded_weight_ptr + at, padded_weight, mask=in_range)
 
 

@@ -1,4 +1,4 @@
-// cross_entropy: loss = sum(losses) / sum(targets != -100), row by row.
+// cross_entropy: loss = sum(losses) / sum(targets != -100).
 //
 //     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 //
@@ -7,9 +7,8 @@
 #include <cstdint>
 
 constexpr int64_t IGNORE_INDEX = -100;
-constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread: there is a single row.
+// One thread: there is a single row. Sums are kept in double.
 extern "C" void cross_entropy(
     const float *losses,     // (n_elements,)
     const int64_t *targets,  // (n_elements,)
@@ -21,7 +20,7 @@ extern "C" void cross_entropy(
   for (long i = 0; i < n_elements; ++i) {
     const bool counts = targets[i] != IGNORE_INDEX;
     total += losses[i];
-    n_counted += static_cast<float>(counts);
+    n_counted += counts;
   }
   loss[0] = total / n_counted;
 }

@@ -1,4 +1,4 @@
-"""cross_entropy: loss = sum(losses) / sum(targets != -100), row by row.
+"""cross_entropy: loss = sum(losses) / sum(targets != -100).
 
 The kernel is cross_entropy.cpp, built when it changes.
 """

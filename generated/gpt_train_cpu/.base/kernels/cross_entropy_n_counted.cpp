@@ -1,4 +1,4 @@
-// cross_entropy_n_counted: n_counted = sum(targets != -100), row by row.
+// cross_entropy_n_counted: n_counted = sum(targets != -100).
 //
 //     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 //
@@ -7,7 +7,6 @@
 #include <cstdint>
 
 constexpr int64_t IGNORE_INDEX = -100;
-constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread: there is a single row.
 extern "C" void cross_entropy_n_counted(
@@ -18,7 +17,7 @@ extern "C" void cross_entropy_n_counted(
 #pragma omp simd reduction(+ : n_counted_value)
   for (long i = 0; i < n_elements; ++i) {
     const bool counts = targets[i] != IGNORE_INDEX;
-    n_counted_value += static_cast<int64_t>(counts);
+    n_counted_value += counts;
   }
   n_counted[0] = n_counted_value;
 }

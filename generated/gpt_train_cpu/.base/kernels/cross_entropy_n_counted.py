@@ -1,4 +1,4 @@
-"""cross_entropy_n_counted: n_counted = sum(targets != -100), row by row.
+"""cross_entropy_n_counted: n_counted = sum(targets != -100).
 
 The kernel is cross_entropy_n_counted.cpp, built when it changes.
 """

@@ -1,4 +1,4 @@
-// pad: d_weight = pad(d_position_embedding).
+// pad: d_weight = d_position_embedding, with zeros after its n_filled rows.
 //
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //
@@ -8,7 +8,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void pad(
-    const float *d_position_embedding,  // (n_rows, n_cols)
+    const float *d_position_embedding,  // (n_filled, n_cols)
     float *d_weight,                    // (n_rows, n_cols)
     long n_rows,
     long n_cols,
@@ -18,9 +18,11 @@ extern "C" void pad(
     const float *d_position_embedding_row = d_position_embedding + row * n_cols;
     float *d_weight_row = d_weight + row * n_cols;
 
+    const bool is_filled = row < n_filled;
+
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float d_position_embedding_value = row < n_filled ? d_position_embedding_row[col] : 0.0f;
+      const float d_position_embedding_value = is_filled ? d_position_embedding_row[col] : 0.0f;
       d_weight_row[col] = d_position_embedding_value;
     }
   }

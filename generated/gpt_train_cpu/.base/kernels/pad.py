@@ -1,4 +1,4 @@
-"""pad: d_weight = pad(d_position_embedding).
+"""pad: d_weight = d_position_embedding, with zeros after its n_filled rows.
 
 The kernel is pad.cpp, built when it changes.
 """

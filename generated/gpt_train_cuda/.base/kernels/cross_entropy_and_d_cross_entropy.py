@@ -60,7 +60,6 @@ def cross_entropy_and_d_cross_entropy_kernel(
     is_class = (target >= 0) & (target < n_cols)
 
     target_logit = tl.load(logits_ptr + row_start + target, mask=is_class, other=float("nan")).to(tl.float32)
-
     loss = log_denominator - target_logit
     is_ignored = target == IGNORE_INDEX
 

@@ -12,7 +12,7 @@ constexpr long COLS = 1024;    // columns that are accumulated at a time
 constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per chunk of rows and block of columns.
+// One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
 extern "C" void scale_column_sum(
     const float *x,  // (n_rows, n_cols)
     float *sums,     // (n_cols,)

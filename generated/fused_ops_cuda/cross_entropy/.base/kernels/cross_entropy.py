@@ -48,7 +48,6 @@ def cross_entropy_kernel(
     denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
 
     label = tl.load(labels_ptr + row)
-
     counts = label != IGNORE_INDEX
     log_denominator = row_max + tl.log(denominator)
     is_class = (label >= 0) & (label < n_cols)
