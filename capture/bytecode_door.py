@@ -20,7 +20,6 @@ from torch import fx, nn
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import BreakRecord
-from longhand.capture.bytecode.shapes import DynamicSizes, faked
 from longhand.capture.bytecode.survey import survey
 from longhand.capture.bytecode.whole import BrokenCall, WholeCall, capture_whole
 from longhand.capture.call import (
@@ -37,6 +36,7 @@ from longhand.capture.facts import facts_of, readable
 from longhand.capture.failures import capture_error
 from longhand.capture.finish import Traced, finish
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
+from longhand.capture.marked_sizes import MarkedSizes
 from longhand.capture.provenance import assigned_name, dotted_path
 from longhand.capture.storages import overlapping, tied_paths
 from longhand.errors import CaptureError, GraphBreakError, LonghandError
@@ -67,7 +67,7 @@ def capture_bytecode(
     call = _separate(model, (tuple(args), named))
     leaves = pytree.tree_leaves(call)
     marked = dynamic_dims(entry, call, dynamic_shapes)
-    sizes = _MarkedSizes({id(leaves[position]): dims for position, dims in marked.items()})
+    sizes = MarkedSizes({id(leaves[position]): marks for position, marks in marked.items()})
     try:
         with torch.set_grad_enabled(train):
             whole = capture_whole(model, _positional(entry, call[0]), call[1], sizes)
@@ -76,6 +76,7 @@ def capture_bytecode(
     _refuse_changes(whole, title(model, name))
     try:
         traced = _traced(whole, model, call, sizes, dynamic_shapes, name)
+        sizes.refuse_fixed()
     except LonghandError:
         raise
     except Exception as error:
@@ -90,22 +91,6 @@ def _refuse_changes(whole: WholeCall, called: str) -> None:
             f"{called} changes {written} while it runs, which a unit would not do.",
             hint="Return it instead; a tensor that is kept belongs in a buffer that is written in place.",
         )
-
-
-class _MarkedSizes(DynamicSizes):
-    """The sizes that dynamic_shapes names are symbolic, and no others.
-
-    Args:
-        marked: Dimensions by the tensor's identity.
-    """
-
-    def __init__(self, marked: Mapping[int, frozenset[int]]) -> None:
-        super().__init__(equal_sizes_are_one=False)
-        self.marked = marked
-
-    def static_dims(self, name: str, value: torch.Tensor) -> tuple[bool, ...]:
-        dims = self.marked.get(id(value), frozenset())
-        return tuple(dim not in dims and dim - value.dim() not in dims for dim in range(value.dim()))
 
 
 def _separate(
@@ -150,7 +135,7 @@ def _traced(
     whole: WholeCall,
     model: Any,
     call: tuple[tuple[Any, ...], dict[str, Any]],
-    sizes: _MarkedSizes,
+    sizes: MarkedSizes,
     dynamic_shapes: Any,
     name: str | None,
 ) -> Traced:
@@ -272,7 +257,7 @@ def _constants(whole: WholeCall, known: list[_Input]) -> list[_Input]:
     return found
 
 
-def _order_placeholders(whole: WholeCall, given: list[_Input], sizes: _MarkedSizes) -> None:
+def _order_placeholders(whole: WholeCall, given: list[_Input], sizes: MarkedSizes) -> None:
     """One placeholder for each input, in order; those that the code never reads too."""
     graph = whole.graph
     captured = [node for node in graph.nodes if node.op == "placeholder"]
@@ -285,7 +270,7 @@ def _order_placeholders(whole: WholeCall, given: list[_Input], sizes: _MarkedSiz
             with graph.inserting_before(first):
                 node = graph.placeholder(re.sub(r"\W", "_", one.target))
             static = sizes.static_dims(one.target, one.tensor)
-            node.meta["example_value"] = faked(whole.mode, one.tensor, static)
+            node.meta["example_value"] = sizes.fake(whole.mode, one.tensor, static)
         ordered.append(node)
     for node in reversed(ordered):
         first = next(iter(graph.nodes))

@@ -107,14 +107,14 @@ def size_names(
 
 def dynamic_dims(
     entry: Callable[..., Any], call: tuple[tuple[Any, ...], dict[str, Any]], dynamic_shapes: Any
-) -> dict[int, frozenset[int]]:
-    """Which dimensions may differ from call to call, by the position among the call's leaves."""
-    found: dict[int, set[int]] = {}
+) -> dict[int, dict[int, Any]]:
+    """Which dimensions may differ from call to call, and how, by the position among the call's leaves."""
+    found: dict[int, dict[int, Any]] = {}
     if dynamic_shapes is not None:
         for position, dim, mark in _marks(entry, call, dynamic_shapes):
             if not (mark is None or isinstance(mark, int) or mark is torch.export.Dim.STATIC):
-                found.setdefault(position, set()).add(dim)
-    return {position: frozenset(dims) for position, dims in found.items()}
+                found.setdefault(position, {})[dim] = mark
+    return found
 
 
 def _marks(

@@ -85,6 +85,7 @@ def capture_dynamo(
             name=name,
             source=_source(frames, name),
             is_module=is_module,
+            is_guarded=True,
             signature=tuple(entry.target for entry in arguments),
             in_spec=pytree.tree_structure((tuple(0 for _ in arguments), {})),
             out_spec=pytree.tree_structure(fx.node.map_aggregate(output, lambda leaf: 0)),

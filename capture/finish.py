@@ -29,6 +29,7 @@ from longhand.capture.graph import (
 )
 from longhand.capture.provenance import assign_provenance, user_frames
 from longhand.capture.regions import inline_region
+from longhand.capture.size_conditions import size_conditions
 from longhand.capture.sizes import symbolic_sizes
 from longhand.capture.writes import rule_for_write
 from longhand.errors import CaptureError
@@ -73,6 +74,7 @@ class Traced:
         size_names: Words for symbolic sizes: (placeholder name in `module`, dimension) -> name.
         train: The graph is to be differentiated: what stops gradients stays in it, as ``detach``.
         facts: See CapturedGraph.
+        is_guarded: Whoever calls the graph checks what was decided about sizes.
         The others: see CapturedGraph, with `argument_leaves` naming the placeholders of `module`.
     """
 
@@ -93,6 +95,7 @@ class Traced:
     size_names: dict[tuple[str, int], str]
     train: bool = False
     facts: tuple[str, ...] = ()
+    is_guarded: bool = False
 
 
 def finish(traced: Traced, target: Target) -> CapturedGraph:
@@ -161,6 +164,9 @@ def _assemble(
     by_traced = {node.name: names[_placeholder(known[node])] for node, entry in given if entry is not None}
     inputs = tuple(dataclasses.replace(entry, node=by_traced[entry.node]) for entry, _ in kept)
     used = {entry.target for entry in inputs}
+    symbols = symbolic_sizes(
+        graph, inputs, {(by_traced.get(n, n), d): w for (n, d), w in traced.size_names.items()}
+    )
     return CapturedGraph(
         name=traced.name,
         source=traced.source,
@@ -185,9 +191,8 @@ def _assemble(
         constants={target: value for target, value in traced.constants.items() if target in used},
         tied=traced.tied,
         shared_storage=_distinct(traced.shared_storage, by_traced),
-        symbols=symbolic_sizes(
-            graph, inputs, {(by_traced.get(n, n), d): w for (n, d), w in traced.size_names.items()}
-        ),
+        symbols=symbols,
+        conditions=() if traced.is_guarded else size_conditions(graph, symbols),
         grad_inputs=tuple(  # tensors that are tied are one placeholder
             dict.fromkeys(by_traced[name] for name in traced.grad_inputs if name in by_traced)
         ),

@@ -195,6 +195,7 @@ class CapturedGraph:
         shared_storage: Groups of placeholders whose tensors overlap in memory without being the same (the call must
             be given inputs that do not, or run in eager).
         symbols: The symbolic sizes.
+        conditions: What else must hold of the symbols where the graph is to be right: ``Eq(Mod(s0, 4), 0)``.
         grad_inputs: Placeholders whose tensor required grad at capture.
         n_saved: How many of the last `outputs` are no results but what the backward pass reads: they are not among
             the leaves of `out_spec`.
@@ -220,6 +221,7 @@ class CapturedGraph:
     tied: tuple[tuple[str, ...], ...] = ()
     shared_storage: tuple[tuple[str, ...], ...] = ()
     symbols: tuple[SymbolicSize, ...] = ()
+    conditions: tuple[sympy.Basic, ...] = ()
     grad_inputs: tuple[str, ...] = ()
     n_saved: int = 0
     facts: tuple[str, ...] = ()

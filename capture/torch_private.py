@@ -20,11 +20,13 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
 )
 from torch.fx.proxy import TracerBase
+from torch.utils._sympy.value_ranges import ValueRanges
 
 __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "ShapeEnv",
+    "bound_symbol",
     "dynamo_source_name",
     "fake_constant",
     "fake_mode_of",
@@ -77,6 +79,16 @@ def symbol_range(environment: ShapeEnv, symbol: Any) -> tuple[Any, Any]:
     """The (lower, upper) bounds known for a symbol, as SymPy numbers."""
     found = environment.var_to_range[symbol]
     return found.lower, found.upper
+
+
+def bound_symbol(size: Any, lower: int | None, upper: int | None) -> None:
+    """From here on a SymInt that is a symbol is known to be between these bounds."""
+    symbol, ranges = size.node.expr, size.node.shape_env.var_to_range
+    if symbol in ranges:
+        known = ranges[symbol]
+        ranges[symbol] = known & ValueRanges(
+            known.lower if lower is None else lower, known.upper if upper is None else upper
+        )
 
 
 def writes(target: torch._ops.OpOverload) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSize
-from longhand.emit.size_text import size_text
+from longhand.emit.size_text import condition_text, size_text
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.trees import Parameter
 from longhand.emit.view_calls import argument
@@ -66,6 +66,7 @@ class CallChecks:
                     first = first or path
         found += self._symbols()
         found += self._agreements()
+        found += self._conditions()
         found += self._apart()
         return found + self._weights(first)
 
@@ -123,6 +124,17 @@ class CallChecks:
                 if expected != f"{path}.shape[{dim}]":
                     found.append(self._call("check_dim", f"{_quoted(path)}, {path}, {dim}, {expected}"))
         return found
+
+    def _conditions(self) -> list[str]:
+        """What the captured code decided by sizes must be decided so again."""
+        words = {str(size.symbol): size.name for size in self._graph.symbols}
+        return [
+            self._call(
+                "check_condition",
+                f"{_quoted(condition_text(condition, words))}, {condition_text(condition, self._sources)}",
+            )
+            for condition in self._graph.conditions
+        ]
 
     def _apart(self) -> list[str]:
         paths = dict(self._tensors)

@@ -10,6 +10,7 @@ import torch
 from longhand.capture.graph import InputKind
 from longhand.emit.naming import launches
 from longhand.emit.passes import Pass, kernels_of
+from longhand.emit.size_text import condition_text
 from longhand.emit.templates import render_template
 from longhand.lower.ir import Extern
 from longhand.options import Device
@@ -57,6 +58,8 @@ def write_readme(passes: list[Pass], exported: str, report: str = "") -> str:
     for size in graph.symbols:
         most = f" and at most {size.maximum}" if size.maximum is not None else ""
         guards.append(f"size `{size.name}`: at least {size.minimum}{most}")
+    named = {str(size.symbol): size.name for size in graph.symbols}
+    guards += [f"sizes: {condition_text(condition, named)}" for condition in graph.conditions]
     return render_template(
         "README.md.jinja",
         name=exported,

@@ -21,6 +21,46 @@ def size_text(size: sympy.Expr, words: Mapping[str, str]) -> str:
     return str(_SizePrinter(words).doprint(size))
 
 
+_COMPARISONS: dict[type, str] = {
+    sympy.Eq: "==",
+    sympy.Ne: "!=",
+    sympy.StrictLessThan: "<",
+    sympy.LessThan: "<=",
+    sympy.StrictGreaterThan: ">",
+    sympy.GreaterThan: ">=",
+}
+
+
+def condition_text(condition: sympy.Basic, words: Mapping[str, str]) -> str:
+    """A condition on sizes as Python: ``batch % 4 == 0``.
+
+    Raises:
+        CaptureError: It is of a kind that cannot be written.
+    """
+    if isinstance(condition, sympy.And | sympy.Or):
+        word = " and " if isinstance(condition, sympy.And) else " or "
+        return word.join(f"({condition_text(part, words)})" for part in condition.args)
+    if isinstance(condition, sympy.Not):
+        return f"not ({condition_text(condition.args[0], words)})"
+    if type(condition) not in _COMPARISONS:
+        raise CaptureError(
+            f"The code decides by sizes in a way that generated code cannot check: {condition}.",
+            hint="Make those sizes fixed numbers: leave them out of dynamic_shapes.",
+        )
+    left, right = (_without_parentheses(size_text(part, words)) for part in condition.args)
+    return f"{left} {_COMPARISONS[type(condition)]} {right}"
+
+
+def _without_parentheses(text: str) -> str:
+    """``a % 4`` for ``(a % 4)``: a comparison binds less tightly."""
+    inner = text[1:-1]
+    return (
+        inner
+        if text.startswith("(") and text.endswith(")") and "(" not in inner and ")" not in inner
+        else text
+    )
+
+
 class _SizePrinter(StrPrinter):
     """Whole numbers only: every quotient is printed as ``//``, which is exact where the size is one."""
 

@@ -23,6 +23,7 @@ _TAKEN = frozenset(
         "check_tensor",
         "check_dim",
         "check_weights",
+        "check_condition",
         "check_size",
         "check_value",
         "empty",

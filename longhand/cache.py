@@ -105,6 +105,7 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
         graph.tied,
         graph.shared_storage,
         graph.symbols,
+        graph.conditions,
         graph.grad_inputs,
         graph.facts,
     ):

@@ -59,10 +59,31 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
         else:
             owner.attributes[name] = value
         return
-    if value is DELETED and not has(trace, owner, name):
-        raise missing(owner, name)
     _check_stores(trace, owner, name)
-    trace.attributes.setdefault(owner, {})[name] = value
+    written = trace.attributes.setdefault(owner, {})
+    if value is DELETED:
+        _delete(trace, owner, name, written)
+    elif written.get(name) is DELETED:
+        raise Unsupported(f"{name} is deleted and set again")  # the order of attributes is another one then
+    else:
+        written[name] = value
+
+
+def _delete(trace: Trace, owner: Obj, name: str, written: dict[str, Value]) -> None:
+    if not has(trace, owner, name):
+        raise missing(owner, name)
+    kind = type(owner.value)
+    is_slot = isinstance(trace.classes.lookup(kind, name), types.MemberDescriptorType)
+    is_there = hasattr(owner.value, name) if is_slot else name in vars(owner.value)
+    if is_there:
+        written[name] = DELETED
+    elif name in written:  # set by this very code: as if it never was
+        if owner.source is not None:
+            lacks = f"not hasattr({{}}, {name!r})" if is_slot else f"{name!r} not in {{}}.__dict__"
+            trace.guards.add(owner.source, lacks, f"{owner.source.name} has no own {name}")
+        del written[name]
+    else:
+        raise Unsupported(f"{name}, which is the class's, is deleted")
 
 
 def _check_stores(trace: Trace, owner: Obj, name: str) -> None:

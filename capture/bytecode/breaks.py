@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import traceback
 from typing import Any
 
-__all__ = ["BreakRecord", "Raised", "SkipFrame", "Unsupported"]
+__all__ = ["BreakRecord", "Raised", "SkipFrame", "Unsupported", "release"]
 
 
 class Unsupported(Exception):
@@ -14,13 +15,14 @@ class Unsupported(Exception):
     Args:
         reason: One clause, without a full stop.
         hint: What the user may do about it.
+        where: ``file:line`` of the user's code, if it is known already.
     """
 
-    def __init__(self, reason: str, hint: str | None = None) -> None:
+    def __init__(self, reason: str, hint: str | None = None, where: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hint = hint
-        self.where: str | None = None
+        self.where = where
 
 
 class SkipFrame(Exception):
@@ -54,3 +56,16 @@ class BreakRecord:
     where: str
     hint: str | None = None
     skipped: bool = False
+
+
+def release(error: BaseException) -> None:
+    """Lets go of the frames that an exception of capture went through.
+
+    Their callers are the user's frames: a cycle through one of them (torch's code makes some) would keep alive what
+    eager drops when a function returns, an open generator's ``finally`` for one.
+    """
+    reached: BaseException | None = error
+    while reached is not None:
+        traceback.clear_frames(reached.__traceback__)
+        reached.__traceback__ = None
+        reached = reached.__context__

@@ -309,11 +309,11 @@ def iterate(trace: Trace, value: Value) -> Value:
         if value.storage is not None and not is_python(trace, kind_of(value), "__iter__"):
             return iterate(trace, value.storage)
         if attributes.has(trace, value, "__iter__"):
-            return iterate(trace, call_value(trace, attributes.get(trace, value, "__iter__"), [], {}))
+            made = trace.force(call_value(trace, attributes.get(trace, value, "__iter__"), [], {}))
+            is_own = isinstance(made, New | Obj) and attributes.has(trace, made, "__next__")
+            return made if is_own else iterate(trace, made)
         if attributes.has(trace, value, "__next__"):
             return value
-    if isinstance(value, New | Obj) and attributes.has(trace, value, "__next__"):
-        return value
     raise Unsupported(f"a {describe(value)} is iterated over")
 
 

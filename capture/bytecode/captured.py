@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.breaks import BreakRecord, Raised, SkipFrame, Unsupported
+from longhand.capture.bytecode.breaks import BreakRecord, Raised, SkipFrame, Unsupported, release
 from longhand.capture.bytecode.frames import Frame
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.interpreter import BreakHere, Interpreter
@@ -41,6 +41,15 @@ from longhand.errors import LonghandError
 __all__ = ["Captured", "capture_frame"]
 
 Miss = Callable[..., Any]
+_MODES = (
+    torch_private.set_grad_enabled,
+    torch_private.set_autocast,
+    torch.set_autocast_enabled,
+    torch.set_autocast_dtype,
+    torch.set_autocast_cache_enabled,
+    torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +94,7 @@ def capture_frame(
     sizes: DynamicSizes,
     backend: Any,
     miss: Miss,
+    failed: Miss | None = None,
     owner: Any = None,
 ) -> Captured:
     """Captures one call.
@@ -97,6 +107,7 @@ def capture_frame(
         sizes: Which sizes are symbolic.
         backend: Compiles a graph.
         miss: What runs where the guards do not hold.
+        failed: What runs where the graph raised.
         owner: The hook's callback: entries are for calls under this one only.
     """
     records: list[BreakRecord] = []
@@ -113,8 +124,9 @@ def capture_frame(
             attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
             try:
                 with untold_saves():
-                    return attempt.run(backend, miss, tuple(records), grad_enabled, autocast)
+                    return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
             except Unsupported as error:
+                release(error)
                 if break_at is not None:
                     raise SkipFrame(error.reason) from None
                 break_at = attempt.break_place()
@@ -122,12 +134,14 @@ def capture_frame(
                 torch_private.set_grad_enabled(grad_enabled)
                 torch_private.set_autocast(*autocast)
     except SkipFrame as skip:
+        release(skip)
         records.append(BreakRecord(str(skip), where, skipped=True))
         return Captured(None, tuple(records))
     except Exception as error:
         # Whatever capture did not foresee leaves the frame to CPython, which is always right.
         if os.environ.get("LONGHAND_DEBUG", "0") != "0" or isinstance(error, LonghandError):
             raise
+        release(error)
         text = f"capture itself failed: {type(error).__name__}: {error}"
         records.append(BreakRecord(text, where, skipped=True))
         return Captured(None, tuple(records))
@@ -188,7 +202,7 @@ class _Attempt:
     def run(
         self,
         backend: Any,
-        miss: Miss,
+        others: tuple[Miss, Miss | None],
         records: tuple[BreakRecord, ...],
         grad_enabled: bool,
         autocast: tuple[tuple[Any, ...], int],
@@ -202,9 +216,9 @@ class _Attempt:
             ending = self._break(outcome)
         except Raised as raised:
             self.has_raised = True
-            error = Unsupported(f"{getattr(raised.value, 'kind', Exception).__name__} is raised")
-            error.where = "{}:{}".format(*self.frame.place()[:2])
-            raise error from None
+            # No local may hold an exception: its traceback would keep the user's frames, and all that they hold, alive.
+            reason = f"{getattr(raised.value, 'kind', Exception).__name__} is raised"
+            raise Unsupported(reason, where="{}:{}".format(*self.frame.place()[:2])) from None
         if self.trace.has_open_generators():
             raise SkipFrame("a generator is left inside a try or with block")
         outcome.write_effects()
@@ -217,7 +231,7 @@ class _Attempt:
             outcome.effects.append(f"set_autocast(*{outcome.constant(now)})")
             self.trace.call("call_function", torch_private.set_autocast, autocast, {})
             torch_private.set_autocast(*autocast)
-        return self._entry(outcome, ending, backend, miss, records)
+        return self._entry(outcome, ending, backend, others, records)
 
     def break_place(self) -> int:
         """The step that CPython is to run: of an exception on its way, and in its handlers, the one that raised it."""
@@ -263,7 +277,7 @@ class _Attempt:
         outcome: Outcome,
         ending: tuple[str, str],
         backend: Any,
-        miss: Miss,
+        others: tuple[Miss, Miss | None],
         records: tuple[BreakRecord, ...],
     ) -> Captured:
         trace = self.trace
@@ -282,7 +296,9 @@ class _Attempt:
             namespace["graph"] = backend(module, list(trace.real_inputs))
             results = "".join(f"g{k}, " for k in range(len(outputs)))
             call = f"graph({', '.join(name for name, _ in inputs)})"
-            graph_lines = [f"{results + '= ' if results else ''}{call}"]
+            graph_lines = self._graph_lines(
+                f"{results + '= ' if results else ''}{call}", others[1], namespace
+            )
         trace.guard_separate()
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
@@ -298,7 +314,7 @@ class _Attempt:
         hook, classes = frame_hook(), trace.classes.guard()
         namespace |= trace.guards.constants
         namespace |= {
-            "miss": miss,
+            "miss": others[0],
             "OWNER": self.owner,
             "same_tags": hook.same_tags,
             "KINDS": classes.classes,
@@ -329,10 +345,35 @@ class _Attempt:
             namespace["entry"], records, readable, n_ops, tuple(conditions), namespace, parameters, text
         )
 
+    def _graph_lines(self, call: str, failed: Miss | None, namespace: dict[str, Any]) -> list[str]:
+        """The graph's call. What it raises the user's code may handle, after effects that come before it in eager:
+        so CPython runs the whole frame again, where the graph wrote nothing. Modes that it set are put back.
+        """
+        runs_again = failed is not None and not self._written()
+        modes = [node.target for node in self.trace.graph.nodes if node.target in _MODES]
+        restore: list[str] = []
+        before: list[str] = []
+        if modes:
+            namespace["autocast_nesting"] = torch_private.autocast_nesting
+            before = ["before = autocast_settings(), autocast_nesting()"]
+            restore = ["    set_grad_enabled(STATE[0])", "    set_autocast(*before)"]
+        lines = [*before, "raised = None", "try:", f"    {call}"]
+        if runs_again:
+            lines += ["except Exception as error:", "    raised = type(error).__name__"]
+        if modes:
+            lines += ["except BaseException:", *restore, "    raise"]
+        if runs_again:
+            namespace["failed"] = failed
+            given = ", ".join(("f", *map(_parameter, self.names)))
+            lines += ["if raised is not None:", *restore, f"    return failed(raised, {given})"]
+        return lines if runs_again or modes else [call]
+
+    def _written(self) -> list[Tensor]:
+        return [tensor for tensor in self.trace.inputs if torch_private.version(tensor.fake) > 0]
+
     def _storage_guard(self, namespace: dict[str, Any]) -> list[str]:
         """Where the graph writes into an input, which inputs share memory matters."""
-        written = [t for t in self.trace.inputs if torch_private.version(t.fake) > 0]
-        if not written or len(self.trace.inputs) < 2:
+        if not self._written() or len(self.trace.inputs) < 2:
             return []
         namespace["sharing"] = sharing
         pattern = sharing(*self.trace.real_inputs)

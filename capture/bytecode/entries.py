@@ -115,6 +115,12 @@ class CodeEntries:
         finally:
             hook.resume(paused)
 
+    def failed(self, raised: str, function: Any, *args: Any) -> Any:
+        """The graph raised, and wrote nothing: eager's effects and exception, which the code itself may handle."""
+        text = f"{self.title()}: the graph raised {raised}; this call runs in eager"
+        self.owner.tell(Event(EventKind.SKIP, text))
+        return self.eager(function, *args)
+
     def miss(self, function: Any, *args: Any) -> Any:
         """No entry fits: capture anew, or run in CPython. Another capture's calls go to its own entries."""
         hook = frame_hook()
@@ -148,7 +154,7 @@ class CodeEntries:
         names = flat_parameters(self.code)
         older = self.entries[-1] if self.entries else self.miss
         captured = capture_frame(
-            function, self.code, names, args, self.sizes, owner.backend, older, owner.asked
+            function, self.code, names, args, self.sizes, owner.backend, older, self.failed, owner.asked
         )
         for record in captured.breaks:
             owner.tell_break(record)

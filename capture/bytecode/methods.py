@@ -280,6 +280,8 @@ def _of_dict(trace: Trace, owner: Dict, name: str, args: list[Value], kwargs: di
         return Seq(tuple, [owner.keys.get(key) or from_key(trace, key), trace.force(value)])
     elif name == "move_to_end":
         key = as_key(trace, args[0])
+        if key not in owner.items:
+            raise Raised(Error(KeyError, [args[0]], is_exact=True))
         last = truth(trace, args[1] if len(args) > 1 else kwargs.get("last", Const(True)))
         value = owner.items.pop(key)
         owner.items = {**owner.items, key: value} if last else {key: value, **owner.items}

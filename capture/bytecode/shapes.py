@@ -11,7 +11,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import SkipFrame
 
-__all__ = ["DynamicSizes", "faked", "size_guards"]
+__all__ = ["DynamicSizes", "size_guards"]
 
 
 @dataclasses.dataclass
@@ -46,12 +46,11 @@ class DynamicSizes:
             for position, size in enumerate(sizes)
         )
 
-
-def faked(mode: torch_private.FakeTensorMode, value: torch.Tensor, static: tuple[bool, ...]) -> Any:
-    """A fake tensor whose sizes are symbols where they are not static."""
-    if all(static):
-        return mode.from_tensor(value, static_shapes=True)
-    return mode.from_tensor(value, symbolic_context=torch_private.symbolic_sizes(static))
+    def fake(self, mode: torch_private.FakeTensorMode, value: torch.Tensor, static: tuple[bool, ...]) -> Any:
+        """A fake tensor whose sizes are symbols where they are not static."""
+        if all(static):
+            return mode.from_tensor(value, static_shapes=True)
+        return mode.from_tensor(value, symbolic_context=torch_private.symbolic_sizes(static))
 
 
 def size_guards(environment: Any, inputs: list[tuple[str, Any]]) -> list[str]:

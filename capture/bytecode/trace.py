@@ -19,7 +19,7 @@ from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.classes import ClassFacts
 from longhand.capture.bytecode.guards import Guards
 from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
-from longhand.capture.bytecode.shapes import DynamicSizes, faked
+from longhand.capture.bytecode.shapes import DynamicSizes
 from longhand.capture.bytecode.sources import Source, attribute, item, root
 from longhand.capture.bytecode.values import (
     Cell,
@@ -305,6 +305,10 @@ class Trace:
         if issubclass(kind, tuple) and kind not in (tuple, torch.Size) and not hasattr(kind, "_fields"):
             raise Unsupported(f"a value of type {kind.__qualname__} comes from outside")
         self.guards.same_type(source, kind)
+        if kind is collections.deque:
+            if value.maxlen is not None:
+                raise Unsupported("a deque that is bounded comes from outside")
+            self.guards.add(source, "{}.maxlen is None")
         self.guards.add(source, f"len({{}}) == {len(value)}", f"len({source.name}) == {len(value)}")
         items: list[Value] = [self.lazy(part, item(source, i)) for i, part in enumerate(value)]
         return Seq(kind, items, real=value, source=source)
@@ -372,7 +376,7 @@ class Trace:
             raise Unsupported("a view that has a gradient function comes from outside")
         static = self.sizes.static_dims(source.name, value)
         self.guards.tensor(source, value, static)
-        fake = faked(self.mode, value, static)
+        fake = self.sizes.fake(self.mode, value, static)
         node = self.graph.placeholder(_identifier(source.name))
         node.meta["example_value"] = fake
         node.meta["grapharg"] = InputOrigin(source)

@@ -54,6 +54,12 @@ def test_symbols_of_sizes():
     lower, upper = torch_private.symbol_range(environment, torch_private.symbolic_expression(size))
     assert int(lower) == 2 and upper > 10**6
     assert not torch_private.free_unbacked_symbols(size)
+    torch_private.bound_symbol(size, 4, 9)
+    lower, upper = torch_private.symbol_range(environment, torch_private.symbolic_expression(size))
+    assert (int(lower), int(upper)) == (4, 9)
+    assert isinstance(
+        environment.var_to_range[torch_private.symbolic_expression(size)], torch_private.ValueRanges
+    )
 
 
 def test_writes_of_a_schema():

@@ -150,6 +150,68 @@ def test_sizes_that_may_differ(tmp_path):
     torch.testing.assert_close(unit(*args), Pooled()(*args))
 
 
+class Deciding(nn.Module):
+    """Decides by sizes in ways that are no bounds."""
+
+    def forward(self, x, y):
+        rows = x.relu() if x.shape[0] % 4 == 0 else x.exp()
+        return rows, y.relu() if x.shape[0] != y.shape[1] else y.exp()
+
+
+@pytest.mark.parametrize("frontend", ["export", "bytecode"])
+def test_what_was_decided_by_sizes_is_checked(tmp_path, frontend):
+    shapes = {"x": {0: torch.export.Dim.AUTO}, "y": {1: torch.export.Dim.AUTO}}
+    args = torch.randn(8, 3), torch.randn(3, 6)
+    longhand.generate(Deciding(), args, out=tmp_path / "unit", frontend=frontend, dynamic_shapes=shapes)
+    unit = longhand.load(tmp_path / "unit")()
+    args = torch.randn(12, 3), torch.randn(3, 7)
+    torch.testing.assert_close(unit(*args), Deciding()(*args))
+    with pytest.raises(ValueError, match=r"expected x_size_0 % 4 == 0"):
+        unit(torch.randn(6, 3), torch.randn(3, 7))
+    with pytest.raises(ValueError, match=r"expected x_size_0 != y_size_1"):
+        unit(torch.randn(8, 3), torch.randn(3, 8))
+    assert "x_size_0 % 4 == 0" in (tmp_path / "unit" / "README.md").read_text()
+
+
+def test_bounds_of_sizes(tmp_path):
+    def halved(x, y):
+        return x.relu() / 2 + y
+
+    batch = torch.export.Dim("batch", min=3, max=8)
+    shapes = {"x": {0: batch}, "y": {0: batch}}
+    args = torch.randn(4, 3), torch.randn(4, 3)
+    for frontend in ("export", "bytecode"):
+        longhand.generate(halved, args, out=tmp_path / frontend, frontend=frontend, dynamic_shapes=shapes)
+    assert text_of(tmp_path / "export") == text_of(tmp_path / "bytecode")
+    unit = longhand.load(tmp_path / "bytecode")
+    for rows in (2, 9):
+        with pytest.raises(ValueError, match="batch: expected a size from 3 to 8"):
+            unit(torch.randn(rows, 3), torch.randn(rows, 3))
+    with pytest.raises(CaptureError, match="the example has size 9"):
+        longhand.generate(
+            halved, (torch.randn(9, 3),) * 2, out=tmp_path / "x", frontend="bytecode", dynamic_shapes=shapes
+        )
+
+
+def test_one_name_is_one_size(tmp_path):
+    batch = torch.export.Dim("batch")
+    options = {"out": tmp_path / "unit", "dynamic_shapes": {"x": {0: batch}, "y": {0: batch}}}
+
+    def apart(x, y):
+        return x.relu(), y.exp()
+
+    def fixed(x, y):
+        return x + torch.ones(4, 1), y
+
+    longhand.generate(apart, (torch.randn(4, 3), torch.randn(4, 2)), frontend="bytecode", **options)
+    with pytest.raises(ValueError, match="expected size 5"):
+        longhand.load(tmp_path / "unit")(torch.randn(5, 3), torch.randn(4, 2))
+    with pytest.raises(CaptureError, match="names two sizes batch"):
+        longhand.generate(apart, (torch.randn(4, 3), torch.randn(5, 2)), frontend="bytecode", **options)
+    with pytest.raises(CaptureError, match="only right for 4"):
+        longhand.generate(fixed, (torch.randn(4, 3), torch.randn(4, 2)), frontend="bytecode", **options)
+
+
 def test_a_function(tmp_path):
     def add_norm(x, residual, eps=1e-5):
         y = x + residual

@@ -3,7 +3,7 @@
 import linecache
 import random
 
-from tests.capture.bytecode import program_statements
+from tests.capture.bytecode import program_classes, program_features, program_objects, program_statements
 
 PRELUDE = """
 import torch
@@ -44,9 +44,13 @@ STATE = []
 
 # From here on programs have every kind of statement; earlier seeds stay what they were.
 FIRST_WIDE = 10_000
+# From here on also every feature, other arguments, and longer programs.
+FIRST_WIDEST = 100_000
 
 
-class Writer(program_statements.MoreStatements):
+class Writer(
+    program_statements.MoreStatements, program_features.FeatureStatements, program_objects.ObjectStatements
+):
     """Writes one program.
 
     Args:
@@ -56,6 +60,7 @@ class Writer(program_statements.MoreStatements):
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.is_wide = seed >= FIRST_WIDE
+        self.is_widest = seed >= FIRST_WIDEST
         self.lines = []
         self.n_names = 0
         self.has_breaks = self.random.random() < 0.6
@@ -153,6 +158,8 @@ class Writer(program_statements.MoreStatements):
             kinds = kinds[:8]
         elif self.is_wide:
             kinds += self.KINDS
+            if self.is_widest:
+                kinds += (*self.FEATURES, *self.OBJECTS) * 2
         getattr(self, "write_" + self.random.choice(kinds))(level, scope)
 
     def write_assign(self, level, scope):
@@ -388,7 +395,7 @@ class Writer(program_statements.MoreStatements):
         self.emit(level + 1, f"raise RuntimeError('stop', {self.number(scope)})")
 
     def program(self):
-        """The text of a module with a function ``program(x, y, n, flag, items, table, box)``."""
+        """The text of a module with ``program(x, y, n, flag, items, table, box)``; the widest take a ``layer`` too."""
         scope = {
             "tensors": ["x", "y"],
             "numbers": ["n"],
@@ -396,14 +403,17 @@ class Writer(program_statements.MoreStatements):
             "conditional": False,
             "inner": False,
         }
-        self.emit(0, "def program(x, y, n, flag, items, table, box):")
+        layer = ", layer" if self.is_widest else ""
+        self.emit(0, f"def program(x, y, n, flag, items, table, box{layer}):")
         self.emit(1, "log = []")
         self.emit(1, "total = x * 0")
         self.emit(1, "def step(k): return total" if self.random.random() < 0.2 else "pass")
         self.block(1, scope, self.random.randint(4, 9))
         kept = ", ".join([*scope["tensors"], *scope["numbers"]])
-        self.emit(1, f"return {kept}, items, table, box, log, total")
+        self.emit(1, f"return {kept}, items, table, box, log, total{layer}")
         more = program_statements.PRELUDE if self.is_wide else ""
+        if self.is_widest:
+            more += program_classes.PRELUDE
         return PRELUDE + more + "\n".join(self.lines) + "\n"
 
 

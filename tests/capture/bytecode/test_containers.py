@@ -318,6 +318,23 @@ def sorting(x, given, d):
     )
 
 
+@behaviour((X, [3, 4], collections.deque([1, 2], maxlen=2)), breaks=None)
+def bounded_deques_from_outside(x, items, given):
+    kept = collections.deque([1, 2], maxlen=2)
+    kept.extend(items)
+    given.append(5)
+    return x + kept[0], kept, kept.maxlen, given
+
+
+@behaviour((X,), breaks=1)
+def moving_what_is_not_there(x):
+    ordered = collections.OrderedDict(a=1)
+    try:
+        ordered.move_to_end("b")
+    except KeyError as error:
+        return x + 1, error.args, list(ordered)
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from tests.capture.bytecode import running
 from tests.capture.bytecode.behaviours import Behaviours, Manager, X, helper
 
 BEHAVIOURS = Behaviours()
@@ -143,6 +144,55 @@ def tensor_errors_are_caught(x):
         except Exception as error:
             seen.append(type(error).__name__)
     return seen, x + 1
+
+
+PLACES = torch.tensor([0, 2])
+FAR = torch.tensor([0, 99])
+
+
+@behaviour((X, PLACES, []), (X, FAR, []), breaks=None)
+def an_error_that_needs_data_is_handled(x, places, log):
+    """Fakes do not know that a position is out of range: the graph raises, in the user's try block."""
+    log.append("before")
+    try:
+        found = x[places].sum()
+    except IndexError:
+        return "caught", log
+    finally:
+        log.append("after")
+    return found, log
+
+
+@behaviour((X, PLACES, []), (X, FAR, []), breaks=None)
+def an_error_that_needs_data_leaves(x, places, log):
+    with torch.no_grad():
+        log.append(len(log))
+        return x[places] * 2
+
+
+@behaviour((X, PLACES), (X, FAR), breaks=None)
+def an_error_after_a_break(x, places):
+    size = (x * 2).sum().item()
+    try:
+        return x[places] + size
+    except IndexError:
+        return size
+
+
+@behaviour((X.clone(), PLACES), (X.clone(), FAR), breaks=None)
+def an_error_under_another_mode(x, places):
+    x.add_(1)
+    with torch.enable_grad():
+        return x[places]
+
+
+def test_a_graph_that_raises_leaves_the_modes_as_they_were(hook):
+    captured = running.Captured(an_error_under_another_mode)
+    for function in (captured, captured, an_error_under_another_mode):
+        with torch.no_grad():
+            with pytest.raises(IndexError):
+                function(X.clone(), FAR)
+            assert not torch.is_grad_enabled()
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

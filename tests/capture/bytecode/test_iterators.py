@@ -157,6 +157,50 @@ def coroutine_is_run(x):
         return stop.value + 1
 
 
+class CountTo:
+    def __init__(self, n):
+        self.n = n
+        self.at = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.at >= self.n:
+            raise StopIteration
+        self.at += 1
+        return self.at
+
+
+@behaviour((X, CountTo(3)))
+def an_iterator_that_is_its_own_iterator(x, given):
+    return sum(x * k for k in CountTo(2)), list(CountTo(3)), max(CountTo(2), default=0), list(given), given.at
+
+
+def _noted(log):
+    try:
+        yield 1
+    finally:
+        log.append("closed")
+
+
+def _refused(log):
+    try:
+        raise KeyError("k")
+    finally:
+        log.append("refused")
+
+
+@behaviour((X, []), breaks=None)
+def a_generator_left_open_ends_with_the_call(x, log):
+    try:
+        _refused(log)
+    except KeyError:
+        log.append("caught")
+    kept = _noted(log)
+    return x + next(kept), log
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)

@@ -8,6 +8,7 @@ import functools
 import pytest
 import torch
 
+from tests.capture.bytecode import running
 from tests.capture.bytecode.behaviours import Behaviours, Config, X
 
 BEHAVIOURS = Behaviours()
@@ -242,6 +243,26 @@ class Ordered:
 def ordered_objects(x):
     a, b = Ordered(1), Ordered(2)
     return x, a < b, a >= b, a != b, max(a, b).n, sorted([b, a])[0].n
+
+
+@behaviour((X, Config(2)))
+def an_attribute_is_set_and_deleted_again(x, config):
+    config.extra = 3
+    y = x * config.extra
+    del config.extra
+    return y, hasattr(config, "extra"), sorted(vars(config))
+
+
+def deleted_attribute(x, config):
+    config.extra = 3
+    del config.extra
+    return x + 1, hasattr(config, "extra")
+
+
+def test_an_attribute_that_was_there_is_deleted_too(hook):
+    other = Config(2)
+    other.extra = 1
+    running.check(deleted_attribute, (X, Config(2)), (X, other))
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
