@@ -20,9 +20,7 @@ VECTORIZED double pow(double, double) noexcept;
 
 // exp within 1 unit in the last place, denormal results included. More exact than libmvec's expf, and inlined.
 inline float vector_exp(float x) {
-  // Beyond these it is 0 and infinity; NaN passes.
-  const float not_low = x < -104.0f ? -104.0f : x;
-  const float clamped = not_low > 89.0f ? 89.0f : not_low;
+  const float clamped = x < -104.0f ? -104.0f : x;  // from there on exp rounds to 0
 
   // x = whole * log(2) + rest: adding 1.5 * 2^23 leaves the whole part in the last bits. log(2) in two parts.
   const float shifted = clamped * 1.44269504f + 0x1.8p23f;
@@ -37,10 +35,11 @@ inline float vector_exp(float x) {
   power = power * rest + 1.0f;
   power = power * rest + 1.0f;
 
-  // Times 2^exponent in two steps, as one may leave the range of float.
-  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(0x1.8p23f);
-  const int32_t half = exponent >> 1;
-  const float first = std::bit_cast<float>((half + 127) << 23);
-  const float second = std::bit_cast<float>((exponent - half + 127) << 23);
-  return power * first * second;
+  // The whole part moves into the exponent. Tiny results are made 2^64 times as large first: they may be denormal.
+  const bool is_tiny = clamped < -87.0f;
+  const uint32_t exponent = (std::bit_cast<uint32_t>(shifted) + (is_tiny ? 64 : 0)) << 23;
+  const float raised = std::bit_cast<float>(std::bit_cast<uint32_t>(power) + exponent);
+  const float result = is_tiny ? raised * 0x1p-64f : raised;
+
+  return x < 88.72284f ? result : x + INFINITY;  // infinity, or NaN
 }
