@@ -213,6 +213,9 @@ class _Function:
         if isinstance(entry.source, int):
             return results.get(entry.source, "")
         expression = self.forward.variables[entry.source]
+        kinds = {given.node: given.kind for given in self.graph.inputs}
+        if kinds[entry.source] is InputKind.CONSTANT and not self.graph.is_module:
+            return f"model.{expression}"  # a function's constants stand at the top of model.py
         return f"model{expression.removeprefix('self')}" if expression.startswith("self") else expression
 
 

@@ -138,6 +138,9 @@ class BackwardWriter(ModelWriter):
     def _unpacked(self) -> list[str]:
         return []
 
+    def _as_given(self, buffer: str) -> str:
+        return self.variables[buffer]
+
     def _device_expression(self) -> str:
         """Of a tensor that is small and stays."""
         single = self.single()

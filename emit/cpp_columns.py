@@ -93,7 +93,7 @@ class ColumnsPrinter:
         self.plan = printer.plan
         self.rows = tuple(loop_of(axis, printer) for axis in self.plan.rows)
         self.cols = tuple(loop_of(axis, printer) for axis in self.plan.cols)
-        self.levels = levels(self.plan.passes, printer)
+        self.levels = self._levels()
         self.names = accumulator_names(printer)
         self.is_split = bool(self.plan.partials)
         col = self.cols[-1].index
@@ -101,6 +101,13 @@ class ColumnsPrinter:
         self.known: dict[int, Text] = {p: Text(name + self.at) for p, name in self.names.items()}
         self.kept = self._kept_values()
         self.known_later = {p: Text(printer.names.values[p] + self.at) for p in self.kept}
+
+    def _levels(self) -> dict[int, int]:
+        """For each outer value the pass after which it is known; a store is never before all of them."""
+        found = levels(self.plan.passes, self.printer)
+        after = {p: number for number, one_pass in enumerate(self.plan.passes) for p in one_pass.then}
+        stores = [p for p in found if isinstance(self.plan.body[p], Store)]
+        return found | {p: max(found[p], after[p]) for p in stores}
 
     def text(self) -> ColumnsText:
         """Everything that the template needs."""

@@ -268,11 +268,14 @@ class ModelWriter:
         ]
         return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {self._built(leaves)}")
 
+    def _as_given(self, buffer: str) -> str:
+        """A buffer as the results mention it: an argument by its path, ``batch["mask"]``."""
+        return dict(self.tensors).get(buffer, self.variables[buffer])
+
     def _result(self, result: object, sizes: SizeWriter) -> str:
         if isinstance(result, View):
-            variable = self.variables[result.buffer]
-            path = dict(self.tensors).get(result.buffer, variable)
-            return write_view(result, path, sizes, self.plan.buffers[result.buffer])
+            base = self._as_given(result.buffer)
+            return write_view(result, base, sizes, self.plan.buffers[result.buffer])
         value = result.value if isinstance(result, Literal) else result
         return argument(value, sizes)
 

@@ -373,3 +373,11 @@ def loss_functions(wrap):
     y = wrap(f)(x)
     y.backward()
     return {"y": y, **gradients(x=x)}
+
+
+@case()
+def positions_written_in_a_function(wrap):
+    x = leaf(4, 8)
+    y = wrap(lambda x: (x[torch.tensor([1, 1, 0, 3])] * x).sin())(x)
+    y.sum().backward()
+    return {"y": y, **gradients(x=x)}
