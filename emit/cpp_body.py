@@ -11,6 +11,7 @@ from longhand.emit.cpp_operators import operator_table, prints_bare
 from longhand.emit.cpp_tiles import turned_tiles
 from longhand.emit.cpp_types import cpp_type, is_struct, literal
 from longhand.emit.expression import Precedence, Text, render
+from longhand.emit.inverses import inverted_sums
 from longhand.emit.named_constants import NamedConstant, named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.value_words import is_rstd
@@ -53,6 +54,7 @@ class BodyPrinter:
         plan: The kernel.
         names: Its words; values that must have a line of their own to be right or fast are named here too.
         domains: The axes that each value varies over.
+        inverted_sums: Reduces of which the inverse is at hand, and that are multiplied by instead of divided by.
         turned: By position of a load: the array that holds what it reads, transposed.
         row_pointers: Base pointers that the row loop declares.
     """
@@ -68,7 +70,9 @@ class BodyPrinter:
         self.loop_axes = self.row_axes if plan.style is Style.COLUMNS else self.col_axes
         self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
         self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
-        self._operators = operator_table(plan.body)
+        is_element = (p for p, domain in enumerate(self.domains) if domain & self.col_axes)
+        self.inverted_sums = inverted_sums(plan, frozenset(is_element))
+        self._operators = operator_table(plan.body, self.inverted_sums)
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
         self.turned = turned_tiles(plan, self.names)
         self._constants = named_constants(plan.body, tunables)

@@ -143,9 +143,17 @@ def cpp_operator(value: Pointwise, body: tuple[Value, ...]) -> Operator:
     return _integer_operator(value.op, operand)
 
 
-def operator_table(body: tuple[Value, ...]) -> Callable[[Pointwise], Operator]:
-    """The C++ dialect for emit.expression.render."""
-    return lambda value: cpp_operator(value, body)
+def operator_table(
+    body: tuple[Value, ...], inverted: frozenset[int] = frozenset()
+) -> Callable[[Pointwise], Operator]:
+    """The C++ dialect for emit.expression.render; of values in `inverted` the inverse is at hand."""
+
+    def operator(value: Pointwise) -> Operator:
+        if value.op is P.DIV and value.args[1] in inverted:
+            return _ARITHMETIC[P.MUL]
+        return cpp_operator(value, body)
+
+    return operator
 
 
 def _float_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:

@@ -46,6 +46,10 @@ class PassPrinter:
         self.levels = levels(passes, printer)
         self.accumulator_names = accumulator_names(printer)
         self.known: dict[int, Text] = {p: Text(name) for p, name in self.accumulator_names.items()}
+        self.inverses: dict[int, str] = {}
+        for position in sorted(printer.inverted_sums):
+            self.inverses[position] = self._unused_name("inverse")
+            self.known[position] = Text(self.inverses[position])
         self.scratch: list[Scratch] = []
         self.staged: dict[int, Text] = {}
         for one_pass in passes:
@@ -106,6 +110,10 @@ class PassPrinter:
         if kind is not SumType.FLOAT:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
         found = accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
+        if position in self.inverses:
+            one = "1.0f" if kind is SumType.FLOAT else "1.0"
+            repair = f"const float {self.inverses[position]} = {one} / {name};"
+            return (dataclasses.replace(found[0], repair=repair),)
         if kind is SumType.DOUBLE_THEN_FLOAT:
             wide = self._unused_name(f"wide_{name}")
             found = (dataclasses.replace(found[0], name=wide, repair=f"const float {name} = {wide};"),)
@@ -123,6 +131,7 @@ class PassPrinter:
     def _unused_name(self, word: str) -> str:
         names = self.printer.names
         taken = {*names.values.values(), *names.pointers.values(), *self.accumulator_names.values()}
+        taken |= {*self.inverses.values()}
         while word in taken:
             word += "_value"
         return word

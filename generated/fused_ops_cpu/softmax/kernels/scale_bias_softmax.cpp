@@ -31,18 +31,18 @@ extern "C" void scale_bias_softmax(
       row_max = score > row_max ? score : row_max;
     }
 
-    double wide_denominator = 0.0;
-#pragma omp simd reduction(+ : wide_denominator)
+    double denominator = 0.0;
+#pragma omp simd reduction(+ : denominator)
     for (long col = 0; col < n_cols; ++col) {
       const float numerator = vector_exp(weights_row[col] - row_max);
       weights_row[col] = numerator;
-      wide_denominator += numerator;
+      denominator += numerator;
     }
-    const float denominator = wide_denominator;
+    const float inverse = 1.0 / denominator;
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      weights_row[col] = weights_row[col] / denominator;
+      weights_row[col] = weights_row[col] * inverse;
     }
   }
 }
