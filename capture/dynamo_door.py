@@ -10,7 +10,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.argument_lists import Element, arrange_arguments, find_elements
 from longhand.capture.decompositions import decomposition_table
 from longhand.capture.dynamo_run import DynamoRun
 from longhand.capture.facts import facts_of
@@ -44,7 +45,7 @@ def capture_dynamo(
     Returns:
         A graph whose `inputs` are Dynamo's placeholders in Dynamo's order (parameters included: Dynamo passes them
         with each call), then tensors that the graph module holds, if any; those are in `constants`. `in_spec` covers
-        what is no parameter and no buffer.
+        what is no parameter and no buffer; elements of a list that a function was given are a list in it.
 
     Raises:
         CaptureError: It cannot be captured as one sound graph.
@@ -54,18 +55,22 @@ def capture_dynamo(
     values = [_example(node, value) for node, value in zip(placeholders, example_inputs, strict=True)]
     frames = _first_frames(graph_module.graph)
     name = _name(frames, placeholders)
+    elements = _elements(placeholders, values, frames)
     try:
         traced = trace_graph(graph_module, values, held)
     except Exception as error:
         raise capture_error(error, name) from None
     held |= lift_literals(traced)
-    inputs = _graph_inputs(placeholders, values, held)
+    inputs = _graph_inputs(placeholders, values, held, elements)
     nodes = [node for node in traced.graph.nodes if node.op == "placeholder"]
     inputs = [
         GraphInput(n.name, entry.kind, entry.target, entry.persistent)
         for n, entry in zip(nodes, inputs, strict=True)
     ]
     arguments = [entry for entry in inputs if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE)]
+    arranged = arrange_arguments(
+        {place: entry.target for place, entry in enumerate(inputs) if entry in arguments}, elements
+    )
     output = next(node for node in graph_module.graph.nodes if node.op == "output").args[0]
     leaves, _ = pytree.tree_flatten(traced.graph.output_node().args[0])
     given = {
@@ -86,10 +91,10 @@ def capture_dynamo(
             source=_source(frames, name),
             is_module=is_module,
             is_guarded=True,
-            signature=tuple(entry.target for entry in arguments),
-            in_spec=pytree.tree_structure((tuple(0 for _ in arguments), {})),
+            signature=arranged.words,
+            in_spec=arranged.spec,
             out_spec=pytree.tree_structure(fx.node.map_aggregate(output, lambda leaf: 0)),
-            argument_leaves=tuple(entry.node for entry in arguments),
+            argument_leaves=tuple(inputs[place].node for place in arranged.leaves),
             constants=held,
             tied=(),
             shared_storage=overlapping(tensors) if not _are_fake(tensors) else (),
@@ -178,13 +183,31 @@ def _are_fake(tensors: dict[str, torch.Tensor]) -> bool:
     return any(isinstance(value, torch_private.FakeTensor) for value in tensors.values())
 
 
+def _elements(
+    placeholders: list[fx.Node], values: list[Any], frames: tuple[Frame, ...]
+) -> dict[int, Element]:
+    """The placeholders that are elements of lists which a function was given; of a module's forward none."""
+    if frames and frames[0].statement.qualname.endswith(".forward"):
+        return {}
+    sources = [
+        torch_private.dynamo_source_name(node) if isinstance(value, torch.Tensor) else None
+        for node, value in zip(placeholders, values, strict=True)
+    ]
+    return find_elements(sources)
+
+
 def _graph_inputs(
-    placeholders: list[fx.Node], values: list[Any], held: dict[str, torch.Tensor]
+    placeholders: list[fx.Node],
+    values: list[Any],
+    held: dict[str, torch.Tensor],
+    elements: Mapping[int, Element],
 ) -> list[GraphInput]:
     inputs: list[GraphInput] = []
-    taken: set[str] = set()
-    for node, value in zip(placeholders, values, strict=True):
+    taken: set[str] = {element.word for element in elements.values()}
+    for place, (node, value) in enumerate(zip(placeholders, values, strict=True)):
         kind, word = _origin(node, value)
+        if place in elements:
+            kind, word = InputKind.ARGUMENT, f"{elements[place].word}_{elements[place].place}"
         unique, count = word, 1
         while unique in taken:
             unique, count = f"{word}_{count}", count + 1

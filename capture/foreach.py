@@ -18,7 +18,10 @@ def for_each(target: Any) -> Callable[..., Any] | None:
         return None
     word = name.removeprefix(_PREFIX)
 
-    def run(tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+    def run(tensors: list[torch.Tensor] | float, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        if word == "pow" and not isinstance(tensors, list | tuple):
+            return [torch.pow(tensors, exponent) for exponent in args[0]]
+        assert isinstance(tensors, list | tuple)
         return [
             _one(
                 word, tensor, [_of(arg, place) for arg in args], {k: _of(v, place) for k, v in kwargs.items()}

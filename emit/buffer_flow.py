@@ -11,8 +11,8 @@ from longhand.schedule.plan import Allocate, Launch, Repeat, Reuse, UnitStep
 def buffers_read(step: UnitStep) -> Iterator[str]:
     """Buffers whose contents a step uses, or that it writes into."""
     match step:
-        case Launch(buffers=buffers):
-            yield from buffers
+        case Launch():
+            yield from step.touched
         case Extern():
             yield from _views_in((step.args, [value for _, value in step.kwargs]))
             yield from step.mutates

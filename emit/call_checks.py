@@ -12,6 +12,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSize
 from longhand.emit.size_text import condition_text, size_text
 from longhand.emit.sizes import SizeWriter
+from longhand.emit.tensor_lists import TensorList
 from longhand.emit.trees import Parameter
 from longhand.emit.view_calls import argument
 from longhand.emit.words import identifier
@@ -27,6 +28,8 @@ class CallChecks:
         tensors: (placeholder, expression that reaches it) of the call's tensors.
         device: The kind of device.
         plain: Writes numbers.
+        gradients: In training: the placeholders that may require grad.
+        lists: The arguments that are lists of tensors.
 
     Attributes:
         runtime: What the lines need of runtime.py.
@@ -41,6 +44,7 @@ class CallChecks:
         device: str,
         plain: SizeWriter,
         gradients: frozenset[str] | None = None,
+        lists: Sequence[TensorList] = (),
     ) -> None:
         self.runtime: set[str] = set()
         self._graph = graph
@@ -49,7 +53,8 @@ class CallChecks:
         self._tensors = tuple(tensors)
         self._device = device
         self._plain = plain
-        self._gradients = gradients  # in training: the placeholders that may require grad
+        self._gradients = gradients
+        self._lists = {one.name: one for one in lists}
         self._sources = self._symbol_sources()
 
     def lines(self) -> list[str]:
@@ -57,6 +62,11 @@ class CallChecks:
         found: list[str] = []
         first: str | None = None
         for parameter in self._parameters:
+            one = self._lists.get(parameter.name)
+            if one is not None and one.is_uniform:
+                found.append(self._list(one, first))
+                first = first or f"{one.name}[0]"
+                continue
             for leaf, path in parameter.leaves:
                 if isinstance(leaf, Literal):
                     value = argument(leaf.value, self._plain)
@@ -102,6 +112,14 @@ class CallChecks:
         arguments = f"{_quoted(path)}, {given}, dtype={value.dtype}, shape={shape}, device={device}{stride}"
         return self._call("check_tensor", arguments)
 
+    def _list(self, one: TensorList, first: str | None) -> str:
+        """The check of a whole list."""
+        device = f'"{self._device}"' if first is None else f"{first}.device"
+        given = (
+            f"{_quoted(one.name)}, {one.name}, dtype={one.dtypes[0]}, shapes={one.constant}, device={device}"
+        )
+        return self._call("check_tensors", given)
+
     def _from_arguments(self, size: int | sympy.Expr) -> str:
         return str(size) if isinstance(size, int) else size_text(size, self._sources)
 
@@ -140,6 +158,12 @@ class CallChecks:
         paths = dict(self._tensors)
         if len(paths) < 2 or not any(mutation.input_node in paths for mutation in self._graph.mutations):
             return []
+        if self._lists:
+            inside = {node for one in self._lists.values() for node in one.nodes}
+            words = [*self._lists, *(path for node, path in paths.items() if node not in inside)]
+            return [
+                self._call("check_lists_apart", ", ".join(f"{identifier(word)}={word}" for word in words))
+            ]
         spelled = ", ".join(f"{identifier(path)}={path}" for path in paths.values())
         return [self._call("check_apart", spelled)]
 

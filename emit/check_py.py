@@ -12,14 +12,16 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import as_size
+from longhand.emit.list_words import list_arguments, whole_list
 from longhand.emit.names import KernelNames
 from longhand.emit.op_words import SILENT, aten_name
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.reference import Reference
 from longhand.emit.reference_views import StridedView
 from longhand.emit.templates import render_template
+from longhand.emit.tensor_lists import TensorList, find_lists
 from longhand.emit.trees import Parameter, build_arguments, parameters
-from longhand.schedule.plan import KernelPlan
+from longhand.schedule.plan import KernelPlan, Style
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +33,14 @@ class CheckedKernel:
         arguments: What its host function is given, in order.
         read: (parameter of the reference, expression).
         written: Expressions for what the reference returns, in order.
+        groups: For a kernel over lists: (its lists, what one tensor of each is called, lines that bind sizes).
     """
 
     name: str
     arguments: tuple[str, ...]
     read: tuple[tuple[str, str], ...]
     written: tuple[str, ...]
+    groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
 
 
 def write_check(passes: list[Pass], references: Mapping[str, Reference], exported: str) -> str:
@@ -55,7 +59,8 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], exporte
         and plan.options.target.device.value == "cuda"
         and not is_training
     )
-    tensors = list(_random_tensors(graph, words, parameters(graph)))
+    lists = find_lists(plan, parameters(graph), words.nodes)
+    tensors = list(_random_tensors(graph, words, parameters(graph), lists))
     needs_memory = any("memory(" in text for kernel in kernels for _, text in kernel.read)
     return render_template(
         "check.py.jinja",
@@ -67,8 +72,14 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], exporte
         arguments=(
             ", ".join(variable for _, variable, _ in tensors)
             if records
-            else build_arguments(graph, {leaf: variable for leaf, variable, _ in tensors})
+            else build_arguments(
+                graph,
+                {leaf: variable for leaf, variable, _ in tensors},
+                {one.nodes[0]: one.name for one in lists if one.is_uniform},
+            )
         ),
+        shapes=sorted({one.constant for one in lists if one.is_uniform}),
+        has_lists=any(kernel.groups is not None for kernel in kernels),
         needs_layout=any("laid_out(" in text for _, _, text in tensors),
         records=records,
         is_training=is_training,
@@ -99,6 +110,14 @@ def _checked(plan: KernelPlan, names: KernelNames, reference: Reference) -> Chec
         else:
             read.append((parameter, parameter))
     written = tuple(_window(view) for view in reference.results)
+    if plan.style is Style.FOREACH:
+        many = [pointer.name for pointer in plan.pointers if pointer.many]
+        words = tuple(names.lists[name] for name in many)
+        each = tuple(names.pointers[name] for name in many)
+        whole = whole_list(plan, names)
+        bound = (f"{sizes[0]} = {whole[1]}.numel()",) if whole is not None else ()
+        given = (*list_arguments(plan, names), *scalars)
+        return CheckedKernel(names.kernel, given, tuple(read), written, (words, each, bound))
     return CheckedKernel(names.kernel, (*pointers, *sizes, *ints, *scalars), tuple(read), written)
 
 
@@ -111,12 +130,17 @@ def _window(view: StridedView) -> str:
 
 
 def _random_tensors(
-    graph: CapturedGraph, words: BufferWords, given: tuple[Parameter, ...]
+    graph: CapturedGraph, words: BufferWords, given: tuple[Parameter, ...], lists: tuple[TensorList, ...]
 ) -> Iterator[tuple[str, str, str]]:
-    """(placeholder, variable, expression) for each tensor argument."""
+    """(placeholder, variable, expression) for each tensor argument; a list has that of its first tensor."""
     kinds = {entry.node: entry.kind for entry in graph.inputs}
     examples = {size.symbol: size.example for size in graph.symbols}
+    whole = {one.name: one for one in lists if one.is_uniform}
     for parameter in given:
+        if parameter.name in whole:
+            one = whole[parameter.name]
+            yield one.nodes[0], one.name, _random_list(one)
+            continue
         for leaf, _ in parameter.leaves:
             if isinstance(leaf, Literal):
                 continue
@@ -126,6 +150,14 @@ def _random_tensors(
                 yield leaf, variable, str(_example(node.meta["val"], examples))
             else:
                 yield leaf, variable, _random(node, examples)
+
+
+def _random_list(one: TensorList) -> str:
+    dtype = "" if one.dtypes[0] is torch.float32 else f", dtype={one.dtypes[0]}"
+    make = f"torch.randn(shape{dtype}, device=DEVICE)"
+    if not one.dtypes[0].is_floating_point:
+        make = f"torch.randint(0, 2, shape{dtype}, device=DEVICE)"
+    return f"[{make} for shape in {one.constant}]"
 
 
 def _example(size: object, examples: Mapping[sympy.Symbol, int]) -> int:

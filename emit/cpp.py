@@ -134,7 +134,8 @@ def _comment(names: KernelNames) -> tuple[str, ...]:
 
 
 def _tunables(plan: KernelPlan) -> tuple[Tunable, ...]:
-    if any(tunable.name == GRAIN.name for tunable in plan.tunables) or not plan.axes:
+    is_set = any(tunable.name == GRAIN.name for tunable in plan.tunables)
+    if is_set or not plan.axes or plan.style is Style.FOREACH:
         return plan.tunables
     return (*plan.tunables, GRAIN)
 
@@ -165,6 +166,11 @@ def _styled(
             return "columns_split.cpp.jinja", ("One thread per chunk of rows and block of columns.",), columns
         return "columns.cpp.jinja", ("One thread per block of columns; it walks down the rows.",), columns
     passes = PassPrinter(_passes(plan), printer)
+    if plan.style is Style.FOREACH:
+        remark = (
+            "Threads share out chunks of all tensors." if cols else "One thread: each tensor is one element."
+        )
+        return "foreach.cpp.jinja", (remark,), _lists_text(passes, printer)
     if plan.style is Style.ROWS_SPLIT:
         return "split.cpp.jinja", ("One thread per chunk of a row.",), split_text(passes, rows)
     text = _rows_text(passes, printer, bool(rows))
@@ -195,6 +201,18 @@ def _with_sums(
     if any(partial.combined_type == "double" for partial in chunks):
         return (*remark, "The chunks' sums are added up in double.")
     return remark
+
+
+def _lists_text(passes: PassPrinter, printer: BodyPrinter) -> RowsText:
+    """One group's tensors, what is known of them ahead of the loop over elements, and that loop."""
+    tensors = []
+    for pointer in printer.plan.pointers:
+        if pointer.many:
+            const = "const " if pointer.access is Access.READ else ""
+            word, words = printer.names.pointers[pointer.name], printer.names.lists[pointer.name]
+            tensors.append(f"{const}{cpp_type(pointer.dtype)} *{word} = {words}[tensor];")
+    text = PassText(passes.column_loops(0), passes.outer_lines(0))
+    return RowsText((), tuple(tensors), passes.outer_lines(-1), (), (text,))
 
 
 def _rows_text(passes: PassPrinter, printer: BodyPrinter, has_rows: bool) -> RowsText:
@@ -237,6 +255,11 @@ def _parameters(plan: KernelPlan, names: KernelNames) -> tuple[Parameter, ...]:
     sizes = [Parameter(f"{SIZE_TYPE} {names.axes[axis.name].size}") for axis in plan.axes]
     ints = [Parameter(f"{SIZE_TYPE} {names.ints[parameter.name]}") for parameter in plan.ints]
     scalars = [Parameter(f"{_scalar_type(s.dtype)} {names.scalars[s.position]}") for s in plan.scalars]
+    if plan.style is Style.FOREACH:
+        sizes = [
+            Parameter(f"const int64_t *{names.axes[axis.name].size}", "of each tensor") for axis in plan.axes
+        ]
+        sizes.append(Parameter(f"{SIZE_TYPE} n_tensors"))
     return (*pointers, *sizes, *ints, *scalars)
 
 
@@ -248,6 +271,8 @@ def _scalar_type(dtype: torch.dtype) -> str:
 def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> Parameter:
     const = "const " if pointer.access is Access.READ else ""
     declaration = f"{const}{cpp_type(pointer.dtype)} *{names.pointers[pointer.name]}"
+    if pointer.many:
+        declaration = f"{const}{cpp_type(pointer.dtype)} *const *{names.lists[pointer.name]}"
     sizes = shape_words(plan, names, pointer)
     if sizes is None:
         comment = "read at computed places" if pointer.access is Access.READ else "written at computed places"
@@ -255,6 +280,8 @@ def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -
         comment = "one element"
     else:
         comment = f"({', '.join(sizes)})" if len(sizes) > 1 else f"({sizes[0]},)"
+    if pointer.many:
+        comment = f"n_tensors x {comment}"
     if pointer.access is Access.READ_WRITE:
         comment += "; updated in place"
     others = [names.pointers[other] for other in pointer.may_alias]

@@ -12,8 +12,8 @@ _VECTOR_NAMES = frozenset(name + suffix for name in VECTOR_FUNCTIONS.values() fo
 _CALLED = re.compile(r"(?<![\w:])(\w+)(?:<\w+>)?\(")
 
 _STANDARD = {
-    "algorithm": re.compile(r"std::(max|min)\b"),
-    "cmath": re.compile(r"\b(INFINITY|NAN|std::(?!max|min|vector|array|fill)\w+)\b"),
+    "algorithm": re.compile(r"std::(max|min|upper_bound)\b"),
+    "cmath": re.compile(r"\b(INFINITY|NAN|std::(?!max|min|upper_bound|vector|array|fill)\w+)\b"),
     "cstdint": re.compile(r"\b(u?int(8|16|32|64)_t|INT(32|64)_(MIN|MAX))\b"),
     "vector": re.compile(r"std::vector\b"),
 }

@@ -99,7 +99,7 @@ def _pairs_of(first: PlanStep, second: PlanStep) -> list[tuple[str, str]] | None
     match first, second:
         case Launch(), Launch():
             alike = _plain_launch(first) == _plain_launch(second)
-            return list(zip(first.buffers, second.buffers, strict=True)) if alike else None
+            return list(zip(first.touched, second.touched, strict=True)) if alike else None
         case Extern(), Extern():
             one, other = _flat((first.args, first.kwargs)), _flat((second.args, second.kwargs))
             alike = first.target == second.target and _plain(one) == _plain(other) and not first.mutates
@@ -115,7 +115,7 @@ def _pairs_of(first: PlanStep, second: PlanStep) -> list[tuple[str, str]] | None
 
 
 def _plain_launch(step: Launch) -> tuple[Any, ...]:
-    return step.kernel, step.sizes, step.ints, step.scalars
+    return step.kernel, tuple(group.sizes for group in step.groups), step.ints, step.scalars
 
 
 def _flat(value: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from longhand.emit.reference_ops import operation
 from longhand.emit.view_calls import literal_text
 from longhand.emit.words import listed, plural
 from longhand.lower.ir import Constant, Extent, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Scalar, Store
-from longhand.schedule.plan import KernelPlan, SizeOf, Style
+from longhand.schedule.plan import Access, KernelPlan, SizeOf, Style
 
 _LONGEST = 88
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
@@ -62,6 +62,8 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         for formula in (coarse, exact) if is_coarser else (exact, coarse):
             if formula and len(formula) <= room:
                 return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
+    if plan.style is Style.FOREACH:
+        return f"{_update_in_words(plan, names)}."
     return f"{_in_words(plan, names, words)}{how}."
 
 
@@ -86,6 +88,16 @@ def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     given = listed(list(read)[:3])
     source = f" from {given}" if given else ""
     return f"{listed(ops) or 'a copy'} in one pass,{source} to {listed(list(written)[:3])}"
+
+
+def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:
+    """``exp_avg, param and exp_avg_sq from these and grad, for all tensors of the lists``"""
+    many = [pointer for pointer in plan.pointers if pointer.many]
+    written = [names.pointers[pointer.name] for pointer in many if pointer.access is not Access.READ]
+    read = [names.pointers[pointer.name] for pointer in many if pointer.access is Access.READ]
+    given = ["these"] if any(pointer.access is Access.READ_WRITE for pointer in many) else []
+    source = f" from {listed([*given, *read])}" if [*given, *read] else ""
+    return f"{listed(written)}{source}, for all tensors of the lists"
 
 
 def _walk(plan: KernelPlan) -> str:

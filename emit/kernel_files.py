@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from longhand.emit.cpp import print_cpp_kernel
 from longhand.emit.cpp_headers import print_cpp_headers
+from longhand.emit.list_words import list_face
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.reference import Reference, write_reference
 from longhand.emit.templates import render_template
@@ -46,6 +47,7 @@ def write_kernels(passes: list[Pass]) -> KernelFiles:
                 kernel=name,
                 reference=reference,
                 uses_torch="torch." in reference.source,
+                lists=list_face(kernel, name),
             )
         else:
             files[f"kernels/{name.kernel}.py"] = print_triton_kernel(kernel, name, reference.source)

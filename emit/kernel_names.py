@@ -17,6 +17,10 @@ from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Style
 
 FILL = "fill_padding"
 _LONGEST = 40
+_WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
+_SAYS_LITTLE = frozenset(
+    {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
+)
 
 _DTYPES = {
     torch.float32: "fp32",
@@ -76,6 +80,8 @@ def _candidates(
     if plan.style is Style.TRANSPOSED and "transpose" not in base:
         base = _joined("transpose", base)
     base = _of_fill(plan) or _of_layout(plan, launch, nodes) or _of_padding(nodes) or base
+    if plan.style is Style.FOREACH:
+        yield _of_update([words.provenance(node.name) for node in nodes])
     yield base
     differences = list(_differences(plan, named[base])) if base in named else []
     found = [*differences, *_qualifiers(plan, launch, words)]
@@ -145,6 +151,17 @@ def _of_two_results(plan: KernelPlan, nodes: list[fx.Node]) -> str | None:
         return None
     name = f"{name_of_ops(before)}_and_{name_of_ops(after)}"
     return name if len(name) <= _LONGEST and name_of_ops(before) != name_of_ops(after) else None
+
+
+def _of_update(origins: list[Provenance]) -> str:
+    """``adamw``: the function most of whose statements a kernel over lists does; empty where its name says little."""
+    statements: dict[str, set[str]] = {}
+    for origin in origins:
+        statements.setdefault(origin.qualname.rpartition(".")[2], set()).add(origin.statement)
+    function = max(statements, key=lambda name: len(statements[name]), default="")
+    word = re.sub(r"^(multi|single)_tensor_", "", identifier(function))
+    is_telling = len(statements.get(function, ())) >= _WHOLE_FUNCTION and word not in _SAYS_LITTLE
+    return word if is_telling else ""
 
 
 def _of_padding(nodes: list[fx.Node]) -> str | None:

@@ -39,7 +39,9 @@ class Ledger:
 
 
 def _to_json(names: KernelNames) -> dict[str, Any]:
+    lists = {"lists": [list(entry) for entry in names.lists.items()]} if names.lists else {}
     return {
+        **lists,
         "kernel": names.kernel,
         "title": names.title,
         "quotes": [[quote.qualname, quote.statement] for quote in names.quotes],
@@ -64,4 +66,5 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
         scalars={int(position): str(word) for position, word in entry["scalars"].items()},
         values={int(position): str(word) for position, word in entry["values"].items()},
         notes=tuple(entry["notes"]),
+        lists=dict(entry.get("lists", ())),
     )

@@ -19,10 +19,12 @@ from longhand.emit.names import Quote, UnitNames
 from longhand.emit.op_words import aten_name
 from longhand.emit.pointer_shapes import shape_words
 from longhand.emit.sizes import SizeWriter
+from longhand.emit.tensor_lists import MadeList, TensorList, list_text
 from longhand.emit.view_calls import argument, number, write_view
+from longhand.emit.words import singular
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
-from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, Release, Reuse, UnitPlan
+from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, Release, Reuse, Style, UnitPlan
 
 _WIDEST = 98
 _MOST_QUOTES = 3
@@ -69,6 +71,7 @@ class BodyWriter:
         variables: The variable of each buffer inside this function.
         sizes: Writes sizes with the words that this function binds.
         device: A Python expression for the device of new tensors on CUDA: ``x.device``.
+        lists: The arguments that kernels take as lists, and the lists that they make.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class BodyWriter:
         variables: Mapping[str, str],
         sizes: SizeWriter,
         device: str,
+        lists: Sequence[TensorList | MadeList] = (),
     ) -> None:
         self.plan = plan
         self.names = names
@@ -86,6 +90,8 @@ class BodyWriter:
         self.variables = variables
         self.sizes = sizes
         self.device = device
+        self.lists = lists
+        self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
         self.library = LibraryWriter(variables, sizes, plan.buffers)
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
@@ -107,6 +113,9 @@ class BodyWriter:
                 else:
                     self._append(paragraphs, (), lines)
                 waiting = []
+            elif isinstance(step, Allocate) and step.buffer in self.made_lists:
+                one = self.made_lists[step.buffer]
+                waiting += [self._allocate_list(one)] if step.buffer == one.nodes[0] else []
             elif isinstance(step, Allocate):
                 waiting.append(self._allocate(step, _next_launch(steps, place)))
             elif isinstance(step, Reuse):
@@ -161,6 +170,26 @@ class BodyWriter:
         shape = f"({', '.join(dims[dim] for dim in order)}{',' * (len(dims) == 1)})"
         made = f"empty({shape}, {buffer.dtype})" if on_cpu else f"torch.empty({shape}, {rest})"
         return f"{variable} = {made}{_reordered(order)}"
+
+    def _allocate_list(self, one: MadeList) -> str:
+        """``denominators = [empty(param.shape, torch.float32) for param in params]``"""
+        on_cpu = self.plan.options.target.device is Device.CPU
+        self.needs.empty |= on_cpu
+        dtype = self._buffer(one.nodes[0]).dtype
+        if one.like is not None:
+            source = list_text(one.like, self.variables, self.lists)
+            word = singular(source) if source.isidentifier() and singular(source) != source else "tensor"
+            make = f"empty({word}.shape, {dtype})" if on_cpu else f"torch.empty_like({word})"
+            return f"{one.name} = [{make} for {word} in {source}]"
+        made = []
+        for name in one.nodes:
+            buffer = self._buffer(name)
+            order, dims = memory_order(buffer), self.sizes.dims(buffer)
+            shape = f"({', '.join(dims[dim] for dim in order)}{',' * (len(dims) == 1)})"
+            rest = f"dtype={buffer.dtype}, device={self.device}"
+            text = f"empty({shape}, {buffer.dtype})" if on_cpu else f"torch.empty({shape}, {rest})"
+            made.append(f"{text}{_reordered(order)}")
+        return f"{one.name} = [{', '.join(made)}]"
 
     def _twin(self, buffer: Buffer, launch: Launch | None) -> str | None:
         """A tensor at hand with the same shape, dtype and layout: something that the launch reads."""
@@ -222,6 +251,8 @@ class BodyWriter:
 
     def _launch(self, step: Launch) -> list[str]:
         self.needs.kernels = True
+        if self.plan.kernels[step.kernel].style is Style.FOREACH:
+            return [self._launch_of_lists(step)]
         sizes = self._axis_sizes(step)
         ints = self._ints(step)
         by_axis = dict(zip((axis.name for axis in self.plan.kernels[step.kernel].axes), sizes, strict=True))
@@ -279,6 +310,19 @@ class BodyWriter:
         if end != value or len(set(words)) != 1 or words[0].isdigit():
             return None
         return words[0] if len(words) == 1 else f"{len(words)} * {words[0]}"
+
+    def _launch_of_lists(self, step: Launch) -> str:
+        """``kernels.adamw(params, grads, exp_avgs, exp_avg_sqs, eps)``: lists tell their own sizes."""
+        kernel = self.plan.kernels[step.kernel]
+        given = []
+        for place, pointer in enumerate(kernel.pointers):
+            tensors = [group.buffers[place] for group in step.groups]
+            is_list = pointer.many
+            given.append(
+                list_text(tensors, self.variables, self.lists) if is_list else self.variables[tensors[0]]
+            )
+        given += [self._scalar(value) for value in step.scalars]
+        return f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)})"
 
     def _is_in_place(self, step: Launch) -> bool:
         """Whether two buffers of the launch share a variable because one takes over the other's memory."""

@@ -8,8 +8,11 @@ import torch
 
 from longhand.emit.dim_words import DimWords
 from longhand.emit.sizes import SizeWriter
+from longhand.emit.tensor_lists import TensorList
 from longhand.lower.ir import Size, View
 from longhand.schedule.plan import UnitPlan
+
+_MOST_SHAPES = 4  # of a list, in its description
 
 
 def title(plan: UnitPlan, is_training: bool) -> str:
@@ -27,7 +30,11 @@ def title(plan: UnitPlan, is_training: bool) -> str:
 
 
 def signature_lines(
-    plan: UnitPlan, dims: DimWords, tensors: Sequence[tuple[str, str]], sizes: SizeWriter
+    plan: UnitPlan,
+    dims: DimWords,
+    tensors: Sequence[tuple[str, str]],
+    sizes: SizeWriter,
+    lists: Sequence[TensorList] = (),
 ) -> Iterator[str]:
     """``x   float32 (batch=4, seq=512, dim=256)``: a line for each tensor of the call and for each result.
 
@@ -36,12 +43,20 @@ def signature_lines(
         dims: Words for dimensions.
         tensors: (placeholder, expression) of the call's tensors.
         sizes: Writes sizes with the words that the tensors bind.
+        lists: The arguments that are described as a whole.
     """
     graph = plan.program.graph
     nodes = {node.name: node for node in graph.graph.nodes}
-    width = max([len(path) for _, path in tensors] + [2])
+    first_of = {one.nodes[0]: one for one in lists}
+    inside = {node for one in lists for node in one.nodes}
+    paths = [path for node, path in tensors if node not in inside]
+    width = max([len(path) for path in (*paths, *(one.name for one in lists))] + [2])
     said: set[str] = set()
     for node, path in tensors:
+        if node in first_of:
+            yield f"{first_of[node].name:<{width}}  {_described_list(first_of[node])}"
+        if node in inside:
+            continue
         value = nodes[node].meta["val"]
         entries = [
             _entry(size, word, said)
@@ -70,6 +85,13 @@ def _sizes_of_view(plan: UnitPlan, view: View, dims: DimWords, sizes: SizeWriter
         return sizes.dims(buffer)
     words = dims.of(view.calls[-1].origin, len(view.shape)) if view.calls else (None,) * len(view.shape)
     return list(map(sizes.text, view.shape, words))
+
+
+def _described_list(one: TensorList) -> str:
+    """``148 tensors, float32: (512, 64), (64,), (64,), ...``"""
+    dtypes = dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in one.dtypes)
+    shapes = [*map(str, one.shapes[:_MOST_SHAPES]), *(["..."] if len(one.shapes) > _MOST_SHAPES else [])]
+    return f"{len(one.nodes)} tensors, {' and '.join(dtypes)}: {', '.join(shapes)}"
 
 
 def _described(dtype: torch.dtype, entries: list[str]) -> str:

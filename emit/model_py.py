@@ -21,6 +21,7 @@ from longhand.emit.naming import externs
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.sizes import SizeWriter, bind_sizes
 from longhand.emit.templates import render_template
+from longhand.emit.tensor_lists import MadeList, TensorList, find_lists, find_made_lists, shape_lines
 from longhand.emit.trained_call import TrainedCall, launched_words
 from longhand.emit.trees import Parameter, build, children, parameters
 from longhand.emit.view_calls import argument, write_view
@@ -62,6 +63,9 @@ class ModelWriter:
         self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan))
         self.parameters: tuple[Parameter, ...] = parameters(self.graph)
         self.steps: tuple[ModelStep, ...] = arrange(plan, words)
+        self.lists: tuple[TensorList, ...] = find_lists(plan, self.parameters, words.nodes)
+        taken = {*names.buffers.values(), *(parameter.name for parameter in self.parameters)}
+        self.made_lists = find_made_lists(plan, names, taken)
         self.variables = self._variables()
         self.tensors = self._tensor_arguments()
         self.imports: set[str] = {"import torch"}
@@ -72,6 +76,7 @@ class ModelWriter:
             and plan.options.mode.records_cuda_graphs
             and not self.graph.n_saved
             and not training
+            and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
         )
 
     def _dim_words(self) -> DimWords:
@@ -85,6 +90,9 @@ class ModelWriter:
                 found[node] = member(path)
             else:
                 found[node] = identifier(path.replace(".", "_")).upper()
+        lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
+        for one in lists:
+            found |= {node: f"{one.name}[{place}]" for place, node in enumerate(one.nodes)}
         return found
 
     def _tensor_arguments(self) -> list[tuple[str, str]]:
@@ -108,7 +116,9 @@ class ModelWriter:
     def text(self) -> ModelText:
         """What the template prints, but for the imports, which are in `imports`."""
         sizes = self._sizes()
-        body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, self._device_expression())
+        device = self._device_expression()
+        all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
+        body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
         loop_lines: dict[int, list[str]] = {}
         blocks: list[tuple[Loop, Block]] = []
         for place, step in enumerate(self.steps):
@@ -188,6 +198,7 @@ class ModelWriter:
             self.plan.options.target.device.value,
             self._plain(),
             self.training.allowed if self.training is not None else None,
+            self.lists,
         )
         lines = checks.lines()
         self.runtime |= checks.runtime
@@ -206,6 +217,8 @@ class ModelWriter:
         """Appends the return statement, or makes the last statement it."""
         texts = [self._result(result, sizes) for result in self.plan.results]
         returned = self._returned(texts)
+        if returned == "None" and paragraphs:
+            return
         last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
         target, is_assignment, expression = last.partition(" = ")
         head = returned.split(".")[0].split("[")[0]
@@ -236,6 +249,9 @@ class ModelWriter:
         """What the user's call returns, put together from its leaves."""
         types: set[tuple[str, str]] = set()
         returned = build(self.graph.out_spec, iter(texts), types)
+        for one in self.made_lists:
+            listed = ", ".join(f"{one.name}[{place}]" for place in range(len(one.nodes)))
+            returned = returned.replace(f"[{listed}]", one.name)
         self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
         return returned
 
@@ -312,7 +328,7 @@ class ModelWriter:
         return ModelText(
             title=title(self.plan, self.training is not None),
             signature=tuple(
-                signature_lines(self.plan, self.dims, self.tensors, self._sizes(may_state=False))
+                signature_lines(self.plan, self.dims, self.tensors, self._sizes(may_state=False), self.lists)
             ),
             imports="",
             name=self.graph.name,
@@ -334,7 +350,7 @@ class ModelWriter:
 
     def _function_constants(self) -> list[str]:
         """Module-level lines for the constants of a function."""
-        lines = []
+        lines = shape_lines(self.lists)
         device = f'"{self.plan.options.target.device.value}"'
         if self.tree.stored:
             self.runtime.add("load_constants")

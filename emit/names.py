@@ -42,6 +42,8 @@ class KernelNames:
         values: By position in the body: values that get a line of their own, and its name. All others are written
             inside the expression that uses them.
         notes: Further lines for the docstring: what is read and written how often, what was fused.
+        lists: By pointer key, for pointers that are `many`: the word of the list, ``params`` where the pointer's own
+            is ``param``.
     """
 
     kernel: str
@@ -53,6 +55,7 @@ class KernelNames:
     scalars: Mapping[int, str]
     values: Mapping[int, str]
     notes: tuple[str, ...] = ()
+    lists: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

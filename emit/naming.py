@@ -17,12 +17,33 @@ from longhand.emit.loops import arrange
 from longhand.emit.names import AxisNames, KernelNames, Quote, UnitNames
 from longhand.emit.value_words import ValueWords
 from longhand.emit.variables import name_variables
-from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, listed, without_counter
+from longhand.emit.words import (
+    RESERVED_IN_KERNEL,
+    Scope,
+    identifier,
+    listed,
+    plural,
+    singular,
+    without_counter,
+)
 from longhand.lower.ir import Extern, Load, Store
 from longhand.options import Device
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, Style, UnitPlan, UnitStep
 
 _MOST_QUOTES = 4
+# What the templates of Style.FOREACH bind themselves.
+_WORDS_OF_LISTS = (
+    "tensor",
+    "table",
+    "block",
+    "addresses",
+    "first_chunk",
+    "next",
+    "first_block",
+    "tensor_of_block",
+    "n_chunks",
+    "n_tensors",
+)
 
 
 def name_unit(
@@ -112,6 +133,7 @@ def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
         or len(names.axes) != len(kernel.axes)
         or len(names.ints) != len(kernel.ints)
         or set(names.scalars) != {scalar.position for scalar in kernel.scalars}
+        or len(names.lists) != sum(pointer.many for pointer in kernel.pointers)
         or any(not 0 <= position < len(kernel.body) for position in names.values)
     ):
         return None
@@ -120,7 +142,13 @@ def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
         pointers={p.name: word for p, word in zip(kernel.pointers, names.pointers.values(), strict=True)},
         axes={axis.name: word for axis, word in zip(kernel.axes, names.axes.values(), strict=True)},
         ints={p.name: word for p, word in zip(kernel.ints, names.ints.values(), strict=True)},
+        lists={p.name: word for p, word in zip(_many(kernel), names.lists.values(), strict=True)},
     )
+
+
+def _many(kernel: KernelPlan) -> list[Pointer]:
+    """The pointers that stand for lists."""
+    return [pointer for pointer in kernel.pointers if pointer.many]
 
 
 def _with_current_quotes(old: KernelNames, plan: UnitPlan, first: Launch, words: BufferWords) -> KernelNames:
@@ -152,7 +180,11 @@ def _name_kernel_words(
     is_cpu = device is Device.CPU
     scope = Scope(RESERVED_IN_KERNEL)
     scope.take(name)
+    if kernel.style is Style.FOREACH:
+        for word in _WORDS_OF_LISTS:
+            scope.take(word)
     pointers = _name_pointers(kernel, launch, words, scope)
+    lists = _name_lists(kernel, pointers, scope)
     axes = name_axes(kernel, scope, dimensions)
     ints = {
         parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes))
@@ -164,7 +196,7 @@ def _name_kernel_words(
     }
     if not is_cpu:
         # Triton's pointers are printed with a suffix, so their words are free for what is loaded.
-        for word in pointers.values():
+        for word in (*pointers.values(), *lists.values()):
             scope.release(word)
             scope.take(f"{word}_ptr")
     values = ValueWords(kernel, words, pointers, scope, loads_have_lines=not is_cpu).name_values()
@@ -178,6 +210,7 @@ def _name_kernel_words(
         scalars=scalars,
         values=values,
         notes=_notes(kernel, pointers, words),
+        lists=lists,
     )
     return dataclasses.replace(names, title=title_of(kernel, names, words))
 
@@ -195,6 +228,9 @@ def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope
         candidates = list(words.candidates(buffer_of[pointer.name]))
         if buffer_of[pointer.name] in words.inputs and plain[candidates[0]] > 1 and len(candidates) > 1:
             candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
+        if pointer.many:
+            one = dict.fromkeys(singular(without_counter(word)) for word in candidates)
+            candidates = [*one, *candidates]
         names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates)])
     for pointer in waiting:
         names[pointer.name] = scope.pick([*_partial_words(kernel, pointer, names, len(waiting))])
@@ -211,6 +247,14 @@ def _partial_words(kernel: KernelPlan, pointer: Pointer, names: dict[str, str], 
     ]
     words = [f"{word}_partial" for word in results] if n_partials > 1 else []
     return [*words, "partial", f"partial_{without_counter(identifier(pointer.name))}"]
+
+
+def _name_lists(kernel: KernelPlan, pointers: dict[str, str], scope: Scope) -> dict[str, str]:
+    """``params`` where the pointer is ``param``."""
+    return {
+        pointer.name: scope.pick([plural(pointers[pointer.name]), f"{pointers[pointer.name]}_list"])
+        for pointer in _many(kernel)
+    }
 
 
 def _pointer_fallbacks(pointer: Pointer, candidates: list[str]) -> list[str]:
@@ -273,5 +317,7 @@ def _notes(kernel: KernelPlan, pointers: dict[str, str], words: BufferWords) -> 
     if kept:
         what = listed(kept) if len(kept) <= 4 else f"the {len(kept)} vectors"
         line += f"; {what} stay{'s' * (len(kept) == 1)} in cache"
+    if kernel.style is Style.FOREACH:
+        line = f"One launch over lists of tensors of any sizes. {line}"
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
     return (*(remark for remark in remarks if remark), f"{line}.")

@@ -24,7 +24,9 @@ _PARTS = (
     "constants",
     "pool",
     "cpp",
+    "tensor_lists",
     "launch",
+    "tensor_table",
     "cuda_graph",
     "interpreter",
 )

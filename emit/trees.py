@@ -82,23 +82,30 @@ def _paths(spec: pytree.TreeSpec, path: str) -> Iterator[str]:
         yield from _paths(child, path + step)
 
 
-def build_arguments(graph: CapturedGraph, variables: Mapping[str, str]) -> str:
+def build_arguments(
+    graph: CapturedGraph, variables: Mapping[str, str], lists: Mapping[str, str] | None = None
+) -> str:
     """The arguments of a call, in parentheses' place: ``x, mask=mask``.
 
     Args:
         graph: Says how the call is put together.
         variables: The variable of each placeholder.
+        lists: By their first placeholder: the variables that hold whole arguments.
     """
     args_spec, kwargs_spec = children(graph.in_spec)
-    values = iter(
-        [
-            variables[leaf] if isinstance(leaf, str) else literal_text(leaf.value)
-            for leaf in graph.argument_leaves
-        ]
-    )
-    positional = [build(spec, values, set()) for spec in children(args_spec)]
+    leaves = iter(graph.argument_leaves)
+
+    def written(spec: pytree.TreeSpec) -> str:
+        own = [next(leaves) for _ in range(spec.num_leaves)]
+        first = own[0] if own else None
+        if lists and isinstance(first, str) and first in lists:
+            return lists[first]
+        texts = [variables[leaf] if isinstance(leaf, str) else literal_text(leaf.value) for leaf in own]
+        return build(spec, iter(texts), set())
+
+    positional = [written(spec) for spec in children(args_spec)]
     named = [
-        f"{key}={build(spec, values, set())}"
+        f"{key}={written(spec)}"
         for key, spec in zip(kwargs_spec.context or [], children(kwargs_spec), strict=True)
     ]
     return ", ".join([*positional, *named])

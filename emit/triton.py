@@ -19,6 +19,7 @@ import jinja2
 from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import shape_words
+from longhand.emit.triton_lists import foreach, lists, table_arguments, table_parameters
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_looped, rows_split
 from longhand.emit.triton_styles import (
@@ -53,6 +54,7 @@ _PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames], KernelText]] = {
     Style.ROWS_LOOPED: rows_looped,
     Style.ROWS_SPLIT: rows_split,
     Style.COLUMNS: columns,
+    Style.FOREACH: foreach,
 }
 
 
@@ -135,6 +137,8 @@ def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ..
         names.append("libdevice")
     if mentions([host], "next_power_of_2"):
         names.append("next_power_of_2")
+    if mentions([host], "tensor_table"):
+        names.append("tensor_table")
     return tuple(names)
 
 
@@ -193,7 +197,9 @@ def _host(
     template: Any,
 ) -> str:
     calls = {
-        f"call{function.suffix.removesuffix('_kernel')}": _launch_call(kernel, plan, has_warps=number == 0)
+        f"call{function.suffix.removesuffix('_kernel')}": _launch_call(
+            kernel, plan, names, has_warps=number == 0
+        )
         for number, (function, kernel) in enumerate(zip(functions, kernels, strict=True))
     }
     return _with_sizes(functions[0], template.host({**functions[0].context, **calls}))
@@ -210,20 +216,26 @@ def _parameters(
 ) -> tuple[Parameter, ...]:
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
     texts = [body]
+    found = [
+        Parameter(f"{names.lists[pointer.name]}_ptr", _list_comment(pointer, plan, names))
+        for pointer in lists(plan)
+    ]
+    if plan.style is Style.FOREACH:
+        found += [Parameter(name, comment) for name, comment in table_parameters(plan, names)]
     # What a function reads comes first; chunks' results are read by the function that combines them.
     is_combining = function.macro == "combine"
     pointers = (
         sorted(plan.pointers, key=lambda pointer: not pointer.scratch) if is_combining else plan.pointers
     )
-    found = [
+    found += [
         Parameter(f"{names.pointers[pointer.name]}_ptr", _pointer_comment(pointer, plan, names))
         for pointer in pointers
-        if mentions(texts, f"{names.pointers[pointer.name]}_ptr")
+        if not pointer.many and mentions(texts, f"{names.pointers[pointer.name]}_ptr")
     ]
     constant = constexpr_sizes(plan, names)
     for axis in plan.axes:
         size = names.axes[axis.name].size
-        if mentions(texts, size):
+        if plan.style is not Style.FOREACH and mentions(texts, size):
             found.append(Parameter(f"{size}: tl.constexpr" if size in constant else size))
     if mentions(texts, "n_splits"):
         found.append(Parameter("n_splits"))
@@ -255,20 +267,29 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
     return words
 
 
+def _list_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> str:
+    """What the addresses of a list are those of."""
+    sizes = ", ".join(names.axes[axis].size for axis in pointer.dims or ())
+    return f"int64 (n_tensors,): addresses of {dtype_word(pointer.dtype)} {f'({sizes},)' if sizes else 'elements'}"
+
+
 def _arguments(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
-    """The host function's parameters: tensors, then sizes, strides and scalars."""
-    tensors = [names.pointers[pointer.name] for pointer in plan.pointers if not pointer.scratch]
-    sizes = [names.axes[axis.name].size for axis in plan.axes]
+    """The host function's parameters: tensors, then sizes, strides and scalars. Lists tell their own sizes."""
+    tensors = [
+        (names.lists if pointer.many else names.pointers)[pointer.name]
+        for pointer in plan.pointers
+        if not pointer.scratch
+    ]
+    sizes = [names.axes[axis.name].size for axis in plan.axes if plan.style is not Style.FOREACH]
     ints = [names.ints[argument.name] for argument in plan.ints]
     scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
     return (*tensors, *sizes, *ints, *scalars)
 
 
 def _does(plan: KernelPlan, names: KernelNames) -> str:
-    filled = [names.pointers[p.name] for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
-    updated = [
-        names.pointers[p.name] for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch
-    ]
+    words = {**names.pointers, **names.lists}
+    filled = [words[p.name] for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
+    updated = [words[p.name] for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch]
     parts = [f"fill {_listed(filled)}"] if filled else []
     parts += [f"update {_listed(updated)} in place"] if updated else []
     sentence = " and ".join(parts)
@@ -286,14 +307,16 @@ def _precision(plan: KernelPlan) -> str:
 
 
 def _launch_call(
-    kernel: Kernel, plan: KernelPlan, has_warps: bool
+    kernel: Kernel, plan: KernelPlan, names: KernelNames, has_warps: bool
 ) -> Callable[[str, Mapping[str, str]], str]:
     """Writes the statement that launches: run-time arguments in order, then what the host function chose by name."""
     tunables = {tunable.name for tunable in plan.tunables}
 
     def call(grid: str, constants: Mapping[str, str]) -> str:
         words = [parameter.text.removesuffix(": tl.constexpr") for parameter in kernel.parameters]
-        arguments = [word.removesuffix("_ptr") for word in words if word not in constants]
+        named = len(lists(plan)) + len(table_parameters(plan, names)) if plan.style is Style.FOREACH else 0
+        arguments = table_arguments(plan) if named else []
+        arguments += [word.removesuffix("_ptr") for word in words[named:] if word not in constants]
         arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]
         options = ("num_warps", "num_stages") if has_warps else ()
         arguments += [f"{option}={option.upper()}" for option in options if option.upper() in tunables]

@@ -124,6 +124,7 @@ DEVICE_FUNCTIONS = (
     "floor_remainder_float",
     "first_max",
     "first_min",
+    "tensor_pointer",
 )
 
 

@@ -194,9 +194,10 @@ def wide_cols(plan: KernelPlan) -> str:
     return ".to(tl.int64)" if plan.wide_index and is_scaled else ""
 
 
-def _context(
+def paragraph_context(
     plan: KernelPlan, rows: Axes, cols: Axes, body: Body, batch: Axes | None = None
 ) -> dict[str, object]:
+    """What the templates of functions without loops print."""
     texts = [line for paragraph in body.paragraphs for line in paragraph] + body.shared
     sides = [side for side in (batch, rows, cols) if side is not None and side.keys]
     return {
@@ -247,7 +248,7 @@ def elementwise(plan: KernelPlan, names: KernelNames) -> KernelText:
     else:
         constants = ()
         does = "The only program computes the one element"
-    context = _context(plan, rows, cols, body)
+    context = paragraph_context(plan, rows, cols, body)
     return _one_function(does, context, constants, (rows, cols), block)
 
 
@@ -259,7 +260,7 @@ def transposed(plan: KernelPlan, names: KernelNames) -> KernelText:
     flats = tuple(side.flat for side in (batch, rows, cols) if side.keys)
     space = Space(flats, Side(rows.keys, True, "in_rows"), Side(cols.keys, True, "in_cols"))
     body, block = block_body(plan, names, space, range(len(plan.body)))
-    context = _context(plan, rows, cols, body, batch)
+    context = paragraph_context(plan, rows, cols, body, batch)
     does = "Each program fills one TILE x TILE tile"
     return _one_function(does, context, (("TILE", ""),), (batch, rows, cols), block)
 
@@ -274,7 +275,7 @@ def rows_persistent(plan: KernelPlan, names: KernelNames) -> KernelText:
         cols=Side(cols.keys, True, "in_cols"),
     )
     body, block = block_body(plan, names, space, range(len(plan.body)))
-    context = _context(plan, rows, cols, body)
+    context = paragraph_context(plan, rows, cols, body)
     context["has_programs"] = any(tunable.name == "PROGRAMS" for tunable in plan.tunables)
     does = (
         "Each program keeps ROWS whole rows in registers"

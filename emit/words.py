@@ -83,6 +83,14 @@ def plural(word: str) -> str:
     return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
 
 
+def singular(word: str) -> str:
+    """One of what a list's name says: exp_avg of exp_avgs."""
+    for ending, one in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh")):
+        if word.endswith(ending):
+            return word.removesuffix(ending) + one
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
 def listed(words: Iterable[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     items = list(words)

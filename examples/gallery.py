@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent / "generated"
 ARCH = "sm_90"
 MODELS = ("attention", "gpt", "llama_block", "resnet_block")
 TRAINED = ("gpt_train",)
+UPDATES = ("adamw",)  # functions over lists of tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,7 @@ def entries() -> list[Entry]:
     for device, size in (("cpu", "small"), ("cuda", "default")):
         found += [Entry(f"{model}_{device}", f"examples.{model}:{size}", device) for model in MODELS]
         found += [Entry(f"{model}_{device}", f"examples.{model}:{size}", device, True) for model in TRAINED]
+        found += [Entry(f"{update}_{device}", f"examples.{update}:{size}", device) for update in UPDATES]
         for function in FUNCTIONS:
             name = function.__name__
             found.append(Entry(f"fused_ops_{device}/{name}", f"examples.fused_ops:{size}.{name}", device))

@@ -22,6 +22,7 @@ from torch import fx, nn
 from longhand.cache import cached_unit
 from longhand.call_state import (
     GraphFunction,
+    arguments_of,
     counting_writes,
     needs_gradients,
     unless_gradients,
@@ -204,7 +205,8 @@ def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:
     given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
     arguments = [i for i, entry in enumerate(given) if entry.kind in _ARGUMENTS]
     if not graph.is_module:
-        return lambda *inputs: unit(*(inputs[i] for i in arguments))
+        take = arguments_of(graph)
+        return lambda *inputs: unit(*take(inputs))
     weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
     threads = _ModuleOfThread(unit, weights)
 

@@ -9,6 +9,7 @@ import torch
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.capture.storages import overlapping
+from longhand.emit.trees import children
 from longhand.logs import Subject, logger
 
 GraphFunction = Callable[..., Any]
@@ -67,6 +68,20 @@ def written_inputs(graph: CapturedGraph) -> tuple[int, ...]:
     written = {mutation.input_node for mutation in graph.mutations}
     given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
     return tuple(place for place, entry in enumerate(given) if entry.node in written)
+
+
+def arguments_of(graph: CapturedGraph) -> Callable[[tuple[Any, ...]], list[Any]]:
+    """What makes the arguments of a function's unit of Dynamo's inputs: elements of a list are put together again."""
+    given = [entry.node for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
+    positions = iter([given.index(leaf) for leaf in graph.argument_leaves if isinstance(leaf, str)])
+    specs = children(children(graph.in_spec)[0])
+    places: list[int | list[int]] = [
+        next(positions) if spec.is_leaf() else [next(positions) for _ in range(spec.num_leaves)]
+        for spec in specs
+    ]
+    return lambda inputs: [
+        inputs[place] if isinstance(place, int) else [inputs[one] for one in place] for place in places
+    ]
 
 
 def counting_writes(compiled: GraphFunction, written: tuple[int, ...]) -> GraphFunction:

@@ -122,7 +122,7 @@ def store_mutations(ctx: Context) -> None:
     for entry in ctx.graph.mutations:
         ctx.node = nodes[entry.value_node]
         value, into = ctx.values[entry.value_node], ctx.values[entry.input_node]
-        if value == into:
+        if value == into or any(size == 0 for size in into.shape):
             continue
         if value.buffer in buffers:
             value = ctx.copy(value)

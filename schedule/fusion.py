@@ -11,7 +11,7 @@ from longhand.schedule.bodies import loads, reduced_axes, stores
 from longhand.schedule.dependencies import effects
 from longhand.schedule.joining import absorb, join
 from longhand.schedule.plan import Refusal, Verdict
-from longhand.schedule.profit import Hint, absorb_problem, is_free, merge_problem, whole
+from longhand.schedule.profit import Hint, absorb_problem, is_free, likeness, merge_problem, whole
 from longhand.schedule.step_graph import StepGraph
 
 NEIGHBOURS = 3  # readers of one buffer on each side that are considered as partners
@@ -172,6 +172,8 @@ class _Fusion:
         merged = join(one, other, self.buffers, self._dead(handed, first, second))
         if isinstance(merged, Nest):
             unprofitable = merge_problem(one, other, merged, self.buffers, self.hint)
+            if not merged.axes and self._is_one_of_its_kind(one) and self._is_one_of_its_kind(other):
+                unprofitable = None  # single elements cost their launches alone
             if unprofitable is None:
                 return self.graph.merge(first, second, merged)
             return self._refuse(first, second, Verdict.NOT_PROFITABLE, unprofitable)
@@ -180,6 +182,13 @@ class _Fusion:
             if absorbed is not None:
                 return absorbed
         return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
+
+    def _is_one_of_its_kind(self, nest: Nest) -> bool:
+        """Whether no other step consists of the same operations: equal ones become one launch in another way."""
+        kind = likeness(nest)
+        return (
+            sum(isinstance(step, Nest) and likeness(step) == kind for step in self.graph.steps.values()) == 1
+        )
 
     def _absorb(self, first: int, second: int, buffer: str) -> int | None:
         """Lets `second` compute what it reads of `first` by itself."""

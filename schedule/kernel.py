@@ -231,6 +231,7 @@ def _work(
         device=device,
         style=style,
         has_rows=bool(space.rows),
+        has_cols=bool(space.cols),
         is_split=loops.is_split,
         is_heavy=any(isinstance(value, Pointwise) and value.op in HEAVY for value in space.body),
         is_long=is_long_row(_count(space.cols, hints)),

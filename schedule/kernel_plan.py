@@ -49,6 +49,11 @@ class Style(enum.Enum):
         CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS, and SPLITS with partials;
         ``cols = min(COLS, next_power_of_2(size of the last col axis))``. CPU: COLS (cols that a thread accumulates at
         a time), GRAIN; with partials ROWS and SPLITS too.
+    FOREACH: an elementwise body over many groups of tensors (the parameter, gradient and state of each weight) in one
+        launch; see schedule/horizontal.py. At most one col axis, whose size differs from group to group; none where
+        each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK elements of one
+        group a program (without the axis a group), NUM_WARPS. CPU: threads share out chunks of CHUNK elements (without
+        the axis there is one thread).
 
     CPU: a kernel runs on one thread where n_rows * n_cols is less than GRAIN.
     """
@@ -59,6 +64,7 @@ class Style(enum.Enum):
     ROWS_LOOPED = "rows_looped"
     ROWS_SPLIT = "rows_split"
     COLUMNS = "columns"
+    FOREACH = "foreach"
 
 
 class AxisRole(enum.Enum):
@@ -142,6 +148,7 @@ class Pointer:
             one element. None where no such words exist (gathered tables, overlapping windows).
         may_alias: Names of pointers that some launch passes the same memory for (in-place use is legal).
         scratch: True for partial results that the kernel's host function allocates itself (splits).
+        many: FOREACH: a list with a tensor for each group; False for a tensor that all groups share.
     """
 
     name: str
@@ -150,6 +157,7 @@ class Pointer:
     dims: tuple[str, ...] | None
     may_alias: tuple[str, ...] = ()
     scratch: bool = False
+    many: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

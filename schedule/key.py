@@ -29,6 +29,7 @@ from longhand.schedule.kernel_plan import (
     Product,
     ScalarRef,
     SizeOf,
+    Style,
 )
 
 
@@ -66,6 +67,7 @@ class _Canonical:
             plan.guards,
             tuple((load, repr(plan.padding[load])) for load in sorted(plan.padding)),
             plan.wide_index,
+            *([tuple(pointer.many for pointer in plan.pointers)] if plan.style is Style.FOREACH else []),
         )
 
     def value(self, position: int, value: Value) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from longhand.lower.ir import Buffer, BufferKind, Extern
 from longhand.schedule.dependencies import views
 from longhand.schedule.kernel_plan import Access, KernelPlan, Pointer
-from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
+from longhand.schedule.plan import Allocate, Group, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 from longhand.schedule.sharing import may_share
 from longhand.schedule.sizes import Hints, guess, product, same
 
@@ -63,7 +63,7 @@ def place_buffers(
     for number, step in enumerate(steps):
         if isinstance(step, Launch):
             plan = kernels[step.kernel]
-            for pointer, name in _arguments(plan, step):
+            for pointer, name in _all_arguments(plan, step):
                 is_new = name not in made and buffers[name].kind is BufferKind.INTERMEDIATE
                 if pointer.access is Access.READ or not is_new:
                     continue
@@ -103,7 +103,7 @@ def touched(step: PlanStep) -> tuple[str, ...]:
     """The buffers that a step names."""
     match step:
         case Launch():
-            return step.buffers
+            return step.touched
         case Extern():
             names = (*(view.buffer for view in views(step)), *step.outputs, *step.mutates)
             return tuple(name for name in names if name)
@@ -259,10 +259,15 @@ def _made(step: UnitStep) -> tuple[str, ...]:
     return ()
 
 
-def _arguments(plan: KernelPlan, launch: Launch) -> list[tuple[Pointer, str]]:
+def _arguments(plan: KernelPlan, launch: Launch | Group) -> list[tuple[Pointer, str]]:
     """(pointer, buffer) for each pointer that the caller passes."""
     pointers = [pointer for pointer in plan.pointers if not pointer.scratch]
     return list(zip(pointers, launch.buffers, strict=True))
+
+
+def _all_arguments(plan: KernelPlan, launch: Launch) -> list[tuple[Pointer, str]]:
+    """The arguments of every group."""
+    return [argument for group in launch.groups for argument in _arguments(plan, group)]
 
 
 def _reusable(
@@ -281,6 +286,8 @@ def _reusable(
     """
     target = buffers[name]
     found: tuple[str, str] | None = None
+    if launch.others:
+        return None  # the memory of lists is the caller's, but for what few lists hand on to each other
     for other, source in _arguments(plan, launch):
         candidate = buffers[source]
         if (

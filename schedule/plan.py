@@ -42,6 +42,7 @@ __all__ = [
     "Allocate",
     "AxisRole",
     "Factor",
+    "Group",
     "IntParameter",
     "KernelPlan",
     "Launch",
@@ -71,6 +72,14 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
+class Group:
+    """What one group of tensors gives to a FOREACH launch: see the attributes of the same names of `Launch`."""
+
+    buffers: tuple[str, ...]
+    sizes: tuple[Size, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Launch:
     """One call of a kernel.
 
@@ -82,6 +91,8 @@ class Launch:
         scalars: The value of each of its ScalarParameters, in order.
         origins: Nodes of the captured graph that this call computes, in order.
         bytes_moved: Bytes read and written, each element once.
+        others: FOREACH: the buffers and sizes of the other groups that the call does; `buffers` and `sizes` are those
+            of the first one, `origins` and `bytes_moved` cover all.
     """
 
     kernel: str
@@ -91,6 +102,17 @@ class Launch:
     scalars: tuple[float | Size, ...] = ()
     origins: tuple[str, ...] = ()
     bytes_moved: Size = 0
+    others: tuple[Group, ...] = ()
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Every group of tensors that the call does; all styles but FOREACH have one."""
+        return (Group(self.buffers, self.sizes), *self.others)
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """The buffers of all groups, one group after the other."""
+        return (*self.buffers, *(name for group in self.others for name in group.buffers))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,9 @@ def _steps(
                 yield from _steps(plan, step.runs[0], number, indent + "    ")
             case Launch():
                 sizes = " x ".join(map(str, step.sizes))
-                yield f"{indent}{number[step.kernel]}({', '.join(step.buffers)}) over {sizes}  # {_names(step.origins)}"
+                more = f" and {len(step.others)} more" if step.others else ""
+                given = ", ".join(step.buffers)
+                yield f"{indent}{number[step.kernel]}({given}) over {sizes}{more}  # {_names(step.origins)}"
             case Extern():
                 why = f"  # {step.reason}" if step.reason else ""
                 yield f"{indent}{_names(step.outputs)} = {step.target}({', '.join(map(_argument, step.args))}){why}"

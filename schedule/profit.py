@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from longhand.lower.ir import Buffer, Load, Nest, Pointwise, PointwiseOp, Size, Store, domains
+from longhand.lower.ir import Buffer, Load, Nest, Pointwise, PointwiseOp, Reduce, Size, Store, domains
 from longhand.schedule.bodies import loads, reduced_axes, sizes_of, stores
 from longhand.schedule.legality import depends_on_reduction, reduces_columns
 from longhand.schedule.sizes import product, rank
@@ -97,6 +97,16 @@ def merge_problem(
     if _starved(merged, hint) and not (_starved(first, hint) or _starved(second, hint)):
         return "too few rows to keep the machine busy"
     return None
+
+
+def likeness(nest: Nest) -> tuple[str, ...]:
+    """The operations of a nest in no particular order."""
+    return tuple(
+        sorted(
+            f"{type(value).__name__} {value.op.value if isinstance(value, Pointwise | Reduce) else ''}"
+            for value in nest.body
+        )
+    )
 
 
 def absorb_problem(

@@ -8,7 +8,7 @@ from typing import Any
 
 from longhand.lower.ir import Extern, Load, Store, Value, View
 from longhand.schedule.kernel_plan import Address, IntParameter, KernelPlan, ParameterRef, Pointer, Product
-from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
+from longhand.schedule.plan import Allocate, Group, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 
 Names = Mapping[str, str]  # of buffers and nodes; what is not in it keeps its name
 
@@ -30,7 +30,8 @@ def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
     match step:
         case Launch():
             buffers, origins = renamed_all(step.buffers, names), renamed_all(step.origins, names)
-            return dataclasses.replace(step, buffers=buffers, origins=origins)
+            others = tuple(Group(renamed_all(group.buffers, names), group.sizes) for group in step.others)
+            return dataclasses.replace(step, buffers=buffers, origins=origins, others=others)
         case Extern():
             return dataclasses.replace(
                 step,

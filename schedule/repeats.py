@@ -248,7 +248,7 @@ def references(step: PlanStep) -> tuple[str, ...]:
     """The buffers that a step names, in the order of its token."""
     match step:
         case Launch():
-            return step.buffers
+            return step.touched
         case Extern():
             return (*(v.buffer for v in views(step)), *(name for name in step.outputs if name), *step.mutates)
         case Allocate():
@@ -272,7 +272,8 @@ def _token(step: PlanStep, buffers: Mapping[str, Buffer]) -> object:
     )
     match step:
         case Launch():
-            return (step.kernel, step.sizes, step.ints, step.scalars, memory)
+            sizes = tuple(group.sizes for group in step.groups)
+            return (step.kernel, sizes, step.ints, step.scalars, memory)
         case Extern():
             arguments = tuple(_plain((step.args, step.kwargs)))
             outputs = tuple(map(bool, step.outputs))

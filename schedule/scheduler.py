@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from longhand.lower.ir import Buffer, Extern, Nest, Program, View
 from longhand.options import Options
 from longhand.schedule.fusion import fuse
+from longhand.schedule.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.instances import make_instances
 from longhand.schedule.memory import place_buffers, release_buffers, release_run, touched
 from longhand.schedule.order import order_steps
@@ -36,13 +37,14 @@ def schedule(program: Program, options: Options) -> UnitPlan:
     steps = clean_steps(program.steps, buffers, kept)
     fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
     left = drop_unread(fused.steps, buffers, kept)
-    ordered = order_steps(left, position_of, buffers, kept, hints)
+    ordered = in_one_order(order_steps(left, position_of, buffers, kept, hints), program.graph, position_of)
 
     planner = Planner(buffers, options, hints, position_of)
     planned: list[Launch | Extern] = [
         planner.launch(step) if isinstance(step, Nest) else step for step in ordered
     ]
-    placed, kernels = place_buffers(planned, planner.kernels, buffers, kept)
+    planned, kernels = fuse_horizontally(planned, ordered, planner.kernels, buffers, program.graph, options)
+    placed, kernels = place_buffers(planned, kernels, buffers, kept)
     folded = _release_in_runs(fold_repeats(placed, program, kept), buffers, kept, hints)
     made = make_instances(folded, kernels, program)
     whole = dataclasses.replace(program, buffers=made.buffers, results=made.results)
@@ -67,7 +69,7 @@ def _told_once(refusals: tuple[Refusal, ...], steps: list[UnitStep]) -> tuple[Re
         for run in step.runs[1:]
         for inner in run
         if isinstance(inner, Launch)
-        for name in inner.buffers
+        for name in inner.touched
     }
     return tuple(refusal for refusal in refusals if not {refusal.producer, refusal.consumer} <= later)
 

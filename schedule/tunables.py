@@ -19,6 +19,7 @@ class Work:
         device: Where the kernel runs.
         style: How it walks its space.
         has_rows: Whether there are row axes.
+        has_cols: Whether there are col axes.
         is_split: Whether chunks leave partial results.
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
         is_long: Whether rows are longer than most programs hold (see `fits_registers`).
@@ -30,6 +31,7 @@ class Work:
     device: Device
     style: Style
     has_rows: bool
+    has_cols: bool
     is_split: bool
     is_heavy: bool
     is_long: bool
@@ -49,6 +51,11 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
             # 16 bytes a thread and load.
             lanes = 16 // max(1, min(work.element_bytes, 8))
             return Tunable("BLOCK", 128 * lanes, "elements per program"), Tunable("NUM_WARPS", 4)
+        case Style.FOREACH if not work.has_cols:
+            return (Tunable("NUM_WARPS", 1),)
+        case Style.FOREACH:
+            lanes = 16 // max(1, min(work.element_bytes, 8))
+            return Tunable("BLOCK", 256 * lanes, "elements per program"), Tunable("NUM_WARPS", 8)
         case Style.ELEMENTWISE:
             return (
                 Tunable("ELEMENTS", 4096, "per program: short rows share one"),
@@ -118,6 +125,10 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
             )
         case Style.COLUMNS:
             return Tunable("COLS", 256, "columns that are accumulated at a time"), grain
+        case Style.FOREACH if not work.has_cols:
+            return ()
+        case Style.FOREACH:
+            return (Tunable("CHUNK", 16384, "elements that a thread takes at a time"),)
     return (grain,)
 
 

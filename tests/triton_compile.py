@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -61,14 +62,14 @@ class Recorder:
 
 
 def compile_launches(
-    module: ModuleType, host: str, tensors: Sequence[torch.Tensor], *numbers: Any
+    module: ModuleType, host: str, tensors: Sequence[torch.Tensor | list[torch.Tensor]], *numbers: Any
 ) -> list[Usage]:
     """Calls a host function with tensors on the meta device, and compiles each kernel that it launches.
 
     Args:
         module: The kernel file, imported without TRITON_INTERPRET.
         host: The host function's name.
-        tensors: With the right dtypes; nothing is read from them.
+        tensors: Tensors and lists of them, with the right dtypes; nothing is read from them.
         numbers: Sizes, strides and scalars.
     """
     launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
@@ -77,7 +78,8 @@ def compile_launches(
     try:
         for name, kernel in kernels.items():
             setattr(module, name, Recorder(getattr(kernel, "kernel", None) or kernel, launches))
-        getattr(module, host)(*(tensor.to("meta") for tensor in tensors), *numbers)
+        moved = pytree.tree_map(lambda tensor: tensor.to("meta"), list(tensors))
+        getattr(module, host)(*moved, *numbers)
     finally:
         for name, kernel in kernels.items():
             setattr(module, name, kernel)

@@ -16,7 +16,8 @@ from typing import Any
 
 import flash_on_cpu
 import torch
-from odd_calls import FUNCTION_SIZES, MODELS, function_arguments
+import torch.utils._pytree as pytree
+from odd_calls import FUNCTION_SIZES, MODELS, UPDATES, function_arguments
 
 import longhand
 from examples import fused_ops
@@ -26,7 +27,7 @@ from examples.gallery import ARCH, ROOT
 def without_checks(package: ModuleType) -> ModuleType:
     """The unit's model module, which then takes CPU tensors of any size."""
     model = sys.modules[f"{package.__name__}.model"]
-    for name in ("check_tensor", "check_weights"):
+    for name in ("check_tensor", "check_tensors", "check_weights"):
         if hasattr(model, name):
             setattr(model, name, lambda *args, **kwargs: None)
     return model
@@ -65,6 +66,24 @@ def run_function(name: str) -> set[str]:
     for rows, cols in FUNCTION_SIZES:
         args = function_arguments(name, rows, cols)
         close(getattr(model, name)(*args), function(*args), function(*in_float64(args)).double())
+    return set(package.kernels.__all__)
+
+
+def run_update(unit: str) -> set[str]:
+    """The unit of an update of lists, as it stands in the gallery, on lists of tensors of other sizes."""
+    sys.path.insert(0, str(ROOT))
+    package = importlib.import_module(unit)
+    ours = getattr(without_checks(package), package.__all__[0])
+    eager, calls = UPDATES[unit]
+    for args in calls():
+        given = [pytree.tree_map(torch.clone, args) for _ in range(2)]
+        exact = pytree.tree_map(torch.Tensor.double, args)
+        ours(*given[0])
+        eager(*given[1])
+        eager(*exact)
+        for mine, theirs, true in zip(*map(pytree.tree_leaves, (*given, exact)), strict=True):
+            if true.numel():
+                close(mine, theirs, true)
     return set(package.kernels.__all__)
 
 
@@ -109,7 +128,10 @@ def main() -> None:
     unit, workshop = sys.argv[1], Path(sys.argv[2])
     library = flash_on_cpu.register()
     with torch.no_grad():
-        ran = run_function(unit.split("/")[1]) if "/" in unit else run_model(unit, workshop)
+        if "/" in unit:
+            ran = run_function(unit.split("/")[1])
+        else:
+            ran = run_update(unit) if unit in UPDATES else run_model(unit, workshop)
     print(" ".join(sorted(ran)))
     del library
 

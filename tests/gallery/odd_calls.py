@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from examples import adamw
 from examples.attention import Attention
 from examples.gpt import GPT
 from examples.gpt_train import LanguageModel
@@ -65,6 +66,16 @@ MODELS: dict[str, tuple[ModelCall, ModelCall]] = {
     # Channels enough for convolutions to run channels last.
     "resnet_block_cuda": (_resnet_block(65, 67, 9, 7), _resnet_block(70, 66, 5, 11)),
 }
+
+
+# (eager, calls): lists of odd sizes with an empty and a one-element tensor, and one whose sizes are multiples of 16.
+UPDATES: dict[str, tuple[Callable[..., None], Callable[[], list[tuple[Any, ...]]]]] = {
+    "adamw_cuda": (adamw.adamw, lambda: [adamw.state(shapes) for shapes in UPDATE_SHAPES]),
+}
+UPDATE_SHAPES: tuple[list[tuple[int, ...]], ...] = (
+    [(7,), (33, 5), (1,), (), (1500,), (0,), (16,), (1024,)],
+    [(64, 16), (16,), (2048,), (48,)],
+)
 
 
 def function_arguments(name: str, rows: int, cols: int) -> tuple[Any, ...]:

@@ -231,7 +231,8 @@ def parse_signature(source: Path) -> tuple[str, list[Parameter]]:
     parameters = []
     for words in filter(None, (piece.strip() for piece in functions[name].split(","))):
         match = re.fullmatch(
-            r"(?:const\s+)?([\w:]+)\s*(\*?)\s*(?:__restrict__\s+|__restrict\s+)?(\w+)", words
+            r"(?:const\s+)?([\w:]+)\s*(\*?(?:\s*const\s*\*)?)\s*(?:__restrict__\s+|__restrict\s+)?(\w+)",
+            words,
         )
         if match is None or (not match[2] and match[1] not in _NUMBERS):
             known = ", ".join(_NUMBERS)

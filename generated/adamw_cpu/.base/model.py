@@ -1,0 +1,61 @@
+"""adamw as kernels: examples.adamw.adamw for cpu, float32, inference.
+
+    params       52 tensors, float32: (512, 128), (128, 128), (128,), (128,), ...
+    grads        52 tensors, float32: (512, 128), (128, 128), (128,), (128,), ...
+    exp_avgs     52 tensors, float32: (512, 128), (128, 128), (128,), (128,), ...
+    exp_avg_sqs  52 tensors, float32: (512, 128), (128, 128), (128,), (128,), ...
+    step         float32 ()
+    lr           float32 ()
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+
+from . import kernels
+from .runtime import check_lists_apart, check_tensor, check_tensors, empty
+
+SHAPES = [
+    (512, 128),
+    (128, 128),
+    (128,),
+    (128,),
+    *[
+        (384, 128),
+        (384,),
+        (128, 128),
+        (128,),
+        (128,),
+        (128,),
+        (512, 128),
+        (512,),
+        (128, 512),
+        (128,),
+        (128,),
+        (128,),
+    ]
+    * 4,
+]
+
+
+def adamw(params, grads, exp_avgs, exp_avg_sqs, step, lr):
+    """Computes what examples.adamw.adamw does."""
+    check_tensors("params", params, dtype=torch.float32, shapes=SHAPES, device="cpu")
+    check_tensors("grads", grads, dtype=torch.float32, shapes=SHAPES, device=params[0].device)
+    check_tensors("exp_avgs", exp_avgs, dtype=torch.float32, shapes=SHAPES, device=params[0].device)
+    check_tensors("exp_avg_sqs", exp_avg_sqs, dtype=torch.float32, shapes=SHAPES, device=params[0].device)
+    check_tensor("step", step, dtype=torch.float32, shape=(), device=params[0].device)
+    check_tensor("lr", lr, dtype=torch.float32, shape=(), device=params[0].device)
+    check_lists_apart(
+        params=params, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs, step=step, lr=lr
+    )
+
+    # adamw    step += 1; decay = 1 - lr * DECAY; root_correction = (1 - BETA2**step).sqrt()
+    root_correction = empty(lr.shape, torch.float32)
+    decay = empty(lr.shape, torch.float32)
+    step_size = empty(lr.shape, torch.float32)
+    kernels.div_power_sub_sqrt(lr, step, root_correction, decay, step_size)
+
+    # adamw    param.mul_(decay); exp_avg.lerp_(grad, 1 - BETA1)
+    # adamw    param.sub_(step_size * exp_avg / denominator)
+    kernels.adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, params, 1e-8)

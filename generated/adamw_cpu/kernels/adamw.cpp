@@ -1,0 +1,64 @@
+// adamw: exp_avg, exp_avg_sq and param from these and grad, for all tensors of the lists.
+//
+//     adamw    param.mul_(decay)
+//     adamw    exp_avg.lerp_(grad, 1 - BETA1)
+//     adamw    exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+//     adamw    param.sub_(step_size * exp_avg / denominator)
+//
+// One launch over lists of tensors of any sizes. Reads exp_avg, grad, exp_avg_sq and 4 more once, writes
+// exp_avg, exp_avg_sq and param once.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+constexpr long CHUNK = 16384;  // elements that a thread takes at a time
+
+// Threads share out chunks of all tensors.
+extern "C" void adamw(
+    const float *const *grads,     // n_tensors x (n_elements,)
+    const float *decay,            // one element
+    const float *step_size,        // one element
+    const float *root_correction,  // one element
+    float *const *exp_avgs,        // n_tensors x (n_elements,); updated in place
+    float *const *exp_avg_sqs,     // n_tensors x (n_elements,); updated in place
+    float *const *params,          // n_tensors x (n_elements,); updated in place
+    const int64_t *n_elements,     // of each tensor
+    long n_tensors,
+    float eps) {
+  std::vector<long> first_chunk(n_tensors + 1);  // of each tensor, and their number
+  for (long tensor = 0; tensor < n_tensors; ++tensor) {
+    first_chunk[tensor + 1] = first_chunk[tensor] + (n_elements[tensor] + CHUNK - 1) / CHUNK;
+  }
+  const long n_chunks = first_chunk[n_tensors];
+
+#pragma omp parallel for schedule(dynamic) if (n_chunks > 1)
+  for (long chunk = 0; chunk < n_chunks; ++chunk) {
+    const auto next = std::upper_bound(first_chunk.begin(), first_chunk.end(), chunk);
+    const long tensor = next - first_chunk.begin() - 1;
+    const long start = (chunk - first_chunk[tensor]) * CHUNK;
+    const long end = std::min<long>(start + CHUNK, n_elements[tensor]);
+    const float *grad = grads[tensor];
+    float *exp_avg = exp_avgs[tensor];
+    float *exp_avg_sq = exp_avg_sqs[tensor];
+    float *param = params[tensor];
+    const float decay_value = decay[0];
+    const float step_size_value = step_size[0];
+    const float root_correction_value = root_correction[0];
+
+#pragma omp simd
+    for (long i = start; i < end; ++i) {
+      const float exp_avg_value = exp_avg[i];
+      const float grad_value = grad[i];
+      const float total = exp_avg_value + (grad_value - exp_avg_value) * 0.1f;
+      const float exp_avg_sq_value = exp_avg_sq[i] * 0.999f + grad_value * grad_value * 0.001f;
+      const float denominator = std::sqrt(exp_avg_sq_value) / root_correction_value + eps;
+      const float ratio = step_size_value * total / denominator;
+
+      exp_avg[i] = total;
+      exp_avg_sq[i] = exp_avg_sq_value;
+      param[i] = param[i] * decay_value - ratio;
+    }
+  }
+}

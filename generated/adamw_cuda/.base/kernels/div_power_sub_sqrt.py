@@ -1,0 +1,63 @@
+"""div_power_sub_sqrt: add, scale, sub, power and more in one pass, from step and lr to step, root_correction
+and decay.
+
+    adamw    step += 1
+    adamw    decay = 1 - lr * DECAY
+    adamw    step_size = lr / (1 - BETA1**step)
+    adamw    root_correction = (1 - BETA2**step).sqrt()
+
+Reads step and lr once, writes step, root_correction, decay and step_size once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import fast_launch, libdevice
+
+# Tunables.
+BLOCK = 512  # elements per program
+NUM_WARPS = 4
+
+
+@fast_launch
+@triton.jit
+def div_power_sub_sqrt_kernel(
+    lr_ptr,  # float32, one element
+    step_ptr,  # float32, one element
+    root_correction_ptr,  # float32, one element
+    decay_ptr,  # float32, one element
+    step_size_ptr,  # float32, one element
+):
+    """The only program computes the one element."""
+    step = tl.load(step_ptr)
+    lr = tl.load(lr_ptr)
+    shifted_step = step + 1.0
+
+    tl.store(step_ptr, shifted_step)
+    tl.store(root_correction_ptr, tl.sqrt_rn(1.0 - libdevice.pow(0.999, shifted_step)))
+    tl.store(decay_ptr, 1.0 - lr * 0.01)
+    tl.store(step_size_ptr, lr / (1.0 - libdevice.pow(0.9, shifted_step)))
+
+
+def div_power_sub_sqrt(lr, step, root_correction, decay, step_size):
+    """Fill root_correction, decay and step_size and update step in place."""
+    div_power_sub_sqrt_kernel[(1,)](
+        lr,
+        step,
+        root_correction,
+        decay,
+        step_size,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(lr, step):
+    """What div_power_sub_sqrt() must fill step, root_correction, decay and step_size with."""
+    shifted_step = step + 1.0
+    return (
+        shifted_step,
+        torch.sqrt(1.0 - torch.pow(0.999, shifted_step)),
+        1.0 - lr * 0.01,
+        lr / (1.0 - torch.pow(0.9, shifted_step)),
+    )

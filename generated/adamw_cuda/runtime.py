@@ -1,0 +1,272 @@
+"""What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
+
+import collections
+import functools
+import itertools
+import operator
+
+import torch
+import triton
+from triton.language.extra import libdevice as triton_libdevice
+
+# ---- Checks: what a call is given must be what the kernels were written for ----
+
+
+def check_tensor(name, tensor, *, dtype, shape, device, stride=None):
+    """Raise TypeError or ValueError unless an argument is as expected.
+
+    In `shape` a word stands for a size that may be anything. `stride` is None for a contiguous tensor. A device
+    without an index, such as "cuda", means any of that kind.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name}: expected {dtype}, got {tensor.dtype}")
+    if tensor.shape != shape and not _fits(tensor.shape, shape):
+        expected = ", ".join(map(str, shape))
+        raise ValueError(f"{name}: expected shape ({expected}), got {tuple(tensor.shape)}")
+    if tensor.device != device and (isinstance(device, torch.device) or tensor.device.type != device):
+        raise ValueError(f"{name}: expected device {device}, got {tensor.device}")
+    if not (tensor.is_contiguous() if stride is None else tensor.stride() == stride):
+        expected = "a contiguous tensor" if stride is None else f"strides {stride}"
+        raise ValueError(f"{name}: expected {expected}, got strides {tensor.stride()}")
+    if torch.is_autocast_enabled(tensor.device.type):
+        raise RuntimeError("these kernels have types of their own: call outside torch.autocast")
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"{name} requires grad, but these kernels compute no gradients: call under torch.no_grad() or detach {name}"
+        )
+
+
+def check_tensors(name, tensors, *, dtype, shapes, device):
+    """Raise TypeError or ValueError unless a list holds contiguous tensors of these shapes."""
+    if len(tensors) != len(shapes):
+        raise ValueError(f"{name}: expected {len(shapes)} tensors, got {len(tensors)}")
+    for place, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True)):
+        check_tensor(f"{name}[{place}]", tensor, dtype=dtype, shape=shape, device=device)
+
+
+def _fits(shape, expected):
+    return len(shape) == len(expected) and all(
+        isinstance(wanted, str) or size == wanted for size, wanted in zip(shape, expected, strict=True)
+    )
+
+
+def check_apart(**tensors):
+    """Raise ValueError if two arguments overlap in memory: one of them is written to."""
+    spans = []
+    for name, tensor in tensors.items():
+        if tensor.numel():
+            last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+            spans.append((tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size(), name))
+    spans.sort()
+    for (_, end, name), (start, _, other) in itertools.pairwise(spans):
+        if start < end:
+            raise ValueError(f"{name} and {other} overlap in memory: expected tensors that do not")
+
+
+def check_lists_apart(**given):
+    """Raise ValueError if two tensors, in lists or alone, overlap in memory: some of them are written to."""
+    named = {}
+    for name, tensors in given.items():
+        one_by_one = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+        named |= {f"{name}[{place}]": tensor for place, tensor in enumerate(one_by_one)}
+    check_apart(**named)
+
+
+def fast_launch(kernel):
+    """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
+
+    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
+    versions of Triton whose launcher it does not know.
+    """
+    known = triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9."))
+    return FastLaunch(kernel) if known and isinstance(kernel, triton.JITFunction) else kernel
+
+
+class FastLaunch:
+    """Keeps what Triton compiled for each set of sizes, and hands it to the driver.
+
+    Triton compiles a kernel for the values of its constexprs, for whether pointers and integers are multiples of 16,
+    and for integers that are 1 or need 64 bits. The key here tells more apart than that: the alignment of the
+    pointers, and every other argument as it is. The tensors must have the dtypes that the kernel's comments say.
+    """
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        self.n_tensors = sum(
+            parameter.name.endswith("_ptr") for parameter in kernel.params
+        )  # they come first
+        self.launchers = {}  # by grid
+        self.compiled = {}
+
+    def __getitem__(self, grid):
+        launch = self.launchers.get(grid)
+        if launch is None:
+            forget_if_full(self.launchers)
+            launch = self.launchers[grid] = self.launcher(grid)
+        return launch
+
+    def launcher(self, grid):
+        """What kernel[grid] is."""
+        x, y, z = (*grid, 1, 1)[:3]
+        n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
+
+        def launch(*args, **options):
+            addresses = [*map(data_ptr, args[:n_tensors])]
+            numbers = args[n_tensors:]
+            device = args[0].get_device()
+            alignment = functools.reduce(operator.or_, addresses) % 16 and tuple([a % 16 for a in addresses])
+            entry = compiled.get((device, alignment, numbers, *options.values()))
+            if entry is None or knobs.launch_enter_hook.calls:  # hooks: a profiler is listening
+                self.compile(device, alignment, grid, args, options)
+                return
+            run, function, fixed, current_stream, constants, several_devices = entry
+            if several_devices and device != torch.cuda.current_device():
+                with torch.cuda.device(device):
+                    launch(*args, **options)
+                return
+            # Tensors as integers: the launcher would ask the driver about each.
+            run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
+
+        return launch
+
+    def compile(self, device, alignment, grid, args, options):
+        """Launch through Triton's own path, and keep what it compiled."""
+        with torch.cuda.device(device):
+            compiled = self.kernel[grid](*args, **options)
+        if compiled is not None:
+            names = [parameter.name for parameter in self.kernel.params]
+            run, fixed = compiled.run, (
+                compiled.packed_metadata,
+                None,
+                None,
+                None,
+            )  # no launch metadata, no hooks
+            if (
+                triton.__version__.startswith("3.6.")
+                and not run.global_scratch_size + run.profile_scratch_size
+            ):
+                # What run() would call, without its questions after scratch memory.
+                run, fixed = run.launch, (run.launch_cooperative_grid, run.launch_pdl, None, None, *fixed)
+            forget_if_full(self.compiled)
+            self.compiled[(device, alignment, args[self.n_tensors :], *options.values())] = (
+                run,
+                compiled.function,
+                fixed,
+                triton.runtime.driver.active.get_current_stream,
+                tuple(options[name] for name in names[len(args) :]),
+                torch.cuda.device_count() > 1,
+            )
+
+
+data_ptr = torch.Tensor.data_ptr
+
+
+def forget_if_full(known):
+    """Empty a dict that sizes which never repeat have filled."""
+    if len(known) >= 1024:
+        known.clear()
+
+
+# ---- Lists of tensors: a kernel reads where they lie from a table on the device ----
+
+TABLES = 64  # kept of each kind: gradients that are made anew mostly lie where earlier ones lay
+
+
+class TensorTable:
+    """Where the tensors of a launch lie, and which elements each program takes.
+
+    Attributes:
+        addresses: For each list the addresses of its tensors.
+        n_elements: Of each tensor.
+        first_block: The first program of each tensor.
+        tensor_of_block: For each program its tensor.
+        n_blocks: How many programs there are.
+        alignment: What all addresses and sizes are multiples of: 16, or 1.
+    """
+
+    def __init__(self, addresses, layout, alignment):
+        self.addresses = addresses.unbind()
+        self.n_elements, self.first_block, self.tensor_of_block = layout
+        self.n_blocks = len(self.tensor_of_block)
+        self.alignment = alignment
+
+
+def tensor_table(lists, block):
+    """The table of a launch over `lists`, in which each program takes `block` elements of one tensor.
+
+    It is made when the tensors lie elsewhere than in the calls that are remembered: two small copies to the device,
+    which nothing waits for. While a CUDA graph is recorded it must be known: the recording would copy what is gone.
+    """
+    device = lists[0][0].device
+    sizes = tuple([tensor.numel() for tensor in lists[0]])
+    addresses = tuple([tensor.data_ptr() for tensors in lists for tensor in tensors])
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    key = (device, stream, block, sizes, addresses)
+    table = _tables.get(key)
+    is_recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    if table is None:
+        if is_recording:
+            raise RuntimeError(
+                "a CUDA graph is being recorded: call once before, with tensors at the same addresses"
+            )
+        layout = remembered(_layouts, (device, stream, block, sizes), lambda: layout_of(sizes, block, device))
+        alignment = 1 if any(number % 16 for number in itertools.chain(sizes, addresses)) else 16
+        rows = torch.tensor(addresses, device="cpu").view(len(lists), len(sizes))
+        table = remembered(_tables, key, lambda: TensorTable(on_device(rows, device), layout, alignment))
+    if is_recording:
+        _recorded[key] = table  # a replay reads it
+    return table
+
+
+_tables = collections.OrderedDict()
+
+_layouts = collections.OrderedDict()
+
+_recorded = {}
+
+
+def remembered(known, key, make):
+    """What was made for `key`; the oldest goes where there are too many."""
+    if key not in known:
+        known[key] = make()
+        if len(known) > TABLES:
+            known.popitem(last=False)
+    return known[key]
+
+
+def layout_of(sizes, block, device):
+    """The numbers of elements, the first program of each tensor, and for each program its tensor."""
+    n_elements = torch.tensor(sizes, device="cpu")
+    n_blocks = (n_elements + block - 1) // block
+    first_block = n_blocks.cumsum(0) - n_blocks
+    tensor_of_block = torch.arange(len(sizes), device="cpu").repeat_interleave(n_blocks)
+    return [on_device(numbers, device) for numbers in (n_elements, first_block, tensor_of_block)]
+
+
+def on_device(numbers, device):
+    """Whole numbers on the device, without waiting for it."""
+    if device.type != "cuda":
+        return numbers.to(device)
+    return numbers.pin_memory().to(device, non_blocking=True)
+
+
+class TorchMath:
+    """libdevice for Triton's interpreter (TRITON_INTERPRET=1), which has none: torch's functions of the same names."""
+
+    def __getattr__(self, name):
+        function = getattr(torch, "round" if name == "rint" else name)
+
+        def interpreted(*args):
+            block = next(arg for arg in args if isinstance(arg, triton.language.tensor))
+            numbers = [torch.from_numpy(arg.handle.data) if hasattr(arg, "handle") else arg for arg in args]
+            dtype = torch.from_numpy(block.handle.data).dtype
+            numbers = [torch.as_tensor(number, dtype=dtype) for number in numbers]
+            handle = type(block.handle)(function(*numbers).to(dtype).numpy(), block.handle.dtype)
+            return triton.language.tensor(handle, block.type)
+
+        return interpreted
+
+
+libdevice = TorchMath() if triton.knobs.runtime.interpret else triton_libdevice
