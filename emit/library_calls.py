@@ -77,6 +77,9 @@ class LibraryWriter:
             text = special(self, step)
             if text is not None:
                 return LibraryCall(text, text.startswith("F."))
+        if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
+            rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
+            return LibraryCall(f"{self.value(step.args[0])}.{name}({rest})")
         if is_aten and name in _IN_FUNCTIONAL:
             return LibraryCall(f"F.{name}({self._arguments(step)})", True)
         if is_aten and name in _SAME_IN_TORCH:
@@ -136,8 +139,9 @@ class LibraryWriter:
                 parts.append(text)
         return ", ".join(parts)
 
-    def _raw_arguments(self, step: Extern) -> str:
-        names = [parameter.name for parameter in step.target._schema.arguments]
+    def _raw_arguments(self, step: Extern, first: int = 0) -> str:
+        """Arguments as they are given; those by position begin with the schema's number `first`."""
+        names = [parameter.name for parameter in step.target._schema.arguments[first:]]
         given = dict(zip(names, step.args, strict=False))
         parts = [self._length(name, given) or self.value(value) for name, value in given.items()]
         parts += [f"{name}={self.value(value)}" for name, value in step.kwargs]
@@ -233,9 +237,20 @@ def _contiguous(writer: LibraryWriter, step: Extern) -> str | None:
     return f"{writer.value(source)}.contiguous({layout})"
 
 
+def _index_put(writer: LibraryWriter, step: Extern) -> str | None:
+    given = writer.named(step)
+    indices = given["indices"]
+    # One number is no index of its own in a subscript: the dimension would be gone.
+    if given["accumulate"] or any(isinstance(index, View) and not index.shape for index in indices):
+        return None
+    places = ", ".join(":" if index is None else writer.value(index) for index in indices)
+    return f"{writer.value(given['self'])}[{places}] = {writer.value(given['values'])}"
+
+
 _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
     "convolution": _convolution,
     "embedding": _embedding,
     "scaled_dot_product_attention": _attention,
     "contiguous": _contiguous,
+    "index_put_": _index_put,
 }

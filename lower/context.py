@@ -169,6 +169,17 @@ class Context:
             for view in [view for view, copy in copies.items() if copy.buffer == name]:
                 del copies[view]
 
+    def forget_content(self, name: str) -> None:
+        """A buffer has been written into: what was computed or copied from it is no longer what it holds."""
+        reading = [
+            made for made, recipe in self.recipes.items() if any(v.buffer == name for v in recipe.views)
+        ]
+        for made in reading:
+            del self.recipes[made]
+        for copies in (self._plain, self._channels_last):
+            for view in [view for view in copies if view.buffer == name]:
+                del copies[view]
+
     # --- steps ---
 
     def readable(self, view: TensorView) -> TensorView:

@@ -112,11 +112,11 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     node = ctx.node
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
-    args = tuple(_argument(ctx, argument) for argument in node.args)
+    args = tuple(extern_argument(ctx, argument) for argument in node.args)
     image = _image(ctx)
     if image is not None:
         args = (ctx.argument(image), *args[1:])
-    kwargs = {name: _argument(ctx, argument) for name, argument in node.kwargs.items()}
+    kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
     value = node.meta["val"]
     several = isinstance(value, list | tuple)
     known = _layout_is_known(ctx, target, args) if image is None else not several
@@ -151,7 +151,8 @@ def _image(ctx: Context) -> TensorView | None:
     return image if is_channels_last(image) else None
 
 
-def _argument(ctx: Context, value: Any) -> Any:
+def extern_argument(ctx: Context, value: Any) -> Any:
+    """An argument of the node as that of a library call: tensors as views of buffers."""
     if isinstance(value, fx.Node) and isinstance(ctx.values[value.name], TensorView):
         if _depends_on_layout(ctx.node.target):
             view = ctx.values[value.name]
@@ -164,7 +165,7 @@ def _argument(ctx: Context, value: Any) -> Any:
     if isinstance(value, TensorView):
         return ctx.argument(value)
     if isinstance(value, list | tuple):
-        return tuple(_argument(ctx, item) for item in value)
+        return tuple(extern_argument(ctx, item) for item in value)
     return as_size(value) if isinstance(value, torch.SymInt) else value
 
 

@@ -31,6 +31,7 @@ from longhand.lower.alignment import align_products
 from longhand.lower.context import Context
 from longhand.lower.decline import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
+from longhand.lower.in_place import written_in_place
 from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
 from longhand.lower.layers import keep_first_layers
 from longhand.lower.layouts import channels_last_strides, convolution_weights, wants_channels_last
@@ -169,6 +170,9 @@ def _lower_node(ctx: Context) -> Any:
     args = _bind(ctx)
     if node.target in VIEWS:
         return _lower_view(ctx, args)
+    written = written_in_place(ctx, args)
+    if written is not None:
+        return written
     lowering = LOWERINGS.get(node.target)
     if lowering is None:
         return call_extern(ctx)
