@@ -164,7 +164,7 @@ def _puts_back(node: fx.Node) -> set[fx.Node]:
 
 
 def _is_back(user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
-    is_scatter = user.target in _PARTS and _PARTS[user.target] is view.target  # type: ignore[index]
+    is_scatter = user.target in _PARTS and _PARTS[user.target] is view.target
     return (
         is_scatter and user.args[:2] == (view.args[0], new) and _from_first(user, 2) == _from_first(view, 1)
     )
