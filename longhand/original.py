@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,11 +114,22 @@ def in_float64(call: Call) -> Call:
     if isinstance(model, nn.Module):
         model = model.double()
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with _Float64():
-            return model(*args, **kwargs)
+    return Call(InFloat64(model), args, kwargs)
 
-    return Call(run, args, kwargs)
+
+@dataclasses.dataclass(frozen=True)
+class InFloat64:
+    """A callable whose casts go to float64.
+
+    Attributes:
+        original: The callable, its own weights in float64.
+    """
+
+    original: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _Float64():
+            return self.original(*args, **kwargs)
 
 
 class _Float64(TorchFunctionMode):

@@ -1,4 +1,7 @@
-"""`longhand verify`: a unit against the eager original, and each of its kernels against its reference."""
+"""`longhand verify`: a unit against the eager original, and each of its kernels against its reference.
+
+Of a unit with a backward pass the gradients are compared, too.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from longhand.errors import UnitError
 from longhand.factory import Call
 from longhand.loading import bound, load
 from longhand.original import copied, in_float64, original_of, read_lock
+from longhand.training_check import compare_training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Verification:
     """What was compared.
 
     Attributes:
-        whole: The unit's results, and what it wrote into its inputs, against eager and float64.
+        whole: The unit's results, what it wrote into its inputs and, of a unit that trains, the gradients, against
+            eager and float64.
         kernels: Each kernel, at each set of sizes that it is called with, against longhand's own reference, and the
             model against itself on references.
     """
@@ -53,7 +58,8 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
         FactoryError: The original cannot be made again.
         ToolError: The C++ compiler is missing or refuses a kernel.
     """
-    known = read_lock(folder).get("kernels", {})
+    lock = read_lock(folder)
+    known = lock.get("kernels", {})
     if unknown := [name for name in kernels if name not in known]:
         raise UnitError(
             f"{folder} has no kernel {unknown[0]!r}.", hint=f"It has: {', '.join(sorted(known))}."
@@ -61,7 +67,8 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
     refuse(broken_edits(folder), folder)
     if kernels:
         return Verification((), check_kernels(folder, kernels))
-    whole = compare_with_eager(load(folder, check=False), original_of(folder, factory))
+    compared = compare_training if lock.get("train") else compare_with_eager
+    whole = compared(load(folder, check=False), original_of(folder, factory))
     return Verification(whole, check_kernels(folder))
 
 

@@ -1,0 +1,65 @@
+"""`verify` of a unit that trains compares gradients: a wrong one in backward.py is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.factory import Call
+from longhand.training_check import compare_training
+
+
+class Small(nn.Module):
+    """Tied weights, a frozen parameter, a buffer that is written, dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.3)
+        self.mix = nn.Linear(8, 8)
+        self.mix.bias.requires_grad_(False)
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(torch.tanh(self.mix(self.norm(self.embed(tokens)) * scale))))
+
+
+@pytest.fixture(scope="module")
+def unit(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Call]:
+    """A unit of the model, and the call."""
+    torch.manual_seed(0)
+    call = Call(Small().train(), (torch.randint(0, 11, (9,)), torch.rand(8, requires_grad=True)), {})
+    folder = tmp_path_factory.mktemp("training") / "unit"
+    longhand.generate(call.model, call.args, out=folder, train=True)
+    return folder, call
+
+
+def test_everything_of_a_step_is_compared(unit: tuple[Path, Call]) -> None:
+    folder, call = unit
+    found = compare_training(longhand.load(folder), call)
+    assert not [comparison for comparison in found if not comparison.is_right]
+    names = {comparison.name for comparison in found}
+    assert {"result", "gradient of argument[1]", "gradient of mix.weight", "gradient of head.weight"} <= names
+    assert "norm.running_mean after the call" in names
+    assert "gradient of mix.bias" not in names
+    assert all(parameter.grad is None for parameter in call.model.parameters())
+
+
+def test_a_wrong_gradient_is_found(unit: tuple[Path, Call]) -> None:
+    folder, call = unit
+    backward = folder / "backward.py"
+    text = backward.read_text()
+    last = text.rindex("return")
+    assert "d_mix_weight" in text[last:]
+    try:
+        backward.write_text(text[:last] + text[last:].replace("d_mix_weight", "d_mix_weight * 1.01"))
+        found = compare_training(longhand.load(folder, check=False), call)
+    finally:
+        backward.write_text(text)
+    assert [one.name for one in found if not one.is_right] == ["gradient of mix.weight"]
