@@ -16,7 +16,7 @@ from torch import fx
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.buffer_flow import buffers_read
 from longhand.emit.dim_words import DimWords, Words
-from longhand.emit.loops import FirstCall, Loop
+from longhand.emit.loops import Loop, plain_steps
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_loops import Block, write_method
 from longhand.emit.model_py import ModelWriter
@@ -92,8 +92,7 @@ class BackwardWriter(ModelWriter):
         """What the function itself reads or returns, whatever its layers read."""
         found = {result.buffer for result in self.plan.results if isinstance(result, View)}
         for step in self.steps:
-            plain = step.repeat if isinstance(step, Loop | FirstCall) else step
-            found.update(buffers_read(plain))
+            found.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
         return {name for name in found if name not in self._apart}
 
     def single(self) -> list[str]:

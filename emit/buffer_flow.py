@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from longhand.lower.ir import Extern, View
+from longhand.lower.ir import Extern
+from longhand.schedule.dependencies import views
 from longhand.schedule.plan import Allocate, Launch, Repeat, Reuse, UnitStep
 
 
@@ -14,7 +15,7 @@ def buffers_read(step: UnitStep) -> Iterator[str]:
         case Launch():
             yield from step.touched
         case Extern():
-            yield from _views_in((step.args, [value for _, value in step.kwargs]))
+            yield from (view.buffer for view in views(step))
             yield from step.mutates
         case Reuse(of=of):
             yield of
@@ -34,11 +35,3 @@ def buffers_made(step: UnitStep) -> tuple[str, ...]:
         case Repeat(outputs=outputs):
             return tuple(dict.fromkeys(name for run in outputs for name in run))
     return ()
-
-
-def _views_in(value: object) -> Iterator[str]:
-    if isinstance(value, View):
-        yield value.buffer
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _views_in(item)

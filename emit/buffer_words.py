@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -93,8 +93,7 @@ class BufferWords:
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         self._users = self._local_of_views(graph)
         self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
-        self._calls: Counter[tuple[str, str, str]] = Counter()
-        self._statements: dict[str, str] = {}
+        self._statements: dict[tuple[str, str], str] = {}
 
     @property
     def nodes(self) -> Mapping[str, fx.Node]:
@@ -121,12 +120,11 @@ class BufferWords:
         """For values without a local whose only user is a view that has one: that (``q = linear(x).view(...)``)."""
         found: dict[str, str] = {}
         for node in reversed(list(graph.graph.nodes)):
-            if not op_word(node).silent or node.op != "call_function":
-                continue
-            origin = self._provenance_of(node)
-            local = origin.local or found.get(node.name)
+            local = self._provenance_of(node).local or found.get(node.name)
             source = node.args[0] if node.args else None
-            if not local or not isinstance(source, fx.Node) or self._provenance_of(source).local:
+            if not local or node.op != "call_function" or not op_word(node).silent:
+                continue
+            if not isinstance(source, fx.Node) or self._provenance_of(source).local:
                 continue
             if len(source.users) == 1 and source.op == "call_function":
                 found[source.name] = local
@@ -240,20 +238,27 @@ class BufferWords:
 
     def _of_pattern(self, node: fx.Node, local: str) -> Iterator[str]:
         """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
-        statement = self.provenance(node.name).statement
-        name = self._name_of_statement(statement)
+        origin = self._provenance_of(node)
+        statement = origin.statement
+        name = self._name_of_statement(origin)
         if name in _RESULT_WORDS and statement.count(local) > 1:
             yield _RESULT_WORDS[name]
 
-    def _name_of_statement(self, statement: str) -> str:
-        if statement not in self._statements:
-            run = [
-                other
-                for other in self._nodes.values()
-                if other.op == "call_function" and self.provenance(other.name).statement == statement
-            ]
-            self._statements[statement] = name_of_ops(run)
-        return self._statements[statement]
+    def _name_of_statement(self, origin: Provenance) -> str:
+        key = origin.module, origin.statement
+        if key not in self._statements:
+            self._statements[key] = name_of_ops(self._runs.get(key, []))
+        return self._statements[key]
+
+    @functools.cached_property
+    def _runs(self) -> dict[tuple[str, str], list[fx.Node]]:
+        """The nodes of each statement in each module."""
+        found: dict[tuple[str, str], list[fx.Node]] = {}
+        for node in self._nodes.values():
+            if node.op == "call_function":
+                origin = self._provenance_of(node)
+                found.setdefault((origin.module, origin.statement), []).append(node)
+        return found
 
     def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
         """For what a module's forward() returns: the name under which the user holds that module."""
@@ -273,23 +278,19 @@ class BufferWords:
 
     def _ends_statement(self, node: fx.Node) -> bool:
         """Whether no other node of the same statement, in the same module call, uses the value."""
-        origin = self.provenance(node.name)
+        statement = self._provenance_of(node).statement
         return not any(
-            self.provenance(user.name).statement == origin.statement and not op_word(user).silent
+            user.op == "call_function"
+            and self._provenance_of(user).statement == statement
+            and not op_word(user).silent
             for user in node.users
-            if user.op == "call_function"
         )
 
     def _n_same(self, node: fx.Node) -> int:
         """How many values the same statement of the same module makes with the same operation: its calls."""
-        origin = self.provenance(node.name)
-        key = (origin.module, origin.statement, aten_name(node))
-        if not self._calls:
-            for other in self._nodes.values():
-                if other.op == "call_function" and self._ends_statement(other):
-                    where = self.provenance(other.name)
-                    self._calls[where.module, where.statement, aten_name(other)] += 1
-        return self._calls[key]
+        origin = self._provenance_of(node)
+        run = self._runs.get((origin.module, origin.statement), ())
+        return sum(aten_name(other) == aten_name(node) and self._ends_statement(other) for other in run)
 
     def _main_input(self, node: fx.Node) -> str | None:
         """The nearest value with a name of its own that the node is computed from, weights left out."""

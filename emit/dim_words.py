@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import aten_name
 from longhand.emit.stated_sizes import word_of_split, words_of_reshape
 from longhand.emit.words import identifier
-from longhand.lower.ir import Extern, Size, View
+from longhand.lower.ir import Extern, Layers, Size, View
 
 Words = tuple[str | None, ...]
 
@@ -48,6 +48,7 @@ class DimWords:
         given: Of a backward graph: the words of what it is given, by placeholder; others have none.
         known: Words of further values, by node.
         layers: Words for values, if what a linear layer makes is to have a word: ``widen_dim``.
+        chains: Chains of equal layers: those past the first few have the words of the last of these.
 
     Attributes:
         arguments: For each tensor argument's placeholder: a word for each dimension, None where there is none.
@@ -59,18 +60,30 @@ class DimWords:
         given: Mapping[str, Words] | None = None,
         known: Mapping[str, Words] | None = None,
         layers: BufferWords | None = None,
+        chains: Sequence[Layers] = (),
     ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         self._words: dict[str, Words] = {**_table_words(graph), **self.arguments}
+        twins = {
+            name: twin
+            for chain in chains
+            for names in chain.names[chain.n_kept :]
+            for name, twin in zip(names, chain.names[chain.n_kept - 1], strict=True)
+        }
         for node in graph.graph.nodes:
-            if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor):
-                carried = _carried(node, self._words)
-                if layers is not None and aten_name(node) == "linear":
-                    carried = (*carried[:-1], f"{next(layers.variables(node.name))}_dim")
-                own = (known or {}).get(node.name, ())
-                self._words[node.name] = _filled(own, carried) if len(own) == len(carried) else carried
+            if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
+                continue
+            if node.name in twins:
+                self._words[node.name] = self._words[twins[node.name]]
+                continue
+            carried = _carried(node, self._words)
+            if layers is not None and aten_name(node) == "linear":
+                carried = (*carried[:-1], f"{next(layers.variables(node.name))}_dim")
+            own = (known or {}).get(node.name, ())
+            self._words[node.name] = _filled(own, carried) if len(own) == len(carried) else carried
         if given is None:
-            for node in graph.graph.nodes:
+            vectors = {name for name, words in self.arguments.items() if words == (None,)}
+            for node in graph.graph.nodes if vectors else ():
                 self._learn_vectors(node)
 
     def learn_copies(self, steps: Iterable[Extern]) -> None:

@@ -83,7 +83,7 @@ def _matched(pairs: Sequence[tuple[PlanStep, PlanStep]], weights: Mapping[str, s
     found: dict[str, str] = {}
     back: dict[str, str] = {}
     for first, second in pairs:
-        named = _pairs_of(first, second)
+        named = buffer_pairs(first, second)
         if named is None:
             return None
         for one, other in named:
@@ -94,18 +94,24 @@ def _matched(pairs: Sequence[tuple[PlanStep, PlanStep]], weights: Mapping[str, s
     return found
 
 
-def _pairs_of(first: PlanStep, second: PlanStep) -> list[tuple[str, str]] | None:
-    """The buffers of two steps that do the same, place by place."""
+def buffer_pairs(first: PlanStep, second: PlanStep) -> list[tuple[str, str]] | None:
+    """The buffers of two steps that do the same, place by place; None if they do not."""
     match first, second:
         case Launch(), Launch():
             alike = _plain_launch(first) == _plain_launch(second)
             return list(zip(first.touched, second.touched, strict=True)) if alike else None
         case Extern(), Extern():
             one, other = _flat((first.args, first.kwargs)), _flat((second.args, second.kwargs))
-            alike = first.target == second.target and _plain(one) == _plain(other) and not first.mutates
-            alike = alike and not second.mutates and len(first.outputs) == len(second.outputs)
-            names = zip([*_buffers(one), *first.outputs], [*_buffers(other), *second.outputs], strict=False)
-            return list(names) if alike else None
+            alike = first.target == second.target and _plain(one) == _plain(other)
+            alike = alike and first.memory_format == second.memory_format
+            made = [(*step.outputs, *step.mutates) for step in (first, second)]
+            alike = alike and tuple(map(bool, first.outputs)) == tuple(map(bool, second.outputs))
+            alike = alike and len(first.mutates) == len(second.mutates)
+            return (
+                list(zip([*_buffers(one), *made[0]], [*_buffers(other), *made[1]], strict=True))
+                if alike
+                else None
+            )
         case Allocate(), Allocate():
             return [(first.buffer, second.buffer)] if first.is_result == second.is_result else None
         case Reuse(), Reuse():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import linecache
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,9 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
     """
     plan, words = passes[0].plan, passes[0].words
     options, graph = plan.options, plan.program.graph
+    origins: dict[tuple[str, str, str], Provenance] = {}
+    for where in (words.provenance(node.name) for node in graph.graph.nodes):
+        origins.setdefault((where.qualname, where.statement, where.file), where)
     named = {key: one.names.kernels[key] for key, (_, one) in kernels_of(passes).items()}
     lock = {
         "format": FORMAT,
@@ -48,8 +51,8 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
         "dynamic": list(options.dynamic),
         "guards": _guards(graph, words),
         "hashes": {path: _hash(files[path]) for path in sorted(files)},
-        "quotes": _quotes(graph, words),
-        "sources": _sources(graph, words),
+        "quotes": _quotes(origins.values()),
+        "sources": _sources(origins.values()),
         "kernels": {names.kernel: key for key, names in named.items()},
         "traffic": {names.kernel: list(traffic(passes, key)) for key, names in named.items()},
         "ledger": Ledger(named).to_json(),
@@ -104,22 +107,20 @@ def _guards(graph: CapturedGraph, words: BufferWords) -> list[dict[str, Any]]:
     return guards
 
 
-def _quotes(graph: CapturedGraph, words: BufferWords) -> dict[str, str]:
+def _quotes(origins: Iterable[Provenance]) -> dict[str, str]:
     """Where each quoted statement stands: file, relative to the project, and line."""
     found: dict[str, Provenance] = {}
-    for node in graph.graph.nodes:
-        where: Provenance = words.provenance(node.name)
+    for where in origins:
         if where.statement and where.file:
             found.setdefault(f"{where.qualname}    {where.statement}", where)
     files = {file: _relative(file) for file in {where.file for where in found.values()}}
     return {quote: f"{files[where.file]}:{where.line}" for quote, where in sorted(found.items())}
 
 
-def _sources(graph: CapturedGraph, words: BufferWords) -> dict[str, dict[str, str]]:
+def _sources(origins: Iterable[Provenance]) -> dict[str, dict[str, str]]:
     """Fingerprints of the functions that the quoted statements stand in, by file."""
     names: dict[str, set[str]] = {}
-    for node in graph.graph.nodes:
-        where: Provenance = words.provenance(node.name)
+    for where in origins:
         if where.statement and where.file and where.qualname:
             names.setdefault(where.file, set()).add(where.qualname)
     found = {

@@ -1,18 +1,21 @@
 """Repeated blocks as loops: which repeats become one function called once a layer, and what it is given.
 
 A repeat is a loop if its runs are alike: every buffer that a run reads from outside is a weight under the run's own
-path, or the same for all runs, or made by the run before. Any other repeat is printed run by run.
+path, or the same for all runs, or made by the run before. Any other repeat is printed run by run. Which layers belong
+to a repeat although they do a few steps otherwise, emit/odd_layers.py says.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.first_runs import find_first_run, matching_buffers, read_from_outside
+from longhand.emit.odd_layers import UnevenRepeat, join_odd_layers, n_unlike, without_first
+from longhand.emit.odd_runs import Alternative, hold_the_same
 from longhand.emit.words import identifier
 from longhand.lower.ir import Buffer
 from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
@@ -29,11 +32,13 @@ class Loop:
         class_name: The block's class in the user's code: ``Block``.
         carried: For each of the run's inputs: its position among the outputs of the run before.
         shared: Buffers from outside that all runs read alike, in order of first use.
-        own_weights: By buffer of the first run: the path below the block: ``ln_1.weight``.
+        own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
         collected: Positions of outputs of all runs that are read after the loop.
         n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
-        rest_inputs: What the shared steps of the first run take, its own weights left out.
+        rest_inputs: What the shared steps of the pattern take, its own weights left out.
         own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
+        pattern: The number of the run that the function is printed from.
+        alternatives: What some runs do otherwise.
     """
 
     repeat: Repeat
@@ -47,6 +52,23 @@ class Loop:
     n_head: int = 0
     rest_inputs: tuple[str, ...] = ()
     own: tuple[tuple[str, ...], ...] = ()
+    pattern: int = 0
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def run(self) -> tuple[PlanStep, ...]:
+        """The steps of the pattern."""
+        return self.repeat.runs[self.pattern]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the pattern takes from the run before."""
+        return self.repeat.inputs[self.pattern]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What the pattern hands on."""
+        return self.repeat.outputs[self.pattern]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,22 +84,43 @@ class FirstCall:
     position: int
 
 
-ModelStep = PlanStep | Loop | FirstCall
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Steps of which a layer does one group: ``if self.layer == 3: ... else: ...``.
+
+    Attributes:
+        cases: (positions of the layers, what these do).
+        otherwise: What all others do.
+    """
+
+    cases: tuple[tuple[tuple[int, ...], tuple[PlanStep, ...]], ...]
+    otherwise: tuple[PlanStep, ...]
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        """All of them."""
+        return (*self.otherwise, *(step for _, steps in self.cases for step in steps))
+
+
+ModelStep = PlanStep | Loop | FirstCall | Choice
 
 
 def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
     """The plan's steps with repeats as loops, or unrolled where they are none."""
     arranged: list[ModelStep] = []
-    for place, step in enumerate(plan.steps):
+    steps = join_odd_layers(plan)
+    for place, step in enumerate(steps):
         if not isinstance(step, Repeat):
             arranged.append(step)
             continue
-        n_first = _n_unlike(step)
+        n_first = n_unlike(step)
+        if isinstance(step, UnevenRepeat) and step.pattern < n_first:
+            n_first = len(step.runs)
         arranged += [inner for run in step.runs[:n_first] for inner in run]
         rest = _distinct_inputs(step, n_first)
-        loop = _as_loop(plan, rest, plan.steps[place + 1 :], words) if len(rest.runs) > 1 else None
+        loop = _as_loop(plan, rest, steps[place + 1 :], words) if len(rest.runs) > 1 else None
         if loop is not None:
-            call = None if loop.own else _as_first_call(plan, arranged, loop, plan.steps[place + 1 :])
+            call = None if loop.own else _as_first_call(plan, arranged, loop, steps[place + 1 :])
             if call is not None:
                 n_before, first, loop = call
                 arranged = [*arranged[:n_before], first, *_releases_around(first, arranged[n_before:])]
@@ -87,35 +130,70 @@ def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
     return tuple(arranged)
 
 
+def plain_steps(step: ModelStep) -> tuple[UnitStep, ...]:
+    """The plan's steps behind one of model.py's."""
+    if isinstance(step, Choice):
+        return step.steps
+    return (step.repeat,) if isinstance(step, Loop | FirstCall) else (step,)
+
+
+def steps_of(loop: Loop, start: int = 0, stop: int | None = None) -> list[ModelStep]:
+    """The steps that a loop's function consists of, those that some layers do otherwise as a Choice.
+
+    Args:
+        loop: The loop.
+        start: The first of the pattern's steps.
+        stop: The one after the last; None: to the end.
+    """
+    run = loop.run
+    end = len(run) if stop is None else stop
+    stretches = sorted(
+        {(one.start, one.stop) for one in loop.alternatives if start <= one.start < max(end, 1)}
+    )
+    found: list[ModelStep] = []
+    for begin, over in stretches:
+        cases = tuple(
+            (tuple(loop.positions[number] for number in one.runs), one.steps)
+            for one in loop.alternatives
+            if (one.start, one.stop) == (begin, over)
+        )
+        found += [*run[start:begin], Choice(cases, run[begin:over])]
+        start = over
+    return [*found, *run[start:end]]
+
+
 def _as_first_call(
     plan: UnitPlan, before: Sequence[ModelStep], loop: Loop, later: Sequence[UnitStep]
 ) -> tuple[int, FirstCall, Loop] | None:
     """(steps left as they are, the call, the loop told about it) if the run before the loop ends as the loop's do."""
     position = loop.positions[0] - 1
     n_fixed = 1 + max((n for n, step in enumerate(before) if isinstance(step, Loop | FirstCall)), default=-1)
-    plain = [step for step in before[n_fixed:] if not isinstance(step, Loop | FirstCall)]
-    run = loop.repeat.runs[0]
+    plain = [step for step in before[n_fixed:] if not isinstance(step, Loop | FirstCall | Choice)]
+    run = loop.run
     inputs = plan.program.graph.inputs
     twins = {entry.target: entry.node for entry in inputs}
     stands_for = {entry.node: entry.node for entry in inputs} | {
         name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_weights.items()
     }
     found = find_first_run(plain, run, stands_for) if position >= 0 else None
-    if found is None or not all(name in found.buffers for name in loop.repeat.outputs[0]):
+    if found is None or not all(name in found.buffers for name in loop.outputs):
         return None
-    outputs = tuple(found.buffers[name] for name in loop.repeat.outputs[0])
+    path = f"{loop.owner}.{position}"
+    if not hold_the_same(plan.program.graph, loop.repeat.paths[loop.pattern], path):
+        return None
+    if any(one.start < found.n_head < one.stop for one in loop.alternatives):
+        return None
+    outputs = tuple(found.buffers[name] for name in loop.outputs)
     made = {name for step in found.rest for name in buffers_made(step)}
     results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
     read = results.union(*(buffers_read(step) for step in (loop.repeat, *later)))
     if (made & read) - set(outputs) or not set(outputs) <= made:
         return None
-    order = dict.fromkeys(
-        (*loop.repeat.inputs[0], *(b for step in run[: found.n_head] for b in buffers_made(step)))
-    )
+    order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
     taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
     rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
     arguments = tuple(found.buffers[name] for name in rest_inputs)
-    repeat = Repeat((found.rest,), (f"{loop.owner}.{position}",), (arguments,), (outputs,))
+    repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
     told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs)
     return n_fixed + found.n_before, FirstCall(repeat, position), told
 
@@ -124,11 +202,13 @@ def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> boo
     """Whether two loops over one list call the same function: their runs are equal up to what buffers are called."""
     paths = {path: name for name, path in other.own_weights.items()}
     stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
-    found = matching_buffers(other.repeat.runs[0], loop.repeat.runs[0], stands_for)
+    found = matching_buffers(other.run, loop.run, stands_for)
+    if loop.alternatives or other.alternatives:
+        return False
     if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
         return False
-    given = [(*one.repeat.inputs[0], *one.shared) for one in (loop, other)]
-    outputs = [one.repeat.outputs[0] for one in (loop, other)]
+    given = [(*one.inputs, *one.shared) for one in (loop, other)]
+    outputs = [one.outputs for one in (loop, other)]
     return (
         [found.get(name) for name in given[0]] == list(given[1])
         and [found.get(name) for name in outputs[0]] == list(outputs[1])
@@ -149,29 +229,13 @@ def _releases_around(first: FirstCall, steps: Sequence[ModelStep]) -> list[Relea
     return [Release(outside)] if outside else []
 
 
-def _n_unlike(repeat: Repeat) -> int:
-    """How many of the first runs are given the same buffer in other places than the last ones.
-
-    The first run may have to leave alone what the later ones take over, an argument of the call for instance.
-    """
-    patterns = [tuple(run.index(name) for name in run) for run in repeat.inputs]
-    n_first = len(patterns)
-    while n_first and patterns[n_first - 1] == patterns[-1]:
-        n_first -= 1
-    return n_first
-
-
 def _distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
     """The repeat without its first runs, each input once."""
     last = repeat.inputs[-1]
     places = [place for place, name in enumerate(last) if last.index(name) == place]
+    rest = without_first(repeat, n_first)
     return dataclasses.replace(
-        repeat,
-        runs=repeat.runs[n_first:],
-        paths=repeat.paths[n_first:],
-        inputs=tuple(tuple(run[place] for place in places) for run in repeat.inputs[n_first:]),
-        outputs=repeat.outputs[n_first:],
-        own=repeat.own[n_first:],
+        rest, inputs=tuple(tuple(run[place] for place in places) for run in rest.inputs)
     )
 
 
@@ -186,17 +250,21 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     if not graph.is_module and not is_backward:
         return None
     own = repeat.own if is_backward else ()
+    pattern, alternatives = 0, tuple[Alternative, ...]()
+    if isinstance(repeat, UnevenRepeat):
+        pattern, alternatives = repeat.pattern, repeat.alternatives
+    odd = {run for one in alternatives for run in one.runs}
     carried = _carried(repeat)
     if carried is None:
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
-    own_weights = _own_weights(graph, repeat.paths, reads)
+    own_weights = _own_weights(graph, repeat.paths, reads, pattern, odd)
     if own_weights is None:
         return None
-    made = {name for step in repeat.runs[0] for name in buffers_made(step)}
-    given = {*own_weights, *repeat.inputs[0], *(own[0] if own else ())}
-    shared = tuple(name for name in reads[0] if name not in made and name not in given)
-    if not all(set(shared) <= names.keys() for names in reads):
+    made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
+    given = {*own_weights, *repeat.inputs[pattern], *(own[0] if own else ())}
+    shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
+    if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
     results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
     read_later = results | {name for step in later for name in buffers_read(step)}
@@ -221,6 +289,8 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         own_weights,
         collected,
         own=own,
+        pattern=pattern,
+        alternatives=alternatives,
     )
 
 
@@ -239,9 +309,16 @@ def _carried(repeat: Repeat) -> tuple[int, ...] | None:
 
 
 def _own_weights(
-    graph: CapturedGraph, paths: Sequence[str], reads: Sequence[Iterable[str]]
+    graph: CapturedGraph,
+    paths: Sequence[str],
+    reads: Sequence[Iterable[str]],
+    pattern: int,
+    odd: Container[int],
 ) -> dict[str, str] | None:
-    """The weights below each run's path, by the first run's buffers; None if the runs' weights do not correspond."""
+    """The weights below each run's path, by the pattern's buffers; None if the runs' weights do not correspond.
+
+    Odd runs read no weights that the pattern has not: see emit/odd_runs.py.
+    """
     targets = {
         entry.node: entry.target
         for entry in graph.inputs
@@ -252,12 +329,13 @@ def _own_weights(
         {name: target[len(path) + 1 :] for name, target in weights.items() if target.startswith(f"{path}.")}
         for path, weights in zip(paths, read, strict=True)
     ]
-    reference = sorted(below[0].values())
-    if any(sorted(found.values()) != reference for found in below[1:]):
+    reference = sorted(below[pattern].values())
+    even = [run for run in range(len(paths)) if run not in odd]
+    if any(sorted(below[run].values()) != reference for run in even):
         return None
     # Weights elsewhere must be the same in all runs.
     elsewhere = [weights.keys() - found.keys() for weights, found in zip(read, below, strict=True)]
-    return below[0] if all(names == elsewhere[0] for names in elsewhere) else None
+    return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
 
 
 def _class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:

@@ -13,7 +13,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.dim_words import Words
 from longhand.emit.halves import half_of
 from longhand.emit.library_calls import LibraryWriter
-from longhand.emit.loops import FirstCall, Loop, ModelStep
+from longhand.emit.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
 from longhand.emit.named_views import NamedView, named_views, view_key
 from longhand.emit.names import Quote, UnitNames
 from longhand.emit.op_words import aten_name
@@ -24,7 +24,17 @@ from longhand.emit.view_calls import argument, number, write_view
 from longhand.emit.words import singular
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
-from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, Release, Reuse, Style, UnitPlan
+from longhand.schedule.plan import (
+    Access,
+    Allocate,
+    KernelPlan,
+    Launch,
+    PlanStep,
+    Release,
+    Reuse,
+    Style,
+    UnitPlan,
+)
 
 _WIDEST = 98
 _MOST_QUOTES = 3
@@ -72,6 +82,7 @@ class BodyWriter:
         sizes: Writes sizes with the words that this function binds.
         device: A Python expression for the device of new tensors on CUDA: ``x.device``.
         lists: The arguments that kernels take as lists, and the lists that they make.
+        position: In a layer that asks which one it is: the attribute that holds that.
     """
 
     def __init__(
@@ -83,7 +94,9 @@ class BodyWriter:
         sizes: SizeWriter,
         device: str,
         lists: Sequence[TensorList | MadeList] = (),
+        position: str = "",
     ) -> None:
+        self.position = position
         self.plan = plan
         self.names = names
         self.words = words
@@ -112,6 +125,9 @@ class BodyWriter:
                     paragraphs[-1].lines += lines
                 else:
                     self._append(paragraphs, (), lines)
+                waiting = []
+            elif isinstance(step, Choice):
+                self._append(paragraphs, self._quotes_of_choice(step), waiting + self._choice(step))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
                 one = self.made_lists[step.buffer]
@@ -145,8 +161,28 @@ class BodyWriter:
             where = self.words.provenance(origin)
             if where.statement:
                 found[Quote(where.qualname, where.statement)] = None
-        quotes = tuple(found)
-        return quotes if len(quotes) <= _MOST_QUOTES else (*quotes[: _MOST_QUOTES - 1], quotes[-1])
+        return _fewest(found)
+
+    def _quotes_of_choice(self, choice: Choice) -> tuple[Quote, ...]:
+        calls = [step for step in choice.steps if isinstance(step, Launch | Extern)]
+        return _fewest([quote for step in calls for quote in self._quotes(step)])
+
+    def _choice(self, choice: Choice) -> list[str]:
+        """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""
+        lines: list[str] = []
+        for positions, steps in choice.cases:
+            inner = self._plain_lines(steps)
+            if not inner and len(choice.cases) == 1:
+                test = _is_one_of(self.position, positions).replace("==", "!=").replace(" in ", " not in ")
+                return [f"if {test}:", *_indented(self._plain_lines(choice.otherwise))]
+            word = "elif" if lines else "if"
+            lines += [f"{word} {_is_one_of(self.position, positions)}:", *_indented(inner or ["pass"])]
+        otherwise = self._plain_lines(choice.otherwise)
+        return [*lines, "else:", *_indented(otherwise)] if otherwise else lines
+
+    def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
+        """The lines of steps, without the user's statements."""
+        return [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
 
     def _buffer(self, name: str) -> Buffer:
         return self.plan.buffers[name]
@@ -418,6 +454,26 @@ class BodyWriter:
         return f".split({each}, dim={dim})"
 
 
+def _fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
+    """Each quote once, and not too many."""
+    found = tuple(dict.fromkeys(quotes))
+    return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
+
+
+def _is_one_of(word: str, positions: Sequence[int]) -> str:
+    """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``"""
+    first, last = positions[0], positions[-1]
+    if first == last:
+        return f"self.{word} == {first}"
+    if len(positions) > 2 and list(positions) == list(range(first, last + 1)):
+        return f"self.{word} in range({first}, {last + 1})"
+    return f"self.{word} in ({', '.join(map(str, positions))})"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
 def _reordered(order: Sequence[int]) -> str:
     """The call that brings dimensions back from the order in which they lie in memory."""
     moved = [dim for dim, place in enumerate(order) if dim != place]
@@ -443,13 +499,13 @@ def _rebound_or_alive(
     later_read: set[str] = set()
     first_bound: dict[str, int] = {}
     for number_, step in enumerate(steps[place + 1 :]):
-        plain = step.repeat if isinstance(step, Loop | FirstCall) else step
-        for buffer in buffers_read(plain):
-            variable = writer.variables.get(buffer, "")
-            if variable not in first_bound:
-                later_read.add(variable)
-        for buffer in buffers_made(plain):
-            first_bound.setdefault(writer.variables.get(buffer, ""), number_)
+        for plain in plain_steps(step):
+            for buffer in buffers_read(plain):
+                variable = writer.variables.get(buffer, "")
+                if variable not in first_bound:
+                    later_read.add(variable)
+            for buffer in buffers_made(plain):
+                first_bound.setdefault(writer.variables.get(buffer, ""), number_)
     return {name for name in names if name in later_read or first_bound.get(name, 99) <= 2}
 
 

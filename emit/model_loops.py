@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from longhand.emit.buffer_flow import buffers_made
-from longhand.emit.loops import FirstCall, Loop
+from longhand.emit.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_weights import construct_block
 from longhand.emit.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.variables import name_block
 from longhand.emit.words import plural
-from longhand.schedule.plan import PlanStep, Release
+from longhand.schedule.plan import Release
 
 _WIDEST = 98
 
@@ -49,6 +49,7 @@ class Block:
         members: Lines of ``__init__``.
         methods: forward() and, where the run before the loop shares its end, a second one.
         runtime_names: What it imports from runtime.py.
+        position: The attribute that holds its place in the list, if its methods ask for that: ``layer``.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Block:
     members: tuple[str, ...]
     methods: tuple[Method, ...]
     runtime_names: frozenset[str]
+    position: str = ""
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
@@ -73,24 +75,22 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     variables = name_block(loop, outer.words)
     for buffer, path in loop.own_weights.items():
         variables[buffer] = member(expression(branch, path))
-    run, inputs = loop.repeat.runs[0], (*loop.repeat.inputs[0], *loop.shared)
-    results = [variables[buffer] for buffer in loop.repeat.outputs[0]]
+    inputs = (*loop.inputs, *loop.shared)
+    results = [variables[buffer] for buffer in loop.outputs]
     methods: tuple[Method, ...]
+    word = _position_word(branch) if loop.alternatives else ""
     if loop.n_head:
+        head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
         newest = variables[_newest(loop)]
         second = f"after_{newest}"
         remark = f"The block after {newest}; the first one starts here: what makes its {newest} is a kernel of its own."
         given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
         methods = (
-            write_method(
-                "forward", "", inputs, run[: loop.n_head], [f"self.{second}({given})"], outer, variables
-            ),
-            write_method(
-                second, remark, loop.rest_inputs, _own(run[loop.n_head :]), results, outer, variables
-            ),
+            write_method("forward", "", inputs, head, [f"self.{second}({given})"], outer, variables, word),
+            write_method(second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word),
         )
     else:
-        methods = (write_method("forward", "", inputs, run, results, outer, variables),)
+        methods = (write_method("forward", "", inputs, steps_of(loop), results, outer, variables, word),)
     made = construct_block(branch)
     name = loop.class_name
     while name in taken:
@@ -103,6 +103,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         tuple(made.members),
         methods,
         frozenset(made.runtime_names),
+        word,
     )
 
 
@@ -110,16 +111,17 @@ def write_method(
     name: str,
     remark: str,
     inputs: Sequence[str],
-    steps: Sequence[PlanStep],
+    steps: Sequence[ModelStep],
     results: list[str],
     outer: BodyWriter,
     variables: dict[str, str],
+    position: str = "",
 ) -> Method:
-    """A function of a block from the steps of its first run."""
+    """A function of a block from the steps of one run; `position` is the attribute that holds the layer's place."""
     parameters = [variables[buffer] for buffer in inputs]
     sizes = _sizes_inside(inputs, outer, variables)
     device = f"{parameters[0]}.device" if parameters else outer.device
-    body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device)
+    body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device, position=position)
     paragraphs = body.write(steps, {})
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
@@ -129,20 +131,26 @@ def write_method(
 
 def _newest(loop: Loop) -> str:
     """What the steps before the shared ones make last and hand over."""
-    made = [buffer for step in loop.repeat.runs[0][: loop.n_head] for buffer in buffers_made(step)]
+    made = [buffer for step in loop.run[: loop.n_head] for buffer in buffers_made(step)]
     return next((buffer for buffer in reversed(made) if buffer in loop.rest_inputs), loop.rest_inputs[-1])
 
 
-def _own(steps: Sequence[PlanStep]) -> list[PlanStep]:
+def _own(steps: Sequence[ModelStep]) -> list[ModelStep]:
     """Steps without releases of what came from outside: the caller holds it."""
     made: set[str] = set()
-    found: list[PlanStep] = []
+    found: list[ModelStep] = []
     for step in steps:
         if isinstance(step, Release):
             step = Release(tuple(buffer for buffer in step.buffers if buffer in made))
-        made.update(buffers_made(step))
+        made.update(buffer for one in plain_steps(step) for buffer in buffers_made(one))
         found.append(step)
     return found
+
+
+def _position_word(branch: Branch) -> str:
+    """A word for a block's place in its list that is not the name of anything it holds."""
+    words = ("layer", "position", "place_in_list")
+    return next(word for word in words if word not in {*branch.branches, *branch.held})
 
 
 def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWriter) -> list[str]:

@@ -9,7 +9,7 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import CallChecks, as_size
 from longhand.emit.dim_words import DimWords
-from longhand.emit.loops import FirstCall, Loop, ModelStep, arrange, does_the_same
+from longhand.emit.loops import FirstCall, Loop, ModelStep, does_the_same
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_head import signature_lines, title
 from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop
@@ -62,7 +62,7 @@ class ModelWriter:
         self.dims.learn_copies(externs(plan))
         self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan))
         self.parameters: tuple[Parameter, ...] = parameters(self.graph)
-        self.steps: tuple[ModelStep, ...] = arrange(plan, words)
+        self.steps: tuple[ModelStep, ...] = names.steps
         self.lists: tuple[TensorList, ...] = find_lists(plan, self.parameters, words.nodes)
         taken = {*names.buffers.values(), *(parameter.name for parameter in self.parameters)}
         self.made_lists = find_made_lists(plan, names, taken)
@@ -80,7 +80,7 @@ class ModelWriter:
         )
 
     def _dim_words(self) -> DimWords:
-        return DimWords(self.graph)
+        return DimWords(self.graph, chains=self.plan.program.layers)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
@@ -172,7 +172,7 @@ class ModelWriter:
             first = (loop.positions[0] - 1,) if loop.n_head else ()
             made = construct_block(self.tree.root.at(f"{loop.owner}.{loop.positions[0]}"))
             positions = frozenset((*first, *loop.positions))
-            found.setdefault(loop.owner, []).append(BlockClass(block.name, positions, made))
+            found.setdefault(loop.owner, []).append(BlockClass(block.name, positions, made, block.position))
         return found
 
     def _sizes(self, may_state: bool = True) -> SizeWriter:

@@ -37,11 +37,13 @@ class BlockClass:
         name: The class.
         positions: The blocks that are called by its methods.
         made: Its constructor, which further blocks of the list may have too.
+        position: The word for a block's place in the list, if the constructor takes that.
     """
 
     name: str
     positions: frozenset[int]
     made: Construction
+    position: str = ""
 
 
 def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> Construction:
@@ -99,12 +101,17 @@ class _Writer:
         self.names.add("Weights")
         return f"Weights({', '.join(self.members(branch, path))})"
 
-    def block(self, branch: Branch, path: str, position: int) -> str:
-        """The expression that makes a block: its class, one that holds the same, or plain weights."""
+    def block(self, branch: Branch, path: str, position: int) -> tuple[str, str]:
+        """The expression that makes a block: its class, one that holds the same, or plain weights.
+
+        The second is the word in it that stands for the block's place in the list.
+        """
         classes = self.blocks[path.rpartition(".")[0]]
         own = [one for one in classes if position in one.positions]
         like = own or [one for one in classes if construct_block(branch) == one.made]
-        return f"{like[0].name}()" if like else self.module(branch, path)
+        if not like:
+            return self.module(branch, path), ""
+        return f"{like[0].name}({like[0].position})", like[0].position
 
     def members(self, branch: Branch, path: str, only_held: bool = False) -> list[str]:
         """Keyword arguments of Weights."""
@@ -154,10 +161,22 @@ class _Writer:
         return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"
 
 
-def _blocks_in_list(parts: Sequence[str]) -> str:
-    """``nn.ModuleList(Block() for _ in range(12))``, or runs of equal blocks one after the other."""
-    if len(set(parts)) == 1:
-        return f"nn.ModuleList({parts[0]} for _ in range({len(parts)}))"
-    groups = [(part, len(list(group))) for part, group in itertools.groupby(parts)]
-    texts = [part if count == 1 else f"*({part} for _ in range({count}))" for part, count in groups]
+def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
+    """``nn.ModuleList(Block() for _ in range(12))``, or runs of equal blocks one after the other.
+
+    Args:
+        parts: For each block: what makes it, and the word in that for its place in the list, or none.
+    """
+    texts, begin = [], 0
+    for (part, word), group in itertools.groupby(parts):
+        count = len(list(group))
+        end = begin + count
+        if count == 1:
+            texts.append(part.replace(f"({word})", f"({begin})") if word else part)
+        else:
+            span = f"{begin}, {end}" if word and begin else f"{count}"
+            texts.append(f"*({part} for {word or '_'} in range({span}))")
+        begin = end
+    if len(texts) == 1 and texts[0].startswith("*"):
+        return f"nn.ModuleList{texts[0][1:]}"
     return f"nn.ModuleList([{', '.join(texts)}])"

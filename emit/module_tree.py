@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -63,6 +63,12 @@ class Branch:
         """Whether its sub-modules are numbered, with gaps."""
         return any(key.isdigit() for key in self.branches) and not self.is_list
 
+    def steps(self) -> Iterator[tuple[str, Branch, str]]:
+        """Each sub-module's name, itself, and how it is reached from here: ``.attn``, ``[3]``, ``["3"]``."""
+        is_list, is_dict = self.is_list, self.is_dict
+        for name, branch in self.branches.items():
+            yield name, branch, f"[{name}]" if is_list else f'["{name}"]' if is_dict else f".{name}"
+
     def dtypes(self) -> set[torch.dtype]:
         """Of all parameters in it and below."""
         own = {held.dtype for held in self.held.values() if held.kind is InputKind.PARAMETER}
@@ -95,6 +101,7 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
     stored: dict[str, torch.Tensor] = {}
     places: dict[str, str] = {}
     nodes = {node.name: node for node in graph.graph.nodes}
+    branches: dict[str, Branch] = {}
     for entry in graph.inputs:
         if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
             continue
@@ -110,10 +117,11 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
             if source.startswith("constants["):
                 stored[entry.target] = constant
         owner, _, name = path.rpartition(".")
-        shape = tuple(int(size) for size in value.shape)
-        root.at(owner).held[name] = Held(
+        if owner not in branches:
+            branches[owner] = root.at(owner)
+        branches[owner].held[name] = Held(
             entry.kind,
-            shape,
+            tuple(map(int, value.shape)),
             value.dtype,
             in_state_dict,
             source,
@@ -126,7 +134,24 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
         for other in others:
             other_owner, _, other_name = other.rpartition(".")
             root.at(other_owner).held[other_name] = dataclasses.replace(held, tied_to=first)
-    return ModuleTree(root, {node: expression(root, path) for node, path in places.items()}, stored)
+    return ModuleTree(root, _expressions(root, places), stored)
+
+
+def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
+    """How each tensor is reached: the modules are walked once."""
+    heads: dict[str, str] = {}
+
+    def walk(branch: Branch, path: str, text: str) -> None:
+        heads[path] = text
+        for name, inner, step in branch.steps():
+            walk(inner, f"{path}.{name}" if path else name, f"{text}{step}" if text else step.lstrip("."))
+
+    walk(root, "", "")
+    found: dict[str, str] = {}
+    for node, path in places.items():
+        owner, _, name = path.rpartition(".")
+        found[node] = f"{heads[owner]}.{name}" if owner else name
+    return found
 
 
 def _constant_path(target: str, root: Branch) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from longhand.emit.loops import ModelStep
+
 
 @dataclasses.dataclass(frozen=True)
 class AxisNames:
@@ -66,8 +68,10 @@ class UnitNames:
         kernels: By kernel key.
         buffers: The Python variable that holds each buffer in model.py: ``scores``, ``self.W_q.weight``.
         sizes: Python expressions for symbolic sizes and words for numbers: ``batch``.
+        steps: The steps of model.py that `buffers` are the variables of, repeats arranged as loops.
     """
 
     kernels: Mapping[str, KernelNames]
     buffers: Mapping[str, str]
     sizes: Mapping[str, str]
+    steps: tuple[ModelStep, ...]

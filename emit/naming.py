@@ -91,7 +91,8 @@ def name_unit(
         name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
         dimensions = dimensions_of(kernel, launch, plan.buffers, dims) if dims is not None else {}
         kernels[launch.kernel] = _name_kernel_words(kernel, launch, words, name, device, dimensions)
-    return UnitNames(kernels=kernels, buffers=name_variables(plan, words, arrange(plan, words)), sizes={})
+    steps = arrange(plan, words)
+    return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
 
 
 def launches(plan: UnitPlan) -> Iterator[Launch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from longhand.emit.words import RESERVED_IN_MODULE, identifier
 from longhand.lower.ir import Size
@@ -36,18 +36,16 @@ def word_of_split(statement: str) -> str | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(statement: str) -> ast.AST | None:
+def _calls(statement: str, methods: frozenset[str]) -> tuple[ast.Call, ...]:
     try:
-        return ast.parse(statement)
+        tree = ast.parse(statement)
     except SyntaxError:  # the head of a compound statement: ``with x:``
-        return None
-
-
-def _calls(statement: str, methods: frozenset[str]) -> Iterator[ast.Call]:
-    tree = _parsed(statement)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
-            yield node
+        return ()
+    return tuple(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    )
 
 
 def _may_be(argument: ast.expr, size: Size) -> bool:

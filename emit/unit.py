@@ -38,7 +38,7 @@ def emit_unit(
     graph = plan.program.graph
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
     words = BufferWords(graph, renamed=renamed)
-    names = name_unit(plan, ledger, words=words, dims=DimWords(graph))
+    names = name_unit(plan, ledger, words=words, dims=DimWords(graph, chains=plan.program.layers))
     passes = [Pass(plan, names, words)]
     backward: dict[str, str] = {}
     if training is None:

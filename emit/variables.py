@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from longhand.capture.graph import InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.loops import FirstCall, Loop, ModelStep
+from longhand.emit.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.named_views import named_views, view_key
 from longhand.emit.words import RESERVED_IN_MODULE, Scope, identifier, plural
 from longhand.lower.ir import Extern, View
@@ -30,6 +30,7 @@ _TAKEN = frozenset(
         "Weights",
         "CudaGraph",
         "block",
+        "layer",
     }
 )
 
@@ -59,9 +60,10 @@ def owner_word(loop: Loop) -> str:
 
 def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
     """What only one layer of a backward pass reads, and how the function around the loop would reach it."""
-    elsewhere = {
-        buffer for step in steps if not isinstance(step, Loop | FirstCall) for buffer in buffers_read(step)
-    }
+    outside = (
+        plain for step in steps if not isinstance(step, Loop | FirstCall) for plain in plain_steps(step)
+    )
+    elsewhere = {buffer for plain in outside for buffer in buffers_read(plain)}
     return {
         buffer: f"{owner_word(step)}[{position}][{place}]"
         for step in steps
@@ -73,12 +75,16 @@ def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
 
 
 def name_block(loop: Loop, words: BufferWords) -> dict[str, str]:
-    """The variables of a repeated block's forward(), by the buffers of its first run; its weights left out."""
+    """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out."""
     names: dict[str, str] = {}
-    scope = Scope(RESERVED_IN_MODULE | _TAKEN - {"block"})
-    for buffer in (*(loop.own[0] if loop.own else ()), *loop.repeat.inputs[0], *loop.shared):
+    scope = Scope(RESERVED_IN_MODULE | _TAKEN - {"block", "layer"})
+    for buffer in (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared):
         names[buffer] = scope.pick(words.variables(buffer))
-    _Namer(words, names, scope, loop.repeat.outputs[0]).name(loop.repeat.runs[0])
+    # Of steps that only some layers do, each takes words of its own.
+    steps: list[ModelStep] = []
+    for step in steps_of(loop):
+        steps += step.steps if isinstance(step, Choice) else [step]
+    _Namer(words, names, scope, loop.outputs).name(steps)
     return names
 
 
@@ -107,7 +113,7 @@ class _Namer:
             if isinstance(step, Loop):
                 self._name_loop(step, last_use, number)
             else:
-                for buffer in buffers_made(step.repeat if isinstance(step, FirstCall) else step):
+                for buffer in (made for plain in plain_steps(step) for made in buffers_made(plain)):
                     if buffer and buffer not in self.names:
                         self.names[buffer] = self.scope.pick(self.words.variables(buffer))
             if not early:
@@ -176,7 +182,7 @@ class _Namer:
 def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
-        plain = step.repeat if isinstance(step, Loop | FirstCall) else step
-        for buffer in (*buffers_read(plain), *buffers_made(plain)):
-            last[buffer] = number
+        for plain in plain_steps(step):
+            for buffer in (*buffers_read(plain), *buffers_made(plain)):
+                last[buffer] = number
     return {buffer: number for buffer, number in last.items() if buffer not in kept}

@@ -9,6 +9,7 @@ from longhand.capture.autograd.training import train
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.checking import inspect_edits
 from longhand.clock import Clock
+from longhand.collection import no_collection
 from longhand.dump import Dump
 from longhand.emit.unit import emit_unit
 from longhand.emit.writer import read_ledger, write_unit
@@ -36,9 +37,10 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
     Raises:
         LonghandError: Any stage failed. What was on disk is untouched.
     """
-    plan, training, files = plan_and_text(capture, options, out, clock)
-    with clock.stage("write"):
-        report = write_unit(files, out, inspect_edits)
+    with no_collection():
+        plan, training, files = plan_and_text(capture, options, out, clock)
+        with clock.stage("write"):
+            report = write_unit(files, out, inspect_edits)
     logger(Subject.OUTPUT_CODE).info("%s\n%s", out, files.get("model.py", ""))
     return summarize(plan, out, tuple(files), clock.timings(), report, training)
 

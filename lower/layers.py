@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -18,12 +19,13 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, Literal, Provenance
-from longhand.lower.body import Size
 from longhand.lower.ir import Layers
 from longhand.lower.sizes import as_size
 
 N_KEPT = 4  # one that differs at the beginning, two that are compared, one that ends otherwise
 FEWEST_LEFT_OUT = 2
+
+_WORDS = operator.attrgetter(*(f.name for f in dataclasses.fields(Provenance) if f.name != "module"))
 
 _Place: TypeAlias = tuple[int, int]  # (layer, place in it)
 
@@ -39,7 +41,7 @@ def keep_first_layers(graph: CapturedGraph) -> tuple[CapturedGraph, tuple[Layers
     inputs = _replaceable(graph)
     taken: set[str] = set()
     for owner, starts in _members(nodes).items():
-        for chain in _Comparison(nodes, starts, owner, inputs).chains():
+        for chain in _Comparison(nodes, starts, owner, inputs, bool(graph.symbols)).chains():
             gone = {name for layer in chain.names[chain.n_kept :] for name in layer}
             if taken.isdisjoint(name for layer in chain.names for name in layer):
                 taken |= {name for layer in chain.names for name in layer}
@@ -89,9 +91,15 @@ class _Comparison:
     """Which neighbouring members of one list are equal."""
 
     def __init__(
-        self, nodes: Sequence[fx.Node], starts: list[int], owner: str, inputs: Mapping[str, GraphInput]
+        self,
+        nodes: Sequence[fx.Node],
+        starts: list[int],
+        owner: str,
+        inputs: Mapping[str, GraphInput],
+        is_symbolic: bool,
     ) -> None:
         self._inputs = inputs
+        self._is_symbolic = is_symbolic
         self._owner = owner
         self._layers: list[Sequence[fx.Node]] = []
         if len(starts) >= N_KEPT + FEWEST_LEFT_OUT:
@@ -99,6 +107,7 @@ class _Comparison:
             ends = [*starts[1:], min(2 * starts[-1] - starts[-2], len(nodes))]
             self._layers = [nodes[start:end] for start, end in zip(starts, ends, strict=True)]
             self._first = next(n for o, n in _owners(_provenance(nodes[starts[0]]).module) if o == owner)
+            self._heads = [f"{owner}.{self._first + number}." for number in range(len(starts))]
         self._place_of: dict[fx.Node, _Place] = {
             node: (number, place)
             for number, layer in enumerate(self._layers)
@@ -151,24 +160,34 @@ class _Comparison:
     def _is_same(
         self, one: fx.Node, other: fx.Node, number: int, begins: bool, pairs: dict[fx.Node, fx.Node]
     ) -> bool:
-        def matches(left: Any, right: Any) -> bool:
-            if isinstance(left, fx.Node):
-                return isinstance(right, fx.Node) and self._is_same_source(left, right, number, begins, pairs)
-            if isinstance(left, list | tuple):
-                alike = isinstance(right, list | tuple) and len(left) == len(right)
-                return alike and all(matches(a, b) for a, b in zip(left, right, strict=True))
-            if isinstance(left, float):  # 0.0 == -0.0
-                return repr(left) == repr(right)
-            return type(left) is type(right) and bool(left == right)
-
         return (
             one.target is other.target
-            and matches(one.args, other.args)
+            and self._matches(one.args, other.args, number, begins, pairs)
             and one.kwargs.keys() == other.kwargs.keys()
-            and all(matches(one.kwargs[key], other.kwargs[key]) for key in one.kwargs)
+            and all(
+                self._matches(one.kwargs[key], other.kwargs[key], number, begins, pairs) for key in one.kwargs
+            )
             and self._memory(one) == self._memory(other)
             and self._has_same_words(one, other, number)
         )
+
+    def _matches(
+        self, left: Any, right: Any, number: int, begins: bool, pairs: dict[fx.Node, fx.Node]
+    ) -> bool:
+        """Whether two arguments are the same of both layers."""
+        kind = type(left)
+        if kind is not type(right):
+            return False
+        if kind is fx.Node:
+            return self._is_same_source(left, right, number, begins, pairs)
+        if isinstance(left, tuple | list):
+            if len(left) != len(right):
+                return False
+            same = (self._matches(a, b, number, begins, pairs) for a, b in zip(left, right, strict=True))
+            return all(same)
+        if kind is float:  # 0.0 == -0.0
+            return repr(left) == repr(right)
+        return bool(left == right)
 
     def _is_same_source(
         self, one: fx.Node, other: fx.Node, number: int, begins: bool, pairs: dict[fx.Node, fx.Node]
@@ -195,10 +214,10 @@ class _Comparison:
         if one in pairs or left is None or right is None:
             return False
         pairs[one] = other
-        head = f"{self._owner}.{self._first + number}."
+        head = self._heads[number]
         return (
             left.target.startswith(head)
-            and right.target == f"{self._owner}.{self._first + number + 1}.{left.target[len(head):]}"
+            and right.target == self._heads[number + 1] + left.target[len(head) :]
             and (left.kind, left.persistent) == (right.kind, right.persistent)
             and all(self._place_of.get(user, (-1, 0))[0] == number for user in one.users)
             and all(self._place_of.get(user, (-1, 0))[0] == number + 1 for user in other.users)
@@ -208,16 +227,16 @@ class _Comparison:
     def _memory(self, node: fx.Node) -> object:
         """Type and layout of a node's value."""
         if node not in self._memory_of:
-            self._memory_of[node] = _described(node.meta.get("val"))
+            self._memory_of[node] = _described(node.meta.get("val"), self._is_symbolic)
         return self._memory_of[node]
 
     def _has_same_words(self, one: fx.Node, other: fx.Node, number: int) -> bool:
         """Whether the user's code says the same of both nodes, up to the number of the layer."""
         left, right = _provenance(one), _provenance(other)
-        head, next_head = (f"{self._owner}.{self._first + n}" for n in (number, number + 1))
-        is_inside = left.module == head or left.module.startswith(f"{head}.")
-        module = next_head + left.module[len(head) :] if is_inside else left.module
-        return {**vars(left), "module": module} == vars(right)
+        head, module = self._heads[number], f"{left.module}."
+        if module.startswith(head):
+            module = self._heads[number + 1] + module[len(head) :]
+        return module[:-1] == right.module and _WORDS(left) == _WORDS(right)
 
 
 def _provenance(node: fx.Node) -> Provenance:
@@ -225,20 +244,19 @@ def _provenance(node: fx.Node) -> Provenance:
     return found
 
 
-def _described(value: Any) -> object:
-    """Type and layout of a value."""
+def _described(value: Any, is_symbolic: bool) -> object:
+    """Type and layout of a value; `is_symbolic` if sizes may be."""
     if isinstance(value, torch.Tensor):
-        return value.dtype, value.device, _plain(value.shape), _plain(value.stride())
+        if is_symbolic:
+            layout = tuple(map(as_size, value.shape)), tuple(map(as_size, value.stride()))
+        else:
+            layout = value.shape, value.stride()
+        return value.dtype, value.device, layout
     if isinstance(value, list | tuple):
-        return tuple(_described(part) for part in value)
+        return tuple(_described(part, is_symbolic) for part in value)
     if isinstance(value, torch.SymInt):
         return as_size(value)
     return type(value), repr(value)
-
-
-def _plain(sizes: Sequence[int | torch.SymInt]) -> tuple[Size, ...]:
-    found = tuple(sizes)
-    return found if all(type(size) is int for size in found) else tuple(map(as_size, found))
 
 
 def _without(graph: CapturedGraph, replaced: Mapping[str, str]) -> CapturedGraph:

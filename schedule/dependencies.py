@@ -36,7 +36,11 @@ def effects(step: Step) -> Effects:
 
 def views(extern: Extern) -> Iterator[View]:
     """Every buffer argument of an extern, however deep in tuples it lies."""
-    yield from _views((extern.args, tuple(value for _, value in extern.kwargs)))
+    found: list[View] = []
+    _collect(extern.args, found)
+    for _, value in extern.kwargs:
+        _collect(value, found)
+    return iter(found)
 
 
 def predecessors(steps: Sequence[Step]) -> list[set[int]]:
@@ -120,9 +124,9 @@ def _sizes(nest: Nest) -> dict[str, Size]:
     return {axis.name: axis.size for axis in nest.axes}
 
 
-def _views(argument: Any) -> Iterator[View]:
+def _collect(argument: Any, found: list[View]) -> None:
     if isinstance(argument, View):
-        yield argument
+        found.append(argument)
     elif isinstance(argument, tuple | list):
         for part in argument:
-            yield from _views(part)
+            _collect(part, found)

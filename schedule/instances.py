@@ -222,7 +222,8 @@ def _window(last: int) -> range:
 def _add_renamed(buffers: dict[str, Buffer], renamed: Names) -> None:
     for name, new in renamed.items():
         if name in buffers and new not in buffers:
-            buffers[new] = dataclasses.replace(buffers[name], name=new)
+            old = buffers[name]
+            buffers[new] = Buffer(new, old.kind, old.dtype, old.shape, old.stride, old.layout_is_known)
 
 
 def _flat(steps: Iterable[UnitStep]) -> Iterator[PlanStep]:

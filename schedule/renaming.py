@@ -31,7 +31,16 @@ def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
         case Launch():
             buffers, origins = renamed_all(step.buffers, names), renamed_all(step.origins, names)
             others = tuple(Group(renamed_all(group.buffers, names), group.sizes) for group in step.others)
-            return dataclasses.replace(step, buffers=buffers, origins=origins, others=others)
+            return Launch(
+                step.kernel,
+                buffers,
+                step.sizes,
+                step.ints,
+                step.scalars,
+                origins,
+                step.bytes_moved,
+                others,
+            )
         case Extern():
             return dataclasses.replace(
                 step,
@@ -61,7 +70,8 @@ def renamed_argument(argument: Any, names: Names) -> Any:
             dataclasses.replace(call, origin=names[call.origin]) if call.origin in names else call
             for call in argument.calls
         )
-        return dataclasses.replace(argument, buffer=names.get(argument.buffer, argument.buffer), calls=calls)
+        buffer = names.get(argument.buffer, argument.buffer)
+        return View(buffer, argument.shape, argument.stride, argument.offset, calls)
     if isinstance(argument, tuple):
         return tuple(renamed_argument(part, names) for part in argument)
     return argument

@@ -55,11 +55,12 @@ def _fold(
     steps: list[PlanStep], buffers: Mapping[str, Buffer], outside: Outside, kept: frozenset[str]
 ) -> list[list[UnitStep]]:
     numbers = _token_numbers(steps, buffers)
+    named = [references(step) for step in steps]
     for stretch in _stretches(numbers):
-        found = _best_repeat(steps, stretch, outside, kept)
+        found = _best_repeat(steps, named, stretch, outside, kept)
         if found is not None:
             start, end, repeat = found
-            reads_after = frozenset(name for step in steps[start:] for name in references(step))
+            reads_after = frozenset(name for names in named[start:] for name in names)
             before = _fold(steps[:start], buffers, outside, kept | reads_after)
             after = _fold(steps[end:], buffers, outside, kept)
             return [*before, [repeat], *after]
@@ -98,7 +99,11 @@ def _stretches(numbers: Sequence[int]) -> list[_Stretch]:
 
 
 def _best_repeat(
-    steps: Sequence[PlanStep], stretch: _Stretch, outside: Outside, kept: frozenset[str]
+    steps: Sequence[PlanStep],
+    named: Sequence[tuple[str, ...]],
+    stretch: _Stretch,
+    outside: Outside,
+    kept: frozenset[str],
 ) -> tuple[int, int, Repeat] | None:
     """(start, end, repeat): the beginning with the most runs that hand on the least."""
     best: tuple[tuple[int, int, int], tuple[int, int, Repeat]] | None = None
@@ -109,7 +114,7 @@ def _best_repeat(
         # Tokens may agree where buffers do not: each segment goes as far as they do.
         while first < n_runs:
             begin = phase + first * period
-            repeat = _longest_repeat(steps, begin, period, n_runs - first, outside, kept)
+            repeat = _longest_repeat(steps, named, begin, period, n_runs - first, outside, kept)
             first += 1 if repeat is None else len(repeat.runs)
             if repeat is not None:
                 count = len(repeat.runs)
@@ -120,7 +125,13 @@ def _best_repeat(
 
 
 def _longest_repeat(
-    steps: Sequence[PlanStep], start: int, period: int, most: int, outside: Outside, kept: frozenset[str]
+    steps: Sequence[PlanStep],
+    named: Sequence[tuple[str, ...]],
+    start: int,
+    period: int,
+    most: int,
+    outside: Outside,
+    kept: frozenset[str],
 ) -> Repeat | None:
     """The most runs from `start` on that correspond, if they are worth a loop. Fewer runs of a repeat are one, too."""
     run = steps[start : start + period]
@@ -129,7 +140,7 @@ def _longest_repeat(
     low, high, tries = 2, most, [most, 2]
     while low <= high and _is_worth(run, high):
         count = tries.pop() if tries else (low + high + 1) // 2
-        repeat = _as_repeat(steps, start, period, count, outside, kept)
+        repeat = _as_repeat(steps, named, start, period, count, outside, kept)
         if repeat is None:
             high = count - 1
         else:
@@ -143,7 +154,13 @@ def _is_worth(run: Sequence[PlanStep], count: int) -> bool:
 
 
 def _as_repeat(
-    steps: Sequence[PlanStep], start: int, period: int, count: int, outside: Outside, kept: frozenset[str]
+    steps: Sequence[PlanStep],
+    named: Sequence[tuple[str, ...]],
+    start: int,
+    period: int,
+    count: int,
+    outside: Outside,
+    kept: frozenset[str],
 ) -> Repeat | None:
     """The runs as a Repeat if their buffers correspond."""
     runs = [tuple(steps[start + n * period : start + (n + 1) * period]) for n in range(count)]
@@ -153,7 +170,7 @@ def _as_repeat(
     own: dict[tuple[str, ...], None] = {}
     # What a run takes is in the order in which kernels and library calls take it, not in that of what gives way first.
     for place in sorted(range(period), key=lambda place: isinstance(runs[0][place], Reuse)):
-        for names in zip(*(references(run[place]) for run in runs), strict=True):
+        for names in zip(*named[start + place : start + count * period : period], strict=True):
             numbers = {own.get(name, -1) for own, name in zip(made, names, strict=True)}
             if len(numbers) != 1:
                 return None
@@ -174,7 +191,7 @@ def _as_repeat(
     if paths is None or len(set(paths)) != count:
         return None
     inputs = list(differing)
-    outputs = _outputs(steps, start, period, made, inputs, kept)
+    outputs = _outputs(named, start, period, made, inputs, kept)
     return Repeat(
         tuple(runs),
         tuple(paths),
@@ -191,7 +208,7 @@ def _is_handed_on(names: Sequence[str], made: Sequence[Mapping[str, int]]) -> bo
 
 
 def _outputs(
-    steps: Sequence[PlanStep],
+    named: Sequence[tuple[str, ...]],
     start: int,
     period: int,
     made: Sequence[Mapping[str, int]],
@@ -207,13 +224,11 @@ def _outputs(
                 wanted[made[run - 1][names[run]]] = None
     later = set(kept)
     read_later: set[int] = set()
-    for step in steps[start + count * period :]:
-        later.update(references(step))
+    later.update(*named[start + count * period :])
     for run in range(count - 1, -1, -1):
         read_later.update(number for name, number in made[run].items() if name in later)
         begin = start + run * period
-        for step in steps[begin : begin + period]:
-            later.update(references(step))
+        later.update(*named[begin : begin + period])
     wanted.update(dict.fromkeys(sorted(read_later)))
     names_of = [{number: name for name, number in own.items()} for own in made]
     return tuple(tuple(own[number] for number in wanted) for own in names_of)

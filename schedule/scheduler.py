@@ -12,6 +12,7 @@ from longhand.schedule.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.instances import make_instances
 from longhand.schedule.memory import place_buffers, release_buffers, release_run, touched
 from longhand.schedule.order import order_steps
+from longhand.schedule.plain_calls import call_plain_ops
 from longhand.schedule.plan import Launch, Refusal, Repeat, UnitPlan, UnitStep
 from longhand.schedule.planning import Planner
 from longhand.schedule.redundancy import clean_steps, drop_unread
@@ -45,6 +46,8 @@ def schedule(program: Program, options: Options) -> UnitPlan:
     ]
     planned, kernels = fuse_horizontally(planned, ordered, planner.kernels, buffers, program.graph, options)
     placed, kernels = place_buffers(planned, kernels, buffers, kept)
+    nodes = {node.name: node for node in program.graph.graph.nodes}
+    placed, kernels = call_plain_ops(placed, kernels, buffers, nodes)
     folded = _release_in_runs(fold_repeats(placed, program, kept), buffers, kept, hints)
     made = make_instances(folded, kernels, program)
     whole = dataclasses.replace(program, buffers=made.buffers, results=made.results)

@@ -35,31 +35,107 @@ class Stack(nn.Module):
         return x
 
 
+def acts(*odd: int, act: type[nn.Module] = nn.SiLU) -> list[Layer]:
+    """Ten layers, some of them with another activation."""
+    return [Layer(32, act() if number in odd else nn.GELU()) for number in range(10)]
+
+
 def halves() -> list[Layer]:
-    return [Layer(32, nn.GELU() if number < 5 else nn.SiLU()) for number in range(10)]
+    return acts(5, 6, 7, 8, 9)
 
 
 def one() -> list[Layer]:
-    return [Layer(32, nn.SiLU() if number == 5 else nn.GELU()) for number in range(10)]
+    return acts(5)
+
+
+def first_of_the_loop() -> list[Layer]:
+    return acts(1)
+
+
+def two() -> list[Layer]:
+    return acts(4, 7)
+
+
+def library_call() -> list[Layer]:
+    return acts(5, act=nn.ReLU)
+
+
+def two_kinds() -> list[Layer]:
+    layers = acts(3, 8)
+    layers[5].act = nn.ReLU()
+    return layers
+
+
+def unit_of(layers: list[Layer], unit_folder: Any) -> str:
+    """model.py, which computes what the model does."""
+    torch.manual_seed(0)
+    model, x = Stack(layers).eval(), torch.randn(4, 16)
+    folder = unit_folder(model, (x,))
+    ours = load_unit(folder)()
+    ours.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), model(x))
+    return str((folder / "model.py").read_text())
+
+
+@pytest.mark.parametrize(
+    ("layers", "tests"),
+    [
+        (halves, ["if self.layer in range(1, 5):"]),
+        (one, ["if self.layer == 5:"]),
+        (first_of_the_loop, ["if self.layer == 1:"]),
+        (two, ["if self.layer in (4, 7):"]),
+        (library_call, ["if self.layer == 5:"]),
+        (two_kinds, ["if self.layer in (3, 8):", "elif self.layer == 5:"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_few_calls_that_differ_stay_in_the_loop(
+    layers: Callable[[], list[Layer]], tests: list[str], unit_folder: Any
+) -> None:
+    text = unit_of(layers(), unit_folder)
+    assert text.count("for layer in range") == 2, "the loop, and the list of layers"
+    assert text.count("class Layer") == 1
+    assert [line.strip() for line in text.splitlines() if "if self.layer" in line] == tests
 
 
 def wider() -> list[Layer]:
     return [Layer(48 if number == 5 else 32, nn.GELU()) for number in range(10)]
 
 
-@pytest.mark.parametrize(
-    ("layers", "n_classes"),
-    [(halves, 2), (one, 1), (wider, 1)],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_layers_that_differ(layers: Callable[[], list[Layer]], n_classes: int, unit_folder: Any) -> None:
-    torch.manual_seed(0)
-    model, x = Stack(layers()).eval(), torch.randn(4, 16)
-    folder = unit_folder(model, (x,))
-    text = (folder / "model.py").read_text()
+def other_weights() -> list[Layer]:
+    return acts(5, act=nn.PReLU)
+
+
+def no_norm() -> list[Layer]:
+    layers = acts()
+    layers[5].norm = nn.Identity()  # type: ignore[assignment]
+    return layers
+
+
+@pytest.mark.parametrize("layers", [wider, other_weights, no_norm], ids=lambda value: value.__name__)
+def test_a_layer_with_other_weights_is_none_of_the_loop(
+    layers: Callable[[], list[Layer]], unit_folder: Any
+) -> None:
+    text = unit_of(layers(), unit_folder)
     assert text.count("for layer in range") == 2
-    assert text.count("class Layer") == n_classes
-    ours = load_unit(folder)()
-    ours.load_state_dict(model.state_dict())
-    with torch.no_grad():
-        torch.testing.assert_close(ours(x), model(x))
+    assert "self.layer ==" not in text
+
+
+def test_a_layer_that_holds_a_part_called_layer(unit_folder: Any) -> None:
+    layers = acts(5)
+    for block in layers:
+        block.layer = block.down
+        del block.down
+        block.forward = lambda x, b=block: x + b.layer(b.act(b.up(b.norm(x))))  # type: ignore[method-assign]
+    assert "if self.position == 5:" in unit_of(layers, unit_folder)
+
+
+def test_a_large_difference_is_printed_as_layers_of_their_own(unit_folder: Any) -> None:
+    class Long(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(3):
+                x = torch.cumsum(x, -1).softmax(-1)
+            return x
+
+    assert "self.layer ==" not in unit_of(acts(5, act=Long), unit_folder)

@@ -74,6 +74,10 @@ class Unit:
         if step.memory_format is not None:
             result = result.contiguous(memory_format=step.memory_format)
         results = result if isinstance(result, tuple | list) else [result]
+        if not step.outputs:  # in place
+            results = []
+            while self.overwritten:
+                del self.memory[self.overwritten.pop()]
         for name, tensor in zip(step.outputs, results, strict=True):
             if name:
                 buffer = self.plan.buffers[name]

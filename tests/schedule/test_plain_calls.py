@@ -1,0 +1,85 @@
+"""A cheap op alone, over what it reads, is torch's own call; fused, or with memory of its own, it is a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from longhand.schedule.plan import Extern, Launch, UnitPlan
+from longhand.schedule.scheduler import schedule
+from tests.schedule.test_scheduler import TARGETS, Unit, exported, rand
+
+
+class Between(nn.Module):
+    """Something between two products."""
+
+    def __init__(self, op: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.op, self.second = nn.Linear(8, 8), op, nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.op(self.first(x)))
+
+
+def planned(module: nn.Module, *args: torch.Tensor, target: str = "cpu") -> UnitPlan:
+    with torch.no_grad():
+        program, inputs = exported(module, *args)
+        plan = schedule(program, TARGETS[target])
+        expected = module(*args)
+    results = expected if isinstance(expected, tuple) else (expected,)
+    for ours, eager in zip(Unit(plan, inputs).results(), results, strict=True):
+        torch.testing.assert_close(ours, eager)
+    return plan
+
+
+def calls(plan: UnitPlan) -> list[str]:
+    """The library calls in place."""
+    return [str(step.target) for step in plan.steps if isinstance(step, Extern) and step.mutates]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["relu", "neg", "abs", "floor", "ceil", "trunc"])
+def test_alone_and_in_place(name: str, target: str) -> None:
+    plan = planned(Between(getattr(torch, name)), rand(4, 8), target=target)
+    assert calls(plan) == [f"aten.{name}_.default"]
+    assert not plan.kernels
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x: torch.relu(x) * 2,
+        lambda x: torch.relu(x.t()).contiguous().view(8, 4).t(),
+        torch.tanh,
+        torch.nn.functional.gelu,
+    ],
+    ids=["fused", "of a view", "tanh", "gelu"],
+)
+def test_a_kernel_that_does_more(op: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    plan = planned(Between(op), rand(4, 8))
+    assert not calls(plan)
+    assert plan.kernels
+
+
+def test_what_is_still_read_is_not_overwritten() -> None:
+    class Kept(Between):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+            hidden = self.first(x)
+            return self.second(torch.relu(hidden)), hidden
+
+    plan = planned(Kept(torch.relu), rand(4, 8))
+    assert not calls(plan)
+    assert any(isinstance(step, Launch) for step in plan.steps)
+
+
+def test_a_kernel_that_is_there_anyway_is_launched() -> None:
+    class Both(Between):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(torch.relu(self.first(torch.relu(x))))
+
+    plan = planned(Both(torch.relu), rand(4, 8))
+    assert not calls(plan)
+    assert len([step for step in plan.steps if isinstance(step, Launch)]) == 2
