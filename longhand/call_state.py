@@ -13,6 +13,7 @@ from longhand.emit.trees import children
 from longhand.logs import Subject, logger
 
 GraphFunction = Callable[..., Any]
+_REMEMBERED = 64  # calls whose inputs were found to lie apart
 
 
 def needs_gradients(inputs: Iterable[Any]) -> bool:
@@ -99,14 +100,22 @@ def counting_writes(compiled: GraphFunction, written: tuple[int, ...]) -> GraphF
 
 def unless_overlapping(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
     """Kernels that write to inputs are right only for inputs that lie apart, which no guard of Dynamo's looks at."""
+    apart: set[tuple[Any, ...]] = set()  # where inputs lay that do
 
     def run(*inputs: Any) -> Any:
-        tensors = {str(place): value for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
-        if overlapping(tensors):
+        tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+        strided = [value for value in tensors if value.layout is torch.strided]
+        places = tuple([(value.data_ptr(), value.shape, value.stride()) for value in strided])
+        if places in apart:
+            return compiled(*inputs)
+        if overlapping({str(number): value for number, value in enumerate(tensors)}):
             logger(Subject.EAGER).info(
                 "a call runs in eager: its inputs overlap in memory, and it writes to one"
             )
             return eager(*inputs)
+        if len(apart) >= _REMEMBERED:
+            apart.clear()
+        apart.add(places)
         return compiled(*inputs)
 
     return run
