@@ -238,16 +238,13 @@ def _rows_remark(plan: KernelPlan, names: KernelNames, rows: tuple[Loop, ...]) -
     if not rows:
         return "One thread: there is a single row."
     if len(plan.passes) > 1:
-        kept = [
-            f"{names.values[stage.position]} in {names.pointers[store.buffer]}"
-            for one_pass in plan.passes
-            for stage in one_pass.stages
-            if stage.store is not None
-            and stage.position in names.values
-            and isinstance(store := plan.body[stage.store], Store)
-            and store.value != stage.position
-        ]
-        where = f" ({', '.join(kept)})" if kept else ""
+        waiting: dict[str, list[str]] = {}  # by the result whose memory they are in
+        for stage in (stage for one_pass in plan.passes for stage in one_pass.stages):
+            store = plan.body[stage.store] if stage.store is not None else None
+            if isinstance(store, Store) and store.value != stage.position and stage.position in names.values:
+                waiting.setdefault(names.pointers[store.buffer], []).append(names.values[stage.position])
+        kept = [f"{', then '.join(values)} in {word}" for word, values in waiting.items()]
+        where = f" ({'; '.join(kept)})" if kept else ""
         return f"One thread per block of rows; a row stays in cache between the loops{where}."
     return "One thread per block of rows."
 
