@@ -290,6 +290,12 @@ def _own_getattribute(trace: Trace, kind: type) -> types.FunctionType | None:
 
 def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> Value:
     kind = type(owner.value)
+    if kind.__module__.startswith("triton."):
+        called = getattr(owner.value, "__name__", kind.__qualname__)
+        raise Unsupported(
+            f"{called} is a Triton kernel of the user's own",
+            "Make it one call of the graph: put its launch into a torch.library.custom_op, or a triton_op.",
+        )
     own = _own_getattribute(trace, kind)
     if own is not None and not plain:
         return trace.call_value(trace.function(own, None), [owner, Const(name)], {})
