@@ -75,6 +75,8 @@ def main() -> None:
                 print(f"    {name}: {failure}")
     timed = compile_times() if not words or "compile" in words else []
     notes = [f"Medians (minima) in ms; copy bandwidth {bandwidth / 1e9:.1f} GB/s, read plus written."]
+    if any(result.inexact for result in results):
+        notes.append(report.INEXACT)
     cells = report.table(results, _CONTENDERS)
     print(report.machine("cpu"), *notes, sep="\n")
     report.print_table(cells)

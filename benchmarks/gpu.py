@@ -119,6 +119,8 @@ def main() -> None:
                 print(f"{row.name}: {name}: {failure}", flush=True)
             torch.cuda.empty_cache()
     notes = [f"Medians (minima) in ms; copy bandwidth {bandwidth / 1e12:.2f} TB/s, read plus written."]
+    if any(result.inexact for result in results):
+        notes.append(report.INEXACT)
     contenders = ["default", "replay"] if arguments.replay else ["eager", "torch.compile", "longhand"]
     cells = report.table(results, contenders)
     name, title = ("replay", "GPU: replayed") if arguments.replay else ("gpu", "GPU")

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.timing import Result
 
+INEXACT = "*: timed, but farther from float64 than twice eager's error or one unit in the last place."
 _RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 
 
@@ -24,7 +25,10 @@ def machine(device: str) -> str:
 
 
 def table(results: Sequence[Result], contenders: Sequence[str]) -> list[list[str]]:
-    """A header and a row for each result: median (minimum) ms, speedups of the last contender, share of bandwidth."""
+    """A header and a row for each result: median (minimum) ms, speedups of the last contender, share of bandwidth.
+
+    An asterisk marks what is less exact than `longhand.comparison` allows, and speedups over it.
+    """
     ours = contenders[-1]
     header = ["case", *contenders, *(f"over {name}" for name in contenders[:-1]), "of copy", "goal"]
     rows = [header]
@@ -32,10 +36,12 @@ def table(results: Sequence[Result], contenders: Sequence[str]) -> list[list[str
         cells = [result.name]
         for name in contenders:
             measured = result.times.get(name)
-            cells.append(f"{measured.median:.3f} ({measured.minimum:.3f})" if measured else "failed")
+            mark = "*" * (name in result.inexact)
+            cells.append(f"{measured.median:.3f} ({measured.minimum:.3f}){mark}" if measured else "failed")
         for name in contenders[:-1]:
             both = result.times.get(name), result.times.get(ours)
-            cells.append(f"{both[0].median / both[1].median:.2f}x" if both[0] and both[1] else "")
+            mark = "*" * (name in result.inexact)
+            cells.append(f"{both[0].median / both[1].median:.2f}x{mark}" if both[0] and both[1] else "")
         share = result.peak_share.get(ours)
         cells.append(f"{share:.0%}" if share else "")
         cells.append(f"{result.goal_ms:.3f}" if result.goal_ms else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.bench import Times, time_side_by_side
-from longhand.comparison import compare, tensors_by_name
+from longhand.comparison import Comparison, compare, tensors_by_name
 from longhand.factory import Call
 from longhand.original import in_float64
 
@@ -43,7 +44,9 @@ class Result:
     Attributes:
         name: The row's.
         times: By contender.
-        failures: By contender that was not timed: why (raised, or computed something else).
+        failures: By contender: why it was not timed (raised, or computed something else), or how inexact it is.
+        inexact: The contenders that were timed although they are farther off than `longhand.comparison` allows: those
+            that longhand is measured against. longhand itself is not timed then.
         bytes_moved: Inputs and outputs once each, where the row is bound by memory.
         goal_ms: See Row.
         peak_share: By contender: the achieved bandwidth as a share of the device's copy bandwidth.
@@ -52,6 +55,7 @@ class Result:
     name: str
     times: dict[str, Times]
     failures: dict[str, str]
+    inexact: tuple[str, ...]
     bytes_moved: int | None
     goal_ms: float | None
     peak_share: dict[str, float]
@@ -70,16 +74,22 @@ def measure(row: Row, *, device: str, n_turns: int, copy_bandwidth: float) -> Re
     call = row.call()
     ready: dict[str, Callable[[], Any]] = {}
     failures: dict[str, str] = {}
+    inexact: list[str] = []
+    ours = list(row.contenders)[-1]
     with torch.no_grad():
         eager = call.model(*call.args, **call.kwargs)
         exact = _exact(call)
         for name, make in row.contenders.items():
             try:
                 run = _on(make(call), call)
-                if wrong := _what_is_wrong(run(), eager, exact):
-                    failures[name] = wrong
-                else:
+                found = _compared(run(), eager, exact)
+                if found:
+                    failures[name] = found[0].note or (
+                        f"{found[0].name}: error {found[0].error:.2e}, allowed {found[0].bound:.2e}"
+                    )
+                if not found or (name != ours and all(math.isfinite(c.error) and not c.note for c in found)):
                     ready[name] = run
+                    inexact += [name] * bool(found)
             except Exception as error:
                 failures[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         bytes_moved = _n_bytes((call.args, call.kwargs, eager)) if row.is_memory_bound else None
@@ -90,7 +100,7 @@ def measure(row: Row, *, device: str, n_turns: int, copy_bandwidth: float) -> Re
         shares = {
             name: bytes_moved / (measured.median / 1e3) / copy_bandwidth for name, measured in times.items()
         }
-    return Result(row.name, times, failures, bytes_moved, row.goal_ms, shares)
+    return Result(row.name, times, failures, tuple(inexact), bytes_moved, row.goal_ms, shares)
 
 
 def copy_bandwidth(device: str, n_bytes: int) -> float:
@@ -115,15 +125,17 @@ def _exact(call: Call) -> Any:
     return wide.model(*wide.args, **wide.kwargs)
 
 
-def _what_is_wrong(ours: Any, eager: Any, exact: Any) -> str:
+def _compared(ours: Any, eager: Any, exact: Any) -> list[Comparison]:
+    """What is wrong with a result: the tensors that are farther off than allowed."""
     found, expected, reference = (tensors_by_name("result", _plain(value)) for value in (ours, eager, exact))
     if len(found) != len(expected):
-        return f"returned {len(found)} tensors, expected {len(expected)}"
-    for (name, our), (_, their), (_, best) in zip(found, expected, reference, strict=True):
-        comparison = compare(name, our, their, best)
-        if not comparison.is_right:
-            return comparison.note or f"{name}: error {comparison.error:.2e}, allowed {comparison.bound:.2e}"
-    return ""
+        note = f"returned {len(found)} tensors, expected {len(expected)}"
+        return [Comparison("result", math.inf, 0.0, 0.0, note)]
+    compared = [
+        compare(name, our, their, best)
+        for (name, our), (_, their), (_, best) in zip(found, expected, reference, strict=True)
+    ]
+    return [comparison for comparison in compared if not comparison.is_right]
 
 
 def _plain(value: Any) -> Any:
