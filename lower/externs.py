@@ -118,6 +118,8 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
         args = (ctx.argument(image), *args[1:])
     kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
     value = node.meta["val"]
+    if target is aten.clone.default and not kwargs and value.is_contiguous():
+        kwargs = {"memory_format": torch.contiguous_format}  # else it would lie as its argument does
     several = isinstance(value, list | tuple)
     known = _layout_is_known(ctx, target, args) if image is None else not several
     memory_format = torch.channels_last if image is not None and not several else None

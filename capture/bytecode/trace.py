@@ -367,6 +367,7 @@ class Trace:
         if (
             value.layout is not torch.strided
             or value.is_quantized
+            or value.is_neg()
             or isinstance(value, torch_private.FakeTensor)
         ):
             raise Unsupported("a tensor that is not plain and strided comes from outside")
