@@ -58,12 +58,11 @@ def turns_side_by_side(
     With `is_paired`, for comparing turn by turn: turns of all are equally many calls (on a busy machine a long turn is
     interrupted more often than a short one), and each call comes first in some turns.
     """
-    batch = _batch_on_gpu if device == "cuda" else _batch_on_cpu
     sizes = {}
     for name, call in calls.items():
         for _ in range(3):
             call()
-        per_call = max(batch(call, 3), 1e-6)
+        per_call = max(seconds_of_calls(call, device, 3), 1e-6)
         sizes[name] = max(1, min(_MAX_CALLS, round(_BATCH_SECONDS / per_call)))
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     if is_paired:
@@ -72,8 +71,13 @@ def turns_side_by_side(
     for turn in range(n_turns):
         first = turn % len(names) if is_paired else 0
         for name in names[first:] + names[:first]:
-            seconds[name].append(batch(calls[name], sizes[name]))
+            seconds[name].append(seconds_of_calls(calls[name], device, sizes[name]))
     return seconds
+
+
+def seconds_of_calls(call: Callable[[], Any], device: str, n_calls: int) -> float:
+    """Seconds per call of `n_calls` calls, one after the other."""
+    return (_batch_on_gpu if device == "cuda" else _batch_on_cpu)(call, n_calls)
 
 
 def _batch_on_cpu(call: Callable[[], Any], n_calls: int) -> float:
