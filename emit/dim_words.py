@@ -71,10 +71,12 @@ class DimWords:
             for name, twin in zip(names, chain.names[chain.n_kept - 1], strict=True)
         }
         for node in graph.graph.nodes:
-            if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
+            twin = twins.get(node.name)
+            if twin is not None:
+                if twin in self._words:
+                    self._words[node.name] = self._words[twin]
                 continue
-            if node.name in twins:
-                self._words[node.name] = self._words[twins[node.name]]
+            if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
                 continue
             carried = _carried(node, self._words)
             if layers is not None and aten_name(node) == "linear":

@@ -42,13 +42,15 @@ def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
                 others,
             )
         case Extern():
-            return dataclasses.replace(
-                step,
-                args=renamed_argument(step.args, names),
-                kwargs=renamed_argument(step.kwargs, names),
-                outputs=renamed_all(step.outputs, names),
-                mutates=renamed_all(step.mutates, names),
-                origin=names.get(step.origin, step.origin),
+            return Extern(
+                step.target,
+                renamed_argument(step.args, names),
+                renamed_argument(step.kwargs, names),
+                renamed_all(step.outputs, names),
+                renamed_all(step.mutates, names),
+                step.reason,
+                names.get(step.origin, step.origin),
+                step.memory_format,
             )
         case Allocate():
             return Allocate(names.get(step.buffer, step.buffer), step.is_result)
