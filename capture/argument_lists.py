@@ -15,7 +15,7 @@ import torch.utils._pytree as pytree
 FEWEST = 4  # tensors that are a list rather than arguments one by one
 
 _ELEMENT = re.compile(
-    r"^(?P<whole>[LG]\['(?!self')\w+'\](?:\[\d+\]|\['\w+'\]|\.\w+)*?)\[(?P<place>\d+)\](?P<grad>\.grad)?$"
+    r"^(?P<whole>[LG]\['\w+'\](?:\[\d+\]|\['\w+'\]|\.\w+)*?)\[(?P<place>\d+)\](?P<grad>\.grad)?$"
 )
 
 
@@ -47,7 +47,10 @@ def find_elements(sources: Sequence[str | None]) -> dict[int, Element]:
     found: dict[int, Element] = {}
     for (whole, is_grad), members in lists.items():
         if len(members) >= FEWEST:
-            word = "_".join(re.findall(r"\w+", whole[1:])) + ("_grads" if is_grad else "")
+            words = [word for word in re.findall(r"\w+", whole[1:]) if word != "self"]
+            word = "grads" if is_grad else next((w for w in reversed(words) if not w.isdigit()), "tensors")
+            if word in {element.word for element in found.values()} or words[-1:] == ["args"]:
+                word = "_".join([*words, *(["grads"] if is_grad else [])])
             # Those that the graph does not use leave no gaps.
             found |= {position: Element(word, n) for n, (_, position) in enumerate(sorted(members))}
     return found

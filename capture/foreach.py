@@ -37,6 +37,8 @@ def _one(word: str, tensor: torch.Tensor, args: list[Any], kwargs: dict[str, Any
         return torch.linalg.vector_norm(tensor, *args, **kwargs)
     if word.rstrip("_") in _KEYWORD and len(args) == 3:
         kwargs = {**kwargs, "value": args.pop()}
+    if not hasattr(tensor, word) and word.endswith("_"):  # maximum_ and minimum_ are there for lists alone
+        return tensor.copy_(getattr(tensor, word[:-1])(*args, **kwargs))
     found: torch.Tensor = getattr(tensor, word)(*args, **kwargs)
     return found
 

@@ -188,13 +188,17 @@ def one_line(source: str) -> str:
                 text += "" if previous.string in "([{" or token.string in (")", "]", "}", ".") else " "
             elif token.start[1] > previous.end[1]:
                 text += " "
-        text += (
-            " ".join(token.string.split("\n"))
-            if "\n" not in token.string
-            else repr(ast.literal_eval(token.string))
-        )
+        text += " ".join(token.string.split("\n")) if "\n" not in token.string else _on_one_line(token.string)
         previous = token
     return text.rstrip("\\").strip()
+
+
+def _on_one_line(string: str) -> str:
+    """A string of several lines as one; one with values in it keeps its text, but for the line breaks."""
+    try:
+        return repr(ast.literal_eval(string))
+    except ValueError:  # an f-string
+        return " ".join(string.split("\n"))
 
 
 def _is_one_tuple(text: str) -> bool:

@@ -37,6 +37,7 @@ from longhand.capture.autograd.joint import carries_gradients
 from longhand.capture.dynamo_door import capture_dynamo, is_under_autocast
 from longhand.capture.dynamo_run import eager_function, records_gradients
 from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.held_inputs import lift_written
 from longhand.capture.result_views import peel
 from longhand.clock import Clock
 from longhand.emit.merge_report import Outcome
@@ -104,6 +105,11 @@ def longhand_backend(
     strict = bool((options or {}).get("strict", os.environ.get("LONGHAND_STRICT", "0") != "0"))
     n_ops = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
     say = report or (lambda _: None)
+    lifted = lift_written(graph_module)
+    if lifted is not None:
+        given = [*example_inputs, *lifted.tensors]
+        function = longhand_backend(lifted.module, given, mode=mode, options=options, report=report)
+        return lambda *inputs: function(*inputs, *lifted.tensors)
 
     if reason := _reason_for_eager(graph_module, example_inputs):
         logger(Subject.EAGER).info("a graph of %d ops runs in eager: %s", n_ops, reason)

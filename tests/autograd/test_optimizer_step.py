@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 
 import examples.adamw
-from longhand.backend import GraphReport
+from longhand.backend import GraphReport, longhand_backend
 from longhand.comparison import compare
 from longhand.from_bytecode import captured
 
@@ -241,4 +242,46 @@ def test_the_gallerys_step_is_that_of_torch_optim(foreach: bool) -> None:
     assert step == 3
     for place, (mine, eager, true) in enumerate(zip(params, theirs, exact, strict=True)):
         comparison = compare(f"parameter {place}", mine, eager.detach(), true.detach())
+        assert comparison.is_right, comparison
+
+
+STEPS = {
+    "adamw foreach": (torch.optim.AdamW, {"foreach": True, "weight_decay": 0.1}, 2),
+    "adamw loop": (torch.optim.AdamW, {"foreach": False, "weight_decay": 0.1}, 2),
+    "amsgrad": (torch.optim.Adam, {"foreach": True, "amsgrad": True}, 2),
+    "sgd": (torch.optim.SGD, {"foreach": True, "momentum": 0.9, "nesterov": True}, 1),
+    "maximize": (torch.optim.SGD, {"foreach": False, "maximize": True}, 1),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_of_torch_optim_is_few_launches(name: str, tmp_path, monkeypatch) -> None:
+    """Captured by Dynamo, which looks into optimizers. The first step, which makes the state, is eager's."""
+    monkeypatch.setenv("LONGHAND_CACHE_DIR", str(tmp_path / "cache"))
+    torch.compiler.reset()
+    optimizer, options, n_launches = STEPS[name]
+    reports: list[GraphReport] = []
+    backend = functools.partial(longhand_backend, report=reports.append)
+    shapes = [(16, 16), (16,), (16, 64), (64,), (3, 5, 7)]
+    generator = torch.Generator().manual_seed(0)
+    first = [torch.randn(shape, generator=generator) for shape in shapes]
+    grads = [[torch.randn(shape, generator=generator) for shape in shapes] for _ in range(4)]
+    results = []
+    for dtype, is_compiled in ((torch.float32, True), (torch.float32, False), (torch.float64, False)):
+        params = [param.to(dtype, copy=True).requires_grad_() for param in first]
+        made = optimizer(params, lr=0.01, **options)
+        step = made.step
+        for number, of_step in enumerate(grads):
+            made.zero_grad(set_to_none=True)
+            for param, grad in zip(params, of_step, strict=True):
+                param.grad = grad.to(dtype, copy=True)
+            if is_compiled and number == 1:
+                step = torch.compile(step, backend=backend)
+            step()
+        results.append([param.detach() for param in params])
+    assert [report.reason for report in reports] == [None]
+    assert reports[0].summary is not None
+    assert reports[0].summary.n_launches == n_launches
+    for place, (mine, eager, true) in enumerate(zip(*results, strict=True)):
+        comparison = compare(f"parameter {place}", mine, eager, true)
         assert comparison.is_right, comparison
