@@ -134,6 +134,10 @@ class BackwardWriter(ModelWriter):
                 found[node.name] = _flattened(source, value, forward)
         return found
 
+    def _tensor_arguments(self) -> list[tuple[str, str]]:
+        """They go by the words that the forward has for them, not by the graph's."""
+        return [(node, self.variables[node]) for node, _ in super()._tensor_arguments()]
+
     def _unpacked(self) -> list[str]:
         return []
 

@@ -16,6 +16,8 @@ from longhand.emit.renamed_locals import NOTHING_RENAMED, RenamedLocals
 from longhand.emit.words import identifier, path_words, snake_case, without_counter
 
 _SHORT = 14
+_OF_ZERO = {"le": "is_not_positive", "lt": "is_negative", "ge": "is_not_negative", "gt": "is_positive"}
+_STATISTICS = {1: "mean", 2: "rstd"}
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 # What the result of an operation is, where the operation's own word would not read as a thing.
@@ -211,7 +213,8 @@ class BufferWords:
             yield local
         piece = _result_of_call(node)
         if piece and not origin.local:
-            yield piece
+            path = _without_positions(origin.module)
+            yield f"{_last_word(path)}_{piece}" if piece in _STATISTICS.values() and path else piece
         yield from self._returned(node, origin)
         yield from _of_module(origin)
         yield from self._of_stream(node)
@@ -225,6 +228,8 @@ class BufferWords:
         if hint not in (op.word, aten_name(node).strip("_")):
             yield hint
         result = _RESULT_WORDS.get(op.word, op.word)
+        if op.word in _OF_ZERO and node.args[1:] == (0,):
+            yield _OF_ZERO[op.word]
         yield "loss" if result == "losses" and not _shape_of(node) else result
         if local:
             yield f"{local}_{result}"
@@ -349,12 +354,16 @@ class BufferWords:
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
 
 
-def _summand_word(origin: Provenance, of: str) -> str:
-    """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
-    path = origin.module
+def _without_positions(path: str) -> str:
+    """The path of the list that a module is in, of the module itself where it is in none."""
     while path.rpartition(".")[2].isdigit():
         path = path.rpartition(".")[0]
-    word = _last_word(path) or without_counter(origin.differentiates)
+    return path
+
+
+def _summand_word(origin: Provenance, of: str) -> str:
+    """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
+    word = _last_word(_without_positions(origin.module)) or without_counter(origin.differentiates)
     return "lookup" if word in of else word
 
 
@@ -364,6 +373,10 @@ def _result_of_call(node: fx.Node) -> str | None:
     if not isinstance(source, fx.Node) or not isinstance(source.target, torch._ops.OpOverload):
         return None
     position = node.args[1]
+    if aten_name(source) == "_native_batch_norm_legit_functional":
+        statistic = _STATISTICS.get(position) if isinstance(position, int) else None
+        if statistic is not None:
+            return statistic
     returns = source.target._schema.returns
     if not isinstance(position, int) or position == 0 or position >= len(returns):
         return None
@@ -393,9 +406,7 @@ def _of_module(origin: Provenance) -> Iterator[str]:
     Of a layer in a Sequential, the name of that: ``self.shortcut(x)``.
     """
     word = _last_word(origin.module)
-    path = origin.module
-    while path and path.rpartition(".")[2].isdigit():
-        path = path.rpartition(".")[0]
+    path = _without_positions(origin.module)
     if path != origin.module and path and _is_call_of(origin.statement, path):
         yield identifier(path.rpartition(".")[2])
     if word and (not origin.statement or not origin.qualname or _is_call_of(origin.statement, origin.module)):

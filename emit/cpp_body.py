@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from longhand.emit.cpp_addresses import RowPointer, Term, sum_of_terms, term
@@ -31,6 +32,7 @@ from longhand.lower.ir import (
 from longhand.schedule.plan import Address, KernelPlan, Pointer, Style
 
 Known = Mapping[int, Text]
+AT = "at"  # the variable of an index that several statements use
 
 
 def plan_domains(plan: KernelPlan) -> tuple[frozenset[str], ...]:
@@ -77,6 +79,8 @@ class BodyPrinter:
         self.turned = turned_tiles(plan, self.names)
         self._constants = named_constants(plan.body, tunables)
         self.row_pointers = self._choose_row_pointers()
+        self.asked: Counter[str] = Counter()  # how often each index behind a row pointer was printed
+        self.shared_index = ""  # the one that has a line of its own
 
     @property
     def constants(self) -> tuple[NamedConstant, ...]:
@@ -126,7 +130,9 @@ class BodyPrinter:
             is_declared = not pointer.values or any(axis in self.col_axes for axis, _ in address.axes)
             if pointer.pointer == value.buffer and is_declared and set(pointer.terms) <= set(terms):
                 rest = tuple(t for t in terms if t not in pointer.terms)
-                return f"{pointer.name}[{sum_of_terms(rest).text}]"
+                index = sum_of_terms(rest).text
+                self.asked[index] += 1
+                return f"{pointer.name}[{AT if index == self.shared_index else index}]"
         return f"{self.names.pointers[value.buffer]}[{sum_of_terms(terms).text}]"
 
     def _leaf(self, position: int, known: Known) -> Text:

@@ -6,7 +6,7 @@ import dataclasses
 
 import torch
 
-from longhand.emit.cpp_body import BodyPrinter, Known
+from longhand.emit.cpp_body import AT, BodyPrinter, Known
 from longhand.emit.cpp_loops import (
     ColumnLoop,
     accumulator_names,
@@ -137,6 +137,19 @@ class PassPrinter:
         return word
 
     def _main_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
+        """Printed twice: an index that several statements use, and that is more than a variable, gets a line."""
+        self.printer.asked.clear()
+        draft = self._printed_loop(one_pass, reductions)
+        index, count = max(self.printer.asked.items(), key=lambda one: one[1], default=("", 0))
+        if count < 2 or " * " not in index:
+            return draft
+        self.printer.shared_index = index
+        loop = self._printed_loop(one_pass, reductions)
+        self.printer.shared_index = ""
+        first, *rest = loop.lines
+        return dataclasses.replace(loop, lines=((f"const long {AT} = {index};", *first), *rest))
+
+    def _printed_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
         printer, body = self.printer, self.printer.plan.body
         found: dict[Accumulator, int] = {}
         for position in reductions:
@@ -149,7 +162,7 @@ class PassPrinter:
 
         own_rows = {(stage.position, stage.store) for stage in one_pass.stages}
         end = [
-            f"{self.staged[stage.position].text} = {printer.expression(stage.position, known).text};"
+            f"{self._waiting(stage.position).text} = {printer.expression(stage.position, known).text};"
             for stage in one_pass.stages
         ]
         end += [
@@ -181,7 +194,7 @@ class PassPrinter:
         return ColumnLoop(f"The first place of {extreme}.", (accumulator,), ((*lines, *find),))
 
     def _lines(self, roots: list[int], stores: tuple[int, ...], one_pass: Pass) -> tuple[list[str], Known]:
-        staged = {position: self.staged[position] for position in one_pass.from_stage}
+        staged = {position: self._waiting(position) for position in one_pass.from_stage}
         known = {**self.known, **staged}
         return element_lines(roots, stores, frozenset(self.levels), known, self.printer)
 
@@ -198,6 +211,11 @@ class PassPrinter:
             ]:
                 return name
         return f"{self.accumulator_names[position]}_value"
+
+    def _waiting(self, position: int) -> Text:
+        """Where a value waits for a later loop."""
+        text, shared = self.staged[position].text, self.printer.shared_index
+        return Text(text.replace(f"[{shared}]", f"[{AT}]") if shared else text)
 
     def _place_of(self, stage: Stage) -> Text:
         if stage.store is not None:

@@ -81,6 +81,10 @@ class DimWords:
             carried = _carried(node, self._words)
             if layers is not None and aten_name(node) == "linear":
                 carried = (*carried[:-1], f"{next(layers.variables(node.name))}_dim")
+            elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
+                sides = ("batch", "channels", "height", "width")
+                made = tuple(f"{next(layers.variables(node.name))}_{side}" for side in sides)
+                carried = _filled(carried, made)
             own = (known or {}).get(node.name, ())
             self._words[node.name] = _filled(own, carried) if len(own) == len(carried) else carried
         if given is None:

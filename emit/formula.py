@@ -9,7 +9,7 @@ from longhand.emit.expression import Operator, Precedence, Text
 from longhand.emit.kernel_names import FILL
 from longhand.emit.names import KernelNames
 from longhand.emit.op_formula import op_formula
-from longhand.emit.op_words import op_word
+from longhand.emit.op_words import derivative_word, op_word, provenance_of
 from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_joins import find_joins
 from longhand.emit.reference_ops import operation
@@ -73,6 +73,8 @@ def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     ops = list(
         dict.fromkeys(op_word(node).word.replace("_", " ") for node in nodes if not op_word(node).silent)
     )
+    derived = list(dict.fromkeys(derivative_word(o) for n in nodes if (o := provenance_of(n)).differentiated))
+    ops = derived or ops
     if len(ops) > 5:
         ops = [*ops[:4], "more"]
     bodies = [value for value in plan.body if isinstance(value, Load | Store)]
@@ -87,7 +89,12 @@ def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     )
     given = listed(list(read)[:3])
     source = f" from {given}" if given else ""
-    return f"{listed(ops) or 'a copy'} in one pass,{source} to {listed(list(written)[:3])}"
+    return f"{listed(ops) or 'a copy'} in one pass,{source} to {_some(list(written))}"
+
+
+def _some(words: list[str]) -> str:
+    """All of a few; of many the first two, and how many there are besides."""
+    return listed(words) if len(words) <= 3 else f"{words[0]}, {words[1]} and {len(words) - 2} more"
 
 
 def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:

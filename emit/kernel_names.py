@@ -72,7 +72,7 @@ def _candidates(
 ) -> Iterator[str]:
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
-    derivatives = _of_derivatives(plan, nodes, words)
+    derivatives = _of_derivatives(plan, nodes, words) or _of_summands(nodes)
     base = derivatives or _of_two_results(plan, nodes) or name_of_ops(nodes)
     if plan.style is Style.COLUMNS and not derivatives:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
@@ -84,7 +84,8 @@ def _candidates(
         yield _of_update([words.provenance(node.name) for node in nodes])
     yield base
     differences = list(_differences(plan, named[base])) if base in named else []
-    found = [*differences, *_qualifiers(plan, launch, words)]
+    layers = _layers(plan, nodes) if derivatives else []
+    found = [*layers, *differences, *_qualifiers(plan, launch, words)]
     qualifiers = [text for text in dict.fromkeys(found) if text and text not in base.split("_")]
     for qualifier in qualifiers:
         yield _joined(base, qualifier)
@@ -109,6 +110,8 @@ def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) 
     kept = [node for node in nodes if node.name in stored]
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
         return f"{derived[0].removeprefix('d_')}_{origins[kept[-1]].role}" if kept else None
+    ops = {origins[node].differentiates: derivative_word(origins[node]) for node in kept}
+    derived = [word + "s" * ([*ops.values()].count(word) > 1) for word in derived]
     own = [_parameter_word(origins[node]) for node in kept if origins[node].differentiated]
     others = [_parameter_word(origins[node]) for node in kept if not origins[node].differentiated]
     if plan.style is Style.COLUMNS and any(own):
@@ -122,6 +125,22 @@ def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) 
     is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
     again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
     return f"{again}_and_{'_'.join(derived)}" if again else "_".join(derived)
+
+
+def _layers(plan: KernelPlan, nodes: list[fx.Node]) -> list[str]:
+    """The layers whose gradients a kernel stores, last first: ``bn1``."""
+    stored = {value.buffer for value in plan.body if isinstance(value, Store)}
+    paths = [provenance_of(node).module for node in nodes if node.name in stored]
+    words = [path.rpartition(".")[2] for path in reversed(paths)]
+    return [identifier(word) for word in dict.fromkeys(words) if word and not word.isdigit()]
+
+
+def _of_summands(nodes: list[fx.Node]) -> str | None:
+    """``add_gradients``: a kernel that only adds up what several users of a value give it."""
+    is_sum = all(
+        op_word(n).silent or (op_word(n).word == "add" and provenance_of(n).differentiates) for n in nodes
+    )
+    return "add_gradients" if is_sum and not all(op_word(node).silent for node in nodes) else None
 
 
 def _parameter_word(origin: Provenance) -> str:

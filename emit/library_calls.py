@@ -17,7 +17,7 @@ _SAME_IN_TORCH_TEXT = """
     mm bmm addmm baddbmm addbmm addmv mv dot vdot matmul sort argsort topk kthvalue cumsum cumprod logcumsumexp
     cummax cummin searchsorted bucketize index_select index_add scatter scatter_add gather cat stack flip roll
     where masked_fill nonzero clone argmax argmin einsum histc bincount multinomial outer cross trace complex
-    polar view_as_real_copy view_as_complex_copy relu_ neg_ abs_ floor_ ceil_ trunc_
+    native_batch_norm polar view_as_real_copy view_as_complex_copy relu_ neg_ abs_ floor_ ceil_ trunc_
 """
 _SAME_IN_TORCH = frozenset(_SAME_IN_TORCH_TEXT.split())
 _IN_FUNCTIONAL_TEXT = """

@@ -55,12 +55,15 @@ def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         parts.append(f"{word} = {text.text}")
         if not provenance_of(node).role or provenance_of(node).gradient_of:
             writer.known[node] = Text(word)
-    return "; ".join(parts)
+    return "; ".join([*writer.steps, *parts])
 
 
 class _Writer:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.inside = frozenset(plan.origins)
+        self.words = words
+        self.taken = {*names.pointers.values()}
+        self.steps: list[str] = []  # gradients on the way, which several results are computed from
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
         for pointer in plan.pointers:
@@ -74,7 +77,8 @@ class _Writer:
             return self.known[node]
         name = aten_name(node)
         if provenance_of(node).differentiated and node.name in self.inside:
-            return self._derivative(node)
+            inner = self._behind_views(node)
+            return self._summed(inner) if aten_name(inner) == "sum" else self._derivative(node)
         if name == "getitem" and node.args[1] == 0:
             return self.text(node.args[0])  # type: ignore[arg-type]
         if name in _UNSAID and node.args and isinstance(node.args[0], fx.Node):
@@ -117,13 +121,39 @@ class _Writer:
                     waiting.append(source)
                 elif not _is_vector(source):
                     given[source] = None
-        texts = [self.text(source) for source in given]
+        texts = [self._step(source) or self.text(source) for source in given]
         words = [text.text for text in texts if text is not None]
         if len(words) < len(texts):
             return None
         places = {text.text: place for place, text in enumerate(self.known.values())}
         ordered = sorted({*words}, key=lambda word: (not word.startswith("d_"), places.get(word, 0), word))
         return Text(f"{word}({', '.join(ordered)})") if ordered else None
+
+    def _step(self, node: fx.Node) -> Text | None:
+        """A gradient that another derivative goes on with, as a formula of its own: ``d_out = d_relu(d_y, y)``."""
+        origin = provenance_of(node)
+        if node in self.known or not origin.differentiated or not origin.gradient_of:
+            return None
+        word, text = next(self.words.candidates(node.name)), self._derivative(node)
+        if text is None or word in self.taken:
+            return None
+        self.taken.add(word)
+        self.steps.append(f"{word} = {text.text}")
+        self.known[node] = Text(word)
+        return self.known[node]
+
+    def _summed(self, node: fx.Node) -> Text | None:
+        """``sum(d_y * normalize(x))``: the gradient of a vector that a layer multiplies with, or adds."""
+        whole = self._behind_views(node.all_input_nodes[0])
+        is_product = (
+            aten_name(whole) == "mul" and provenance_of(whole).differentiated and whole not in self.known
+        )
+        factors = [
+            self._behind_views(factor) for factor in (whole.all_input_nodes if is_product else [whole])
+        ]
+        texts = [self._step(factor) or self.text(factor) for factor in factors]
+        words = [text.text for text in texts if text is not None]
+        return Text(f"sum({' * '.join(words)})") if len(words) == len(texts) else None
 
     def _behind_views(self, node: fx.Node) -> fx.Node:
         while node not in self.known and aten_name(node) in _UNSAID and isinstance(node.args[0], fx.Node):

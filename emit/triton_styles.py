@@ -125,8 +125,7 @@ def _belongs_to(before: Sequence[str], kind: Kind, texts: Sequence[str]) -> bool
         case Kind.LOAD:  # under a condition that was just computed
             return len(before) == 1 and mentions(texts[:1], before[0].partition(" = ")[0])
         case Kind.COMPUTE:  # on the one value that was just loaded
-            is_one = len(texts) == 1 or len(before) == 1
-            return is_one and len(before) <= _SHORT and len(texts) <= _SHORT
+            return (len(texts) == 1 and len(before) <= 2) or (len(before) == 1 and len(texts) <= _SHORT)
         case Kind.STORE:
             return len(texts) == 1 and len(before) <= _SHORT
 
@@ -157,6 +156,13 @@ def share_addresses(draft: Block, block: Block) -> list[str]:
         is_only = len(shared) == 1 and "row_start" not in {*block.bases.values(), *taken}
         block.bases[base] = "row_start" if is_only else f"{draft.asked_by[base]}_start"
         lines.append(f"{block.bases[base]} = {base}")
+    long = [(count, a) for a, count in draft.asked.items() if a not in block.addresses and " * " in a.rest]
+    often = [a for count, a in long if count > 1 and count == max(count for count, _ in long)]
+    if often and "at" not in taken and not block.addresses:
+        address = often[0]
+        base = block.bases.get(address.base, address.base)
+        block.addresses[address] = "at"
+        lines.append(f"at = {dataclasses.replace(address, base=base).whole}")
     return lines
 
 

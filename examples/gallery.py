@@ -19,7 +19,7 @@ from longhand.factory import resolve
 ROOT = Path(__file__).resolve().parent.parent / "generated"
 ARCH = "sm_90"
 MODELS = ("attention", "gpt", "llama_block", "resnet_block")
-TRAINED = ("gpt_train",)
+TRAINED = ("gpt_train", "resnet_block_train")
 UPDATES = ("adamw",)  # functions over lists of tensors
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Extern, Nest, Program, View
 from longhand.options import Options
+from longhand.schedule.division import divide
 from longhand.schedule.fusion import fuse
 from longhand.schedule.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.instances import make_instances
@@ -37,7 +38,7 @@ def schedule(program: Program, options: Options) -> UnitPlan:
 
     steps = clean_steps(program.steps, buffers, kept)
     fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
-    left = drop_unread(fused.steps, buffers, kept)
+    left = divide(drop_unread(fused.steps, buffers, kept), position_of)
     ordered = in_one_order(order_steps(left, position_of, buffers, kept, hints), program.graph, position_of)
 
     planner = Planner(buffers, options, hints, position_of)

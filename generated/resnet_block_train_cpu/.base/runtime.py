@@ -1,0 +1,521 @@
+"""What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
+
+import contextlib
+import ctypes
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import math
+import mmap
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import nn
+
+# ---- Checks: what a call is given must be what the kernels were written for ----
+
+
+def check_tensor(name, tensor, *, dtype, shape, device, stride=None):
+    """Raise TypeError or ValueError unless an argument is as expected.
+
+    In `shape` a word stands for a size that may be anything. `stride` is None for a contiguous tensor. A device
+    without an index, such as "cuda", means any of that kind.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name}: expected {dtype}, got {tensor.dtype}")
+    if tensor.shape != shape and not _fits(tensor.shape, shape):
+        expected = ", ".join(map(str, shape))
+        raise ValueError(f"{name}: expected shape ({expected}), got {tuple(tensor.shape)}")
+    if tensor.device != device and (isinstance(device, torch.device) or tensor.device.type != device):
+        raise ValueError(f"{name}: expected device {device}, got {tensor.device}")
+    if not (tensor.is_contiguous() if stride is None else tensor.stride() == stride):
+        expected = "a contiguous tensor" if stride is None else f"strides {stride}"
+        raise ValueError(f"{name}: expected {expected}, got strides {tensor.stride()}")
+    if torch.is_autocast_enabled(tensor.device.type):
+        raise RuntimeError("these kernels have types of their own: call outside torch.autocast")
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"{name} requires grad, but these kernels compute no gradients: call under torch.no_grad() or detach {name}"
+        )
+
+
+def _fits(shape, expected):
+    return len(shape) == len(expected) and all(
+        isinstance(wanted, str) or size == wanted for size, wanted in zip(shape, expected, strict=True)
+    )
+
+
+# ---- Weights: parameters and buffers under the names of the original's state_dict ----
+
+
+@dataclasses.dataclass(frozen=True)
+class buffer:
+    """The shape and dtype of a buffer; `value` if it is in no state_dict."""
+
+    shape: tuple = ()
+    dtype: torch.dtype = torch.float32
+    value: torch.Tensor = None
+
+
+class Weights(nn.Module):
+    """A module that holds tensors: shapes make parameters of `dtype`, `buffer` makes buffers.
+
+    An existing parameter or buffer given here is shared (tied), a module becomes a sub-module. The tensors keep the
+    dtypes and shapes that the kernels were written for: a cast raises. They require no grad.
+    """
+
+    def __init__(self, /, dtype=torch.float32, **members):
+        super().__init__()
+        self._expected = {}
+        for name, member in members.items():
+            if isinstance(member, nn.Module):
+                self.add_module(name, member)
+            elif isinstance(member, buffer):
+                value = (
+                    member.value
+                    if member.value is not None
+                    else torch.zeros(member.shape, dtype=member.dtype)
+                )
+                self.register_buffer(name, value.clone(), persistent=member.value is None)
+            elif isinstance(member, nn.Parameter):
+                self.register_parameter(name, member)
+            elif isinstance(member, torch.Tensor):
+                self.register_buffer(name, member)
+            else:
+                self.register_parameter(
+                    name, nn.Parameter(torch.empty(member, dtype=dtype), requires_grad=False)
+                )
+        for name, tensor in self._own_tensors():
+            self._expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
+
+    def _own_tensors(self):
+        yield from self.named_parameters(recurse=False, remove_duplicate=False)
+        yield from self.named_buffers(recurse=False, remove_duplicate=False)
+
+    def check(self, path, device):
+        """Raise unless its tensors are as they were made (if contiguous, still so), and on `device`."""
+        for name, tensor in self._own_tensors():
+            dtype, shape, is_contiguous = self._expected[name]
+            where = f"{path}.{name}" if path else name
+            if tensor.dtype != dtype:
+                raise TypeError(
+                    f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
+                )
+            if tensor.shape != shape:
+                raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
+            if tensor.device != device:
+                raise ValueError(
+                    f"{where}: expected device {device}, where the input is, got {tensor.device}"
+                )
+            if is_contiguous and not tensor.is_contiguous():
+                raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
+
+
+def check_weights(module, device):
+    """Raise unless all weights are what the kernels were written for, and on `device`.
+
+    Looks at addresses first: only after weights were loaded, moved or replaced are they looked at again.
+    """
+    state = module.__dict__
+    if "_holders" not in state:
+        parts = [part for part in module.modules() if isinstance(part, Weights)]
+        state["_holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
+    tensors = []
+    for held in state["_holders"]:
+        tensors += held.values()
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise RuntimeError(
+            "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
+        )
+    seen = (device, [tensor.data_ptr() for tensor in tensors])
+    if seen != state.get("_seen_weights"):
+        for path, part in module.named_modules():
+            if isinstance(part, Weights):
+                part.check(path, device)
+            part.__dict__.update(part._modules)  # found there at once, without nn.Module.__getattr__
+        state["_seen_weights"] = seen
+
+
+# ---- Large results on the CPU: memory from a pool, since fresh pages cost more than most kernels ----
+
+POOLED_BYTES = 1 << 20  # smaller results come from torch.empty
+
+HUGE_PAGE = 1 << 21
+
+MOST_FREE_BYTES = 2 << 30  # unused memory that the pool keeps
+
+_free: dict[int, list[mmap.mmap]] = {}
+
+_lent: dict[int, "_Loan"] = {}
+
+
+class _Loan(weakref.ref):
+    """Watches the memoryview behind a tensor; its block goes back to the pool when the tensor's last view dies."""
+
+    __slots__ = ("block",)
+    block: mmap.mmap
+
+
+def _take_back(loan: _Loan) -> None:
+    # Single operations on built-in containers: safe from any thread, and in a forked child (whose copy is its own).
+    _lent.pop(id(loan), None)
+    if sum(size * len(blocks) for size, blocks in list(_free.items())) < MOST_FREE_BYTES:
+        _free.setdefault(len(loan.block), []).append(loan.block)
+
+
+def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Like torch.empty on the CPU. Large tensors take memory that earlier results gave back.
+
+    Such a tensor is an ordinary one whose storage cannot grow: `resize_` to more elements raises.
+    """
+    n_elements = math.prod(shape)
+    n_bytes = n_elements * dtype.itemsize
+    if n_bytes < POOLED_BYTES:
+        return torch.empty(shape, dtype=dtype)
+    size = -(-n_bytes // HUGE_PAGE) * HUGE_PAGE
+    try:
+        block = _free[size].pop()
+    except (KeyError, IndexError):
+        block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            block.madvise(mmap.MADV_HUGEPAGE)
+    view = memoryview(block)
+    loan = _Loan(view, _take_back)
+    loan.block = block
+    _lent[id(loan)] = loan
+    return torch.frombuffer(view, dtype=dtype, count=n_elements).view(shape)
+
+
+# ---- C++: kernels/*.cpp are built with g++ when they change, and called through the Python C API ----
+
+KERNELS = Path(__file__).resolve().parent / "kernels"
+
+COMPILER = os.environ.get("CXX", "g++")
+
+ON_X86 = platform.machine() == "x86_64"
+
+# Never -ffast-math: it lets g++ drop NaN checks and flushes denormals to zero in the whole process.
+FLAGS = [
+    "-std=c++20",
+    "-O3",
+    *(["-march=native", "-mprefer-vector-width=512"] if ON_X86 else ["-mcpu=native"]),
+    "-fopenmp",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fPIC",
+    "-shared",
+]
+
+LIBRARIES = ["-lmvec", "-lm"] if ON_X86 else ["-lm"]
+
+MOST_BUILDS = 1000  # shared objects kept in the cache folder
+
+RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
+
+
+class KernelBuildError(RuntimeError):
+    """A C++ kernel could not be built or does not look as the caller expects."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter of a C++ kernel: its type as written, without const, and its name."""
+
+    type: str
+    name: str
+
+
+@functools.cache
+def load_kernel(file_name: str) -> Callable[..., None]:
+    """The function of kernels/<file_name>, built first if it or a header changed since the last build.
+
+    It takes tensors for pointers, ints and floats, in the order of the C++ parameters, and returns nothing. It
+    trusts shapes and dtypes: model.py checks its inputs once. A call costs about 0.15 us, and 0.3 us more where
+    the kernel has an OpenMP region.
+    """
+    source = KERNELS / file_name
+    if not source.exists():
+        raise KernelBuildError(f"{source} does not exist.")
+    path, error = _builds().get(source, (None, f"{source} is not among the kernels."))
+    if path is None:
+        raise KernelBuildError(error)
+    name, parameters = parse_signature(source)
+    if _has_python_headers():
+        binding = ctypes.PyDLL(str(path)).longhand_binding
+        binding.restype, binding.argtypes = ctypes.py_object, [ctypes.py_object]
+        return binding(torch.Tensor)
+    return _through_ctypes(ctypes.CDLL(str(path)), name, parameters)
+
+
+@functools.cache
+def _builds() -> dict[Path, tuple[Path | None, str]]:
+    """For every kernel the shared object, or None and what went wrong. All that are missing are built at once."""
+    sources = sorted(KERNELS.glob("*.cpp"))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return dict(zip(sources, threads.map(_build_or_error, sources), strict=True))
+
+
+def _build_or_error(source: Path) -> tuple[Path | None, str]:
+    try:
+        return build(source), ""
+    except KernelBuildError as error:
+        return None, str(error)
+
+
+def build(source: Path) -> Path:
+    """The shared object of one kernel: from the cache folder if nothing changed, else compiled now."""
+    unit = _translation_unit(source)
+    folder = _cache_folder()
+    built = folder / f"{source.stem}-{_build_key(source, unit)}.so"
+    with _locked(folder, fcntl.LOCK_SH), contextlib.suppress(FileNotFoundError):
+        os.utime(built)  # used now, which _prune looks at
+        return built
+    if shutil.which(COMPILER) is None:
+        raise KernelBuildError(
+            f"The C++ compiler {COMPILER!r} was not found: {source.name} cannot be built. Install g++ 11 or newer, "
+            "or set the environment variable CXX to a compiler."
+        )
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unit_file, result = Path(scratch) / "unit.cpp", Path(scratch) / "unit.so"
+        unit_file.write_text(unit)
+        command = [
+            COMPILER,
+            *FLAGS,
+            f"-I{source.parent}",
+            *_python_flags(),
+            str(unit_file),
+            "-o",
+            str(result),
+            *LIBRARIES,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            words = re.sub(r"^In file included from .*unit\.cpp:\d+:\n", "", done.stderr, flags=re.MULTILINE)
+            raise KernelBuildError(f"{COMPILER} could not build {source}:\n{words.strip()}")
+        os.replace(result, built)
+    _prune(folder)
+    return built
+
+
+def parse_signature(source: Path) -> tuple[str, list[Parameter]]:
+    """The name and the parameters of the ``extern "C" void`` function that a kernel file is about."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", source.read_text(), flags=re.DOTALL)
+    functions = dict(re.findall(r'extern\s+"C"\s+void\s+(\w+)\s*\(([^)]*)\)', text))
+    name = source.stem if source.stem in functions else next(iter(functions), "")
+    if not name or (len(functions) > 1 and name != source.stem):
+        raise KernelBuildError(f'{source}: expected one function `extern "C" void {source.stem}(...)`.')
+    parameters = []
+    for words in filter(None, (piece.strip() for piece in functions[name].split(","))):
+        match = re.fullmatch(
+            r"(?:const\s+)?([\w:]+)\s*(\*?(?:\s*const\s*\*)?)\s*(?:__restrict__\s+|__restrict\s+)?(\w+)",
+            words,
+        )
+        if match is None or (not match[2] and match[1] not in _NUMBERS):
+            known = ", ".join(_NUMBERS)
+            raise KernelBuildError(f"{source}: parameter `{words}` is neither a pointer nor one of {known}.")
+        parameters.append(Parameter(match[1] + match[2], match[3]))
+    return name, parameters
+
+
+# C++ type: (how the binding reads it, the ctypes type).
+_NUMBERS = {
+    "long": ("integer", ctypes.c_long),
+    "int64_t": ("integer", ctypes.c_int64),
+    "int32_t": ("integer", ctypes.c_int32),
+    "int": ("integer", ctypes.c_int),
+    "bool": ("integer", ctypes.c_bool),
+    "float": ("real", ctypes.c_float),
+    "double": ("real", ctypes.c_double),
+}
+
+_BINDING = r"""
+#include <Python.h>
+
+namespace {
+PyObject *tensor_class;
+PyObject *data_ptr;
+
+[[maybe_unused]] bool address(PyObject *value, const char *kernel, const char *name, void **result) {
+  PyObject *number = nullptr;
+  if (Py_IS_TYPE(value, reinterpret_cast<PyTypeObject *>(tensor_class)) ||
+      PyObject_IsInstance(value, tensor_class) == 1) {
+    number = PyObject_CallMethodNoArgs(value, data_ptr);
+  } else if (!PyErr_Occurred()) {
+    PyErr_Format(PyExc_TypeError, "%s: %s must be a tensor, got %s", kernel, name, Py_TYPE(value)->tp_name);
+  }
+  if (number == nullptr) return false;
+  *result = PyLong_AsVoidPtr(number);
+  Py_DECREF(number);
+  return !PyErr_Occurred();
+}
+
+[[maybe_unused]] bool integer(PyObject *value, const char *kernel, const char *name, long *result) {
+  *result = PyLong_AsLong(value);
+  if (*result != -1 || !PyErr_Occurred()) return true;
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "%s: %s must be an int, got %R", kernel, name, value);
+  return false;
+}
+
+[[maybe_unused]] bool real(PyObject *value, const char *kernel, const char *name, double *result) {
+  *result = PyFloat_AsDouble(value);
+  if (*result != -1.0 || !PyErr_Occurred()) return true;
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "%s: %s must be a number, got %R", kernel, name, value);
+  return false;
+}
+
+PyObject *call(PyObject *, PyObject *const *given, Py_ssize_t n_given) {
+  if (n_given != @COUNT@) {
+    return PyErr_Format(PyExc_TypeError, "%s takes %d arguments, got %zd", "@USAGE@", @COUNT@, n_given);
+  }
+@READ@
+  Py_BEGIN_ALLOW_THREADS
+  ::@NAME@(@ARGUMENTS@);
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+const auto plain_call = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call));
+PyMethodDef method = {"@NAME@", plain_call, METH_FASTCALL, "@USAGE@"};
+}  // namespace
+
+extern "C" PyObject *longhand_binding(PyObject *tensor) {
+  tensor_class = Py_NewRef(tensor);
+  data_ptr = PyUnicode_InternFromString("data_ptr");
+  return PyCFunction_New(&method, nullptr);
+}
+"""
+
+
+def _translation_unit(source: Path) -> str:
+    """What is compiled: the kernel, and where Python.h is there the function that Python calls."""
+    name, parameters = parse_signature(source)
+    include = f'#include "{source.name}"\n'
+    if not _has_python_headers():
+        return include
+    lines, arguments = [], []
+    for number, parameter in enumerate(parameters):
+        is_pointer = parameter.type.endswith("*")
+        reader = "address" if is_pointer else _NUMBERS[parameter.type][0]
+        held = {"address": "void *", "integer": "long", "real": "double"}[reader]
+        lines.append(f"  {held} value{number};")
+        lines.append(
+            f'  if (!{reader}(given[{number}], "{name}", "{parameter.name}", &value{number})) return nullptr;'
+        )
+        arguments.append(f"static_cast<{parameter.type}>(value{number})")
+    usage = f"{name}({', '.join(parameter.name for parameter in parameters)})"
+    words = {"NAME": name, "USAGE": usage, "COUNT": str(len(parameters))}
+    words |= {"READ": "\n".join(lines), "ARGUMENTS": ", ".join(arguments)}
+    return include + re.sub(r"@(\w+)@", lambda match: words[match[1]], _BINDING)
+
+
+def _through_ctypes(library: ctypes.CDLL, name: str, parameters: list[Parameter]) -> Callable[..., None]:
+    """The caller where there is no Python.h: the same checks, about 1 us slower."""
+    function = getattr(library, name)
+    function.restype = None
+    kinds = [ctypes.c_void_p if p.type.endswith("*") else _NUMBERS[p.type][1] for p in parameters]
+    function.argtypes = kinds
+    usage = f"{name}({', '.join(parameter.name for parameter in parameters)})"
+
+    def call(*given: object) -> None:
+        if len(given) != len(parameters):
+            raise TypeError(f"{usage} takes {len(parameters)} arguments, got {len(given)}")
+        values = []
+        for value, parameter, kind in zip(given, parameters, kinds, strict=True):
+            if kind is ctypes.c_void_p:
+                if not isinstance(value, torch.Tensor):
+                    raise TypeError(f"{name}: {parameter.name} must be a tensor, got {type(value).__name__}")
+                value = value.data_ptr()
+            elif _NUMBERS[parameter.type][0] == "integer" and not hasattr(value, "__index__"):
+                raise TypeError(f"{name}: {parameter.name} must be an int, got {value!r}")
+            elif _NUMBERS[parameter.type][0] == "real" and not hasattr(value, "__float__"):
+                raise TypeError(f"{name}: {parameter.name} must be a number, got {value!r}")
+            values.append(value)
+        function(*values)
+
+    call.__name__, call.__doc__ = name, usage
+    return call
+
+
+def _build_key(source: Path, unit: str) -> str:
+    """Everything that the shared object depends on: texts, flags, compiler, Python and processor."""
+    digest = hashlib.sha256()
+    for path in (source, *sorted(source.parent.glob("*.h"))):
+        digest.update(f"{path.name}\0{path.read_text()}\0".encode())
+    program = shutil.which(COMPILER) or ""
+    facts = os.stat(program) if program else None
+    compiler = (os.path.realpath(program), facts.st_size, facts.st_mtime_ns) if facts else COMPILER
+    digest.update(repr((unit, FLAGS, LIBRARIES, compiler, sys.version_info[:2], _processor())).encode())
+    return digest.hexdigest()[:20]
+
+
+@functools.cache
+def _processor() -> str:
+    """What -march=native looks at: a cache folder may be shared by machines."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(line for line in text.split("\n\n")[0].splitlines() if line.startswith(wanted))
+
+
+@functools.cache
+def _has_python_headers() -> bool:
+    return Path(sysconfig.get_path("include"), "Python.h").exists()
+
+
+def _python_flags() -> list[str]:
+    return [f"-I{sysconfig.get_path('include')}"] if _has_python_headers() else []
+
+
+def _cache_folder() -> Path:
+    """The user's own folder for built kernels; nobody else may write to it, since what lies there is run."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(base, "longhand", "cpp")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = folder.stat()
+        if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise KernelBuildError(
+            f"{folder} cannot be used for built kernels: {error}. Set XDG_CACHE_HOME."
+        ) from error
+    if facts.st_uid != os.getuid() or not os.access(folder, os.W_OK):
+        raise KernelBuildError(f"{folder} belongs to another user or is not writable. Set XDG_CACHE_HOME.")
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """Among threads and processes: nobody removes a build between another's finding it and marking it as used."""
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, kind)
+        yield
+
+
+def _prune(folder: Path) -> None:
+    """Removes the builds unused for longest when there are too many."""
+    with _locked(folder, fcntl.LOCK_EX):
+        builds = sorted((path.stat().st_mtime, path) for path in folder.glob("*.so"))
+        for used, path in builds[:-MOST_BUILDS]:
+            if time.time() - used > RECENT_SECONDS:
+                path.unlink()

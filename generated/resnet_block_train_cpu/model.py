@@ -1,0 +1,123 @@
+"""ResNetBlock as kernels: examples.resnet_block.ResNetBlock for cpu, float32, training.
+
+    x   float32 (batch=4, channels=16, height=28, width=28)
+    ->  float32 (batch, 32, 14, 14)
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import kernels
+from .backward import ResNetBlockFunction
+from .runtime import Weights, buffer, check_tensor, check_weights, empty
+
+
+class ResNetBlock(nn.Module):
+    """Takes the state_dict of examples.resnet_block.ResNetBlock."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = Weights(weight=(32, 16, 3, 3))
+        self.bn1 = Weights(
+            weight=(32,),
+            bias=(32,),
+            running_mean=buffer((32,)),
+            running_var=buffer((32,)),
+            num_batches_tracked=buffer((), torch.int64),
+        )
+        self.conv2 = Weights(weight=(32, 32, 3, 3))
+        self.bn2 = Weights(
+            weight=(32,),
+            bias=(32,),
+            running_mean=buffer((32,)),
+            running_var=buffer((32,)),
+            num_batches_tracked=buffer((), torch.int64),
+        )
+        self.shortcut = nn.ModuleList(
+            [
+                Weights(weight=(32, 16, 1, 1)),
+                Weights(
+                    weight=(32,),
+                    bias=(32,),
+                    running_mean=buffer((32,)),
+                    running_var=buffer((32,)),
+                    num_batches_tracked=buffer((), torch.int64),
+                ),
+            ]
+        )
+        self.requires_grad_()
+
+    def forward(self, x):
+        check_tensor("x", x.detach(), dtype=torch.float32, shape=(4, 16, 28, 28), device="cpu")
+        with torch.no_grad():
+            check_weights(self, x.device)
+        return ResNetBlockFunction.apply(self, x, *self.parameters())[0]
+
+    def launch(self, x):
+        """What the model runs, in order: returns the results, then what backward.py reads."""
+        batch = x.shape[0]
+        out_channels, out_height, out_width = 32, 14, 14
+
+        # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
+        conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
+        kernels.add(self.bn1.num_batches_tracked)
+        bn1, bn1_mean, bn1_rstd = torch.native_batch_norm(
+            conv1,
+            self.bn1.weight,
+            self.bn1.bias,
+            self.bn1.running_mean,
+            self.bn1.running_var,
+            True,
+            0.1,
+            1e-5,
+        )
+        out = empty(bn1.shape, torch.float32)
+        kernels.relu(bn1, out, batch * out_channels * out_height * out_width)
+
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out))
+        conv2 = F.conv2d(out, self.conv2.weight, padding=1)
+        kernels.add(self.bn2.num_batches_tracked)
+        bn2, bn2_mean, bn2_rstd = torch.native_batch_norm(
+            conv2,
+            self.bn2.weight,
+            self.bn2.bias,
+            self.bn2.running_mean,
+            self.bn2.running_var,
+            True,
+            0.1,
+            1e-5,
+        )
+
+        # ResNetBlock.forward    out = out + self.shortcut(x)
+        shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
+        kernels.add(self.shortcut[1].num_batches_tracked)
+        copied, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
+            shortcut,
+            self.shortcut[1].weight,
+            self.shortcut[1].bias,
+            self.shortcut[1].running_mean,
+            self.shortcut[1].running_var,
+            True,
+            0.1,
+            1e-5,
+        )
+
+        # ResNetBlock.forward    out = out + self.shortcut(x); return F.relu(out)
+        activated = empty(bn2.shape, torch.float32)
+        kernels.add_relu(bn2, copied, activated, batch * out_channels * out_height * out_width)
+        return (
+            activated,
+            conv1,
+            bn1_mean,
+            bn1_rstd,
+            out,
+            conv2,
+            bn2_mean,
+            bn2_rstd,
+            shortcut,
+            shortcut_mean,
+            shortcut_rstd,
+        )

@@ -1,0 +1,234 @@
+"""What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
+
+import dataclasses
+import functools
+import operator
+
+import torch
+import triton
+from torch import nn
+
+# ---- Checks: what a call is given must be what the kernels were written for ----
+
+
+def check_tensor(name, tensor, *, dtype, shape, device, stride=None):
+    """Raise TypeError or ValueError unless an argument is as expected.
+
+    In `shape` a word stands for a size that may be anything. `stride` is None for a contiguous tensor. A device
+    without an index, such as "cuda", means any of that kind.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name}: expected {dtype}, got {tensor.dtype}")
+    if tensor.shape != shape and not _fits(tensor.shape, shape):
+        expected = ", ".join(map(str, shape))
+        raise ValueError(f"{name}: expected shape ({expected}), got {tuple(tensor.shape)}")
+    if tensor.device != device and (isinstance(device, torch.device) or tensor.device.type != device):
+        raise ValueError(f"{name}: expected device {device}, got {tensor.device}")
+    if not (tensor.is_contiguous() if stride is None else tensor.stride() == stride):
+        expected = "a contiguous tensor" if stride is None else f"strides {stride}"
+        raise ValueError(f"{name}: expected {expected}, got strides {tensor.stride()}")
+    if torch.is_autocast_enabled(tensor.device.type):
+        raise RuntimeError("these kernels have types of their own: call outside torch.autocast")
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"{name} requires grad, but these kernels compute no gradients: call under torch.no_grad() or detach {name}"
+        )
+
+
+def _fits(shape, expected):
+    return len(shape) == len(expected) and all(
+        isinstance(wanted, str) or size == wanted for size, wanted in zip(shape, expected, strict=True)
+    )
+
+
+# ---- Weights: parameters and buffers under the names of the original's state_dict ----
+
+
+@dataclasses.dataclass(frozen=True)
+class buffer:
+    """The shape and dtype of a buffer; `value` if it is in no state_dict."""
+
+    shape: tuple = ()
+    dtype: torch.dtype = torch.float32
+    value: torch.Tensor = None
+
+
+class Weights(nn.Module):
+    """A module that holds tensors: shapes make parameters of `dtype`, `buffer` makes buffers.
+
+    An existing parameter or buffer given here is shared (tied), a module becomes a sub-module. The tensors keep the
+    dtypes and shapes that the kernels were written for: a cast raises. They require no grad.
+    """
+
+    def __init__(self, /, dtype=torch.float32, **members):
+        super().__init__()
+        self._expected = {}
+        for name, member in members.items():
+            if isinstance(member, nn.Module):
+                self.add_module(name, member)
+            elif isinstance(member, buffer):
+                value = (
+                    member.value
+                    if member.value is not None
+                    else torch.zeros(member.shape, dtype=member.dtype)
+                )
+                self.register_buffer(name, value.clone(), persistent=member.value is None)
+            elif isinstance(member, nn.Parameter):
+                self.register_parameter(name, member)
+            elif isinstance(member, torch.Tensor):
+                self.register_buffer(name, member)
+            else:
+                self.register_parameter(
+                    name, nn.Parameter(torch.empty(member, dtype=dtype), requires_grad=False)
+                )
+        for name, tensor in self._own_tensors():
+            self._expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
+
+    def _own_tensors(self):
+        yield from self.named_parameters(recurse=False, remove_duplicate=False)
+        yield from self.named_buffers(recurse=False, remove_duplicate=False)
+
+    def check(self, path, device):
+        """Raise unless its tensors are as they were made (if contiguous, still so), and on `device`."""
+        for name, tensor in self._own_tensors():
+            dtype, shape, is_contiguous = self._expected[name]
+            where = f"{path}.{name}" if path else name
+            if tensor.dtype != dtype:
+                raise TypeError(
+                    f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
+                )
+            if tensor.shape != shape:
+                raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
+            if tensor.device != device:
+                raise ValueError(
+                    f"{where}: expected device {device}, where the input is, got {tensor.device}"
+                )
+            if is_contiguous and not tensor.is_contiguous():
+                raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
+
+
+def check_weights(module, device):
+    """Raise unless all weights are what the kernels were written for, and on `device`.
+
+    Looks at addresses first: only after weights were loaded, moved or replaced are they looked at again.
+    """
+    state = module.__dict__
+    if "_holders" not in state:
+        parts = [part for part in module.modules() if isinstance(part, Weights)]
+        state["_holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
+    tensors = []
+    for held in state["_holders"]:
+        tensors += held.values()
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise RuntimeError(
+            "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
+        )
+    seen = (device, [tensor.data_ptr() for tensor in tensors])
+    if seen != state.get("_seen_weights"):
+        for path, part in module.named_modules():
+            if isinstance(part, Weights):
+                part.check(path, device)
+            part.__dict__.update(part._modules)  # found there at once, without nn.Module.__getattr__
+        state["_seen_weights"] = seen
+
+
+def ceil_div(a, b):
+    """a / b, rounded up. (triton.cdiv takes 1.5 us outside of a kernel.)"""
+    return -(-a // b)
+
+
+def fast_launch(kernel):
+    """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
+
+    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
+    versions of Triton whose launcher it does not know.
+    """
+    known = triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9."))
+    return FastLaunch(kernel) if known and isinstance(kernel, triton.JITFunction) else kernel
+
+
+class FastLaunch:
+    """Keeps what Triton compiled for each set of sizes, and hands it to the driver.
+
+    Triton compiles a kernel for the values of its constexprs, for whether pointers and integers are multiples of 16,
+    and for integers that are 1 or need 64 bits. The key here tells more apart than that: the alignment of the
+    pointers, and every other argument as it is. The tensors must have the dtypes that the kernel's comments say.
+    """
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        self.n_tensors = sum(
+            parameter.name.endswith("_ptr") for parameter in kernel.params
+        )  # they come first
+        self.launchers = {}  # by grid
+        self.compiled = {}
+
+    def __getitem__(self, grid):
+        launch = self.launchers.get(grid)
+        if launch is None:
+            forget_if_full(self.launchers)
+            launch = self.launchers[grid] = self.launcher(grid)
+        return launch
+
+    def launcher(self, grid):
+        """What kernel[grid] is."""
+        x, y, z = (*grid, 1, 1)[:3]
+        n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
+
+        def launch(*args, **options):
+            addresses = [*map(data_ptr, args[:n_tensors])]
+            numbers = args[n_tensors:]
+            device = args[0].get_device()
+            alignment = functools.reduce(operator.or_, addresses) % 16 and tuple([a % 16 for a in addresses])
+            entry = compiled.get((device, alignment, numbers, *options.values()))
+            if entry is None or knobs.launch_enter_hook.calls:  # hooks: a profiler is listening
+                self.compile(device, alignment, grid, args, options)
+                return
+            run, function, fixed, current_stream, constants, several_devices = entry
+            if several_devices and device != torch.cuda.current_device():
+                with torch.cuda.device(device):
+                    launch(*args, **options)
+                return
+            # Tensors as integers: the launcher would ask the driver about each.
+            run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
+
+        return launch
+
+    def compile(self, device, alignment, grid, args, options):
+        """Launch through Triton's own path, and keep what it compiled."""
+        with torch.cuda.device(device):
+            compiled = self.kernel[grid](*args, **options)
+        if compiled is not None:
+            names = [parameter.name for parameter in self.kernel.params]
+            run, fixed = compiled.run, (
+                compiled.packed_metadata,
+                None,
+                None,
+                None,
+            )  # no launch metadata, no hooks
+            if (
+                triton.__version__.startswith("3.6.")
+                and not run.global_scratch_size + run.profile_scratch_size
+            ):
+                # What run() would call, without its questions after scratch memory.
+                run, fixed = run.launch, (run.launch_cooperative_grid, run.launch_pdl, None, None, *fixed)
+            forget_if_full(self.compiled)
+            self.compiled[(device, alignment, args[self.n_tensors :], *options.values())] = (
+                run,
+                compiled.function,
+                fixed,
+                triton.runtime.driver.active.get_current_stream,
+                tuple(options[name] for name in names[len(args) :]),
+                torch.cuda.device_count() > 1,
+            )
+
+
+data_ptr = torch.Tensor.data_ptr
+
+
+def forget_if_full(known):
+    """Empty a dict that sizes which never repeat have filled."""
+    if len(known) >= 1024:
+        known.clear()
