@@ -44,16 +44,21 @@ def close(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, factor: 
 
 
 def in_float64(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(arg.double() if arg.is_floating_point() else arg for arg in args)
+    return tuple(
+        arg.detach().double().requires_grad_(arg.requires_grad) if arg.is_floating_point() else arg
+        for arg in args
+    )
 
 
 def gradients(model: torch.nn.Module, args: tuple[Any, ...]) -> dict[str, torch.Tensor]:
     """The result and the gradients of one step."""
     model.zero_grad(set_to_none=True)
+    args = tuple(arg.detach().requires_grad_(arg.requires_grad) for arg in args)
     with torch.enable_grad():
         result = model(*args)
         result.backward(torch.ones_like(result))
     found = {path: parameter.grad for path, parameter in model.named_parameters()}
+    found |= {f"argument {place}": arg.grad for place, arg in enumerate(args)}
     return {"result": result.detach(), **{path: g for path, g in found.items() if g is not None}}
 
 

@@ -56,6 +56,14 @@ def _resnet_block(channels: int, wider: int, height: int, width: int) -> ModelCa
     return call
 
 
+def _resnet_block_train(channels: int, wider: int, height: int, width: int) -> ModelCall:
+    def call() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+        model, (x,) = _resnet_block(channels, wider, height, width)()
+        return model, (x.requires_grad_(),)
+
+    return call
+
+
 MODELS: dict[str, tuple[ModelCall, ModelCall]] = {
     "attention_cuda": (_attention(72, 3, 37), _attention(40, 1, 131)),
     # Large enough for the head to be widened: 512 rows, 1024 columns.
@@ -63,6 +71,7 @@ MODELS: dict[str, tuple[ModelCall, ModelCall]] = {
     "llama_block_cuda": (_llama_block(72, 104, 2, 37), _llama_block(36, 50, 1, 101)),
     # Rows enough for column sums to be kernels of their own, and for the head's padding to be stored apart.
     "gpt_train_cuda": (_gpt_train(1027, 48, 8, 131), _gpt_train(1093, 16, 7, 149)),
+    "resnet_block_train_cuda": (_resnet_block_train(5, 7, 9, 7), _resnet_block_train(3, 11, 13, 5)),
     # Channels enough for convolutions to run channels last.
     "resnet_block_cuda": (_resnet_block(65, 67, 9, 7), _resnet_block(70, 66, 5, 11)),
 }
