@@ -233,6 +233,9 @@ def version(tensor: torch.Tensor) -> int:
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+
+
 def autocast_nesting() -> int:
     """How many autocast blocks are open."""
     torch.autocast_increment_nesting()
@@ -270,7 +273,7 @@ def global_state() -> tuple[Any, ...]:
     """The settings that change what ops do; a graph is right for one value of it."""
     return (
         torch.is_grad_enabled(),
-        torch._C._is_any_autocast_enabled() and autocast_settings(),
+        is_any_autocast_enabled() and autocast_settings(),
         torch.get_default_dtype(),
         torch.is_inference_mode_enabled(),
         torch.are_deterministic_algorithms_enabled(),

@@ -10,6 +10,7 @@ import torch
 from longhand.capture.bytecode.attributes import MODULE_STORES, has, is_data_descriptor, missing
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import describe
+from longhand.capture.bytecode.function_attributes import put_of_function
 from longhand.capture.bytecode.trace import DELETED, Trace
 from longhand.capture.bytecode.values import Const, Error, Func, Method, New, Obj, Tensor, Value
 
@@ -24,7 +25,7 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
     """
     owner = trace.force(owner)
     if isinstance(owner, Func) and owner.real is None:
-        owner.attributes[name] = value
+        put_of_function(owner, name, value)
         return
     if isinstance(owner, Error):
         owner.attributes[name] = value

@@ -12,6 +12,7 @@ import torch
 from longhand.capture.bytecode.breaks import Raised, Unsupported
 from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import describe, from_python
+from longhand.capture.bytecode.function_attributes import get_of_function
 from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
 from longhand.capture.bytecode.sources import Source, attribute, item
 from longhand.capture.bytecode.tensors import tensor_attribute
@@ -39,7 +40,7 @@ from longhand.capture.bytecode.values import (
 
 __all__ = ["MODULE_STORES", "get", "get_plain", "has", "is_data_descriptor", "missing"]
 
-# Modules whose attributes nobody replaces while a program runs.
+# Modules whose functions and classes are known by identity, whatever path leads to them.
 _FIXED = ("torch", "math", "operator", "functools", "itertools", "collections", "typing", "builtins", "inspect",
           "dataclasses", "enum", "contextlib", "types", "copy", "abc", "warnings", "os", "sys", "re")  # fmt: skip
 _STORAGES = (dict, list, tuple)
@@ -75,6 +76,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
                     owner.source, f"not hasattr({{}}, {name!r})", f"{owner.source.name} has no {name}"
                 )
             raise missing(owner, name)
+        trace.classes.lookup(torch.Tensor, name)  # a method may be replaced
         return Bound(owner, name)
     if isinstance(owner, Obj):
         return _of_object(trace, owner, name)
@@ -85,7 +87,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
     if isinstance(owner, Const):
         return _of_constant(trace, owner, name)
     if isinstance(owner, Func):
-        return _of_function(trace, owner, name)
+        return get_of_function(trace, owner, name)
     if isinstance(owner, Method):
         if name == "__self__":
             return owner.owner
@@ -153,6 +155,10 @@ def _of_constant(trace: Trace, owner: Const, name: str) -> Value:
         found = getattr(value, name)
         fixed = value.__name__.split(".")[0] in _FIXED
         if fixed and (is_constant_object(found) or is_torch_leaf(found)):
+            if not isinstance(
+                found, types.ModuleType
+            ):  # who replaces a module in a package replaces much else
+                trace.guards.same_object(attribute(_root_of(trace, owner), name), found)
             return _constant_attribute(trace, found, None, owner, name)
         return trace.wrap(found, attribute(owner.source or _root_of(trace, owner), name))
     if isinstance(value, type):
@@ -208,30 +214,6 @@ def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
         # A class's data may change: read it through the class.
         return trace.wrap(found, attribute(_root_of(trace, owner), name))
     return _constant_attribute(trace, found, None, owner, name)
-
-
-def _of_function(trace: Trace, owner: Func, name: str) -> Value:
-    if name in owner.attributes:
-        return owner.attributes[name]
-    simple = {"__name__": owner.name, "__qualname__": owner.code.co_qualname, "__code__": owner.code}
-    if name in simple:
-        return Const(simple[name])
-    if name == "__get__":
-        return Bound(owner, name)
-    if owner.real is None:
-        if name in ("__doc__", "__module__", "__dict__", "__wrapped__"):
-            raise Unsupported(f"{name} of a function that was just made")
-        raise missing(owner, name)
-    if not hasattr(owner.real, name):
-        if owner.source is not None:
-            trace.guards.add(
-                owner.source, f"not hasattr({{}}, {name!r})", f"{owner.source.name} has no {name}"
-            )
-        raise missing(owner, name)
-    if name in ("__module__", "__doc__"):
-        return Const(getattr(owner.real, name))
-    source = owner.source or Source(None, trace.guards.constant(owner.real), owner.name)
-    return trace.wrap(getattr(owner.real, name), attribute(source, name))
 
 
 def _of_error(trace: Trace, owner: Error, name: str) -> Value:
@@ -308,6 +290,12 @@ def _own_getattribute(trace: Trace, kind: type) -> types.FunctionType | None:
 
 def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> Value:
     kind = type(owner.value)
+    if kind.__module__.startswith("triton."):
+        called = getattr(owner.value, "__name__", kind.__qualname__)
+        raise Unsupported(
+            f"{called} is a Triton kernel of the user's own",
+            "Make it one call of the graph: put its launch into a torch.library.custom_op, or a triton_op.",
+        )
     own = _own_getattribute(trace, kind)
     if own is not None and not plain:
         return trace.call_value(trace.function(own, None), [owner, Const(name)], {})

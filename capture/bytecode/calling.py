@@ -68,22 +68,16 @@ def _make_function(trace: Trace, frame: Frame, step: Instruction) -> None:
     assert isinstance(code_value, Const) and isinstance(code_value.value, CodeType)
     code = code_value.value
     closure = frame.pop() if step.arg & 8 else Seq(tuple, [])
-    if step.arg & 4:
-        frame.pop()
+    annotations = frame.pop() if step.arg & 4 else None
     keyword_defaults = frame.pop() if step.arg & 2 else Dict(dict, {})
     defaults = frame.pop() if step.arg & 1 else Seq(tuple, [])
     assert isinstance(closure, Seq) and isinstance(keyword_defaults, Dict) and isinstance(defaults, Seq)
     cells = [cell for cell in closure.items if isinstance(cell, Cell)]
-    frame.push(
-        Func(
-            code,
-            frame.globals,
-            code.co_name,
-            list(defaults.items),
-            dict(keyword_defaults.items),
-            cells,
-        )
-    )
+    made = Func(code, frame.globals, code.co_name, list(defaults.items), dict(keyword_defaults.items), cells)
+    if isinstance(annotations, Seq):  # names and values, in turn
+        words = [as_python(trace, word) for word in annotations.items[::2]]
+        made.special["__annotations__"] = Dict(dict, dict(zip(words, annotations.items[1::2], strict=True)))
+    frame.push(made)
 
 
 @STEPS.of("CALL_INTRINSIC_1")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 import dataclasses
 import os
-import re
 import types
 from collections.abc import Callable
 from types import CodeType
@@ -17,6 +15,13 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import BreakRecord, Raised, SkipFrame, Unsupported, release
+from longhand.capture.bytecode.entry_text import (
+    CLASSES_TEXT,
+    LEAVE,
+    STATE_TEXT,
+    entry_text,
+    parameter_name,
+)
 from longhand.capture.bytecode.frames import Frame
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.interpreter import BreakHere, Interpreter
@@ -174,7 +179,7 @@ class _Attempt:
     def _frame(self) -> Frame:
         trace, code, function = self.trace, self.code, self.function
         given: dict[str, Value] = {
-            name: trace.lazy(value, root(_parameter(name), f"L[{name!r}]"))
+            name: trace.lazy(value, root(parameter_name(name), f"L[{name!r}]"))
             for name, value in zip(self.names, self.args, strict=True)
         }
         cells = {
@@ -189,7 +194,7 @@ class _Attempt:
             if not made:
                 cells[name] = Cell(tracked, name)
             elif tracked is not None:
-                place = root(_parameter(name), f"L[{name!r}]")
+                place = root(parameter_name(name), f"L[{name!r}]")
                 cell = self.args[self.names.index(name)]
                 if type(cell) is types.CellType:
                     cells[name] = trace.cell(cell, place, name)
@@ -270,7 +275,7 @@ class _Attempt:
         cells = f"({', '.join(closure)},)" if closure else "None"
         function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
         parts = "".join(f"{part}, " for part in arguments)
-        return f"[({parts}), {function}, {cells})]", _LEAVE
+        return f"[({parts}), {function}, {cells})]", LEAVE
 
     def _entry(
         self,
@@ -302,11 +307,11 @@ class _Attempt:
         trace.guard_separate()
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
-        parameters = tuple(_parameter(name) for name in self.names)
+        parameters = tuple(parameter_name(name) for name in self.names)
         namespace |= {"state": torch_private.global_state, "STATE": self.state}
-        text = _entry_text(
+        text = entry_text(
             ", ".join(("f", *parameters)),
-            [f"paused is OWNER and {_STATE} and {_CLASSES} and {trace.guards.check()}", *more],
+            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT} and {trace.guards.check()}", *more],
             [f"i{k} = {_place(tensor)}" for k, tensor in enumerate(trace.inputs)],
             [*graph_lines, *outcome.lines, *outcome.effects, *outcome.late],
             ending,
@@ -332,9 +337,9 @@ class _Attempt:
         }
         exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
         hook.mark(namespace["entry"].__code__, hook.SKIP)
-        conditions = [(_STATE, "gradients, autocast or another global setting changed")]
+        conditions = [(STATE_TEXT, "gradients, autocast or another global setting changed")]
         conditions.append(
-            (_CLASSES, "a method, another attribute of a class or the code of a function changed")
+            (CLASSES_TEXT, "a method, another attribute of a class or the code of a function changed")
         )
         conditions += [
             (guard.condition.format(guard.source.expression()), guard.readable)
@@ -364,7 +369,7 @@ class _Attempt:
             lines += ["except BaseException:", *restore, "    raise"]
         if runs_again:
             namespace["failed"] = failed
-            given = ", ".join(("f", *map(_parameter, self.names)))
+            given = ", ".join(("f", *map(parameter_name, self.names)))
             lines += ["if raised is not None:", *restore, f"    return failed(raised, {given})"]
         return lines if runs_again or modes else [call]
 
@@ -381,52 +386,9 @@ class _Attempt:
         return [f"sharing({names}) == {pattern!r}"]
 
 
-def _parameter(name: str) -> str:
-    """What the entry calls an argument; a comprehension's is called ``.0``."""
-    return "a_" + re.sub(r"\W", lambda found: f"_{ord(found[0])}_", name)
-
-
 def _place(tensor: Tensor) -> str:
     assert tensor.source is not None
     return tensor.source.expression()
-
-
-def _entry_text(
-    given: str, checks: list[str], loads: list[str], body: list[str], ending: tuple[str, str]
-) -> str:
-    """The entry. The hook pauses in it: nothing that guards, graph or side effects call is captured."""
-    first, *more = checks
-    lines = [f"def entry({given}):", "    paused = pause()", "    try:", f"        hit = {first}"]
-    if more:
-        lines += ["        if hit:", *(f"            {load}" for load in loads)]
-        lines.append(f"            hit = {' and '.join(more)}")
-    lines += ["    except Exception:", "        hit = False", "    if not hit:", "        resume(paused)"]
-    lines += [f"        return miss({given})", "    try:"]
-    lines += [f"        {line}" for line in ([] if more else loads) + body]
-    lines += [
-        f"        result = {ending[0]}",
-        "    finally:",
-        "        resume(paused)",
-        f"    return {ending[1]}",
-    ]
-    text = "\n".join(lines) + "\n"
-    if ending[1] == _LEAVE:
-        # While the rest runs nothing here may hold what it works on: an exception that it keeps would keep all of that.
-        stored = {
-            node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name) and _is_stored(node)
-        }
-        names = sorted(stored.union(given.split(", ")) - {"result", "paused", "hit"})
-        text = "".join(
-            [*(line + "\n" for line in lines[:-1]), f"    {' = '.join(names)} = None\n", lines[-1], "\n"]
-        )
-    return text
-
-
-_LEAVE = "result.pop()(*result.pop())"
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
 
 
 def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
@@ -436,10 +398,6 @@ def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
         first.setdefault(torch_private.storage_key(tensor), position)
         for position, tensor in enumerate(tensors)
     )
-
-
-_STATE = "state() == STATE"
-_CLASSES = "same_code(FUNCTIONS, CODES) and (same_tags(KINDS, TAGS) or recheck())"
 
 
 def _drop_unused_sizes(graph: fx.Graph) -> None:

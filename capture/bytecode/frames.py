@@ -134,11 +134,36 @@ class Frame:
         del self.stack[-count:]
         return taken
 
-    def is_inside_try(self) -> bool:
-        """Whether an exception at the last instruction would be handled here, in the user's own code."""
-        row = self.decoded.handler_of(self.index - 1)
-        # CPython 3.12 wraps the whole of a generator, to make another error of StopIteration.
-        return row is not None and self.decoded.instructions[row.target].name != "CALL_INTRINSIC_1"
+    def runs_when_closed(self) -> bool:
+        """Whether a GeneratorExit at the last instruction would meet code of the user's own on its way out."""
+        rows, at = self.decoded.instructions, self.index - 1
+        while (row := self.decoded.handler_of(at)) is not None:
+            step = row.target
+            if rows[step].name == "CALL_INTRINSIC_1":  # CPython 3.12 wraps generators, for StopIteration
+                return False
+            if rows[step].name == "COPY" and rows[step + 2].name == "RERAISE":  # the end of a handler
+                at = step + 2
+                continue
+            if rows[step].name != "PUSH_EXC_INFO":
+                return True
+            step += 1
+            while self._is_test_of_exception(step):
+                target = rows[step + 2].target
+                assert target is not None
+                step = target
+            if rows[step].name != "RERAISE":
+                return True
+            at = step
+        return False
+
+    def _is_test_of_exception(self, step: int) -> bool:
+        """Whether ``except NAME:`` stands there, of a built-in Exception, which GeneratorExit is not."""
+        name, *others = self.decoded.instructions[step : step + 3]
+        if name.name != "LOAD_GLOBAL" or len(others) < 2 or name.argval in self.globals:
+            return False
+        kind = self.builtins.get(name.argval)
+        is_test = others[0].name == "CHECK_EXC_MATCH" and others[1].name.endswith("IF_FALSE")
+        return is_test and isinstance(kind, type) and issubclass(kind, Exception)
 
     def place(self) -> tuple[str, int, str]:
         """(file, line, function)."""

@@ -245,8 +245,8 @@ class Outcome:
                 f"{key!r}: {self.expression(part)}, " for key, part in value.keyword_defaults.items()
             )
             self.lines.append(f"{name}.__kwdefaults__ = {{{pairs}}}")
-        for attribute, part in value.attributes.items():
-            self.lines.append(f"{name}.{attribute} = {self.expression(part)}")
+        for attribute, part in (value.special | value.attributes).items():
+            self.lines.append(f"setattr({name}, {attribute!r}, {self.expression(part)})")
         return name
 
     def _cell(self, value: Cell) -> str:

@@ -98,6 +98,10 @@ _CONSTANTS = frozenset(
         "is_complex",
     ]
 )
+# Eager refuses operands of different types, fakes do not: CPython is to raise, before what the graph writes later.
+_PRODUCTS = frozenset(
+    ["matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "linear", "einsum"]
+)
 _VIEWS = frozenset(["T", "mT", "H", "mH", "real", "imag"])
 
 
@@ -190,6 +194,9 @@ def _record(
         raise Unsupported(
             f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})"
         ) from None
+    types = {value.dtype for value in fake_args if isinstance(value, torch.Tensor)}
+    if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():
+        raise Unsupported(f"{name} of different types")
     if _depends_on_data(fake):
         raise Unsupported(f"the size of what {name} gives depends on data")
     if not _has_graph_value(fake) and fake is not None:

@@ -460,7 +460,7 @@ class Trace:
     def has_open_generators(self) -> bool:
         """Whether a generator was left inside a try or with block, which runs on when CPython drops it."""
         return any(
-            frame.index > 0 and not frame.finished and frame.is_inside_try() for frame in self.generators
+            frame.index > 0 and not frame.finished and frame.runs_when_closed() for frame in self.generators
         )
 
     def n_effects(self) -> int:

@@ -215,7 +215,12 @@ class Cell(Value):
 
 @dataclasses.dataclass(eq=False)
 class Func(Value):
-    """A Python function, made by the captured code or there before (`real`)."""
+    """A Python function, made by the captured code or there before (`real`).
+
+    Attributes:
+        attributes: Its own dict.
+        special: What was written over its ``__name__`` and the like.
+    """
 
     code: CodeType
     globals: dict[str, Any]
@@ -225,6 +230,7 @@ class Func(Value):
     closure: list[Cell]
     real: Any = None
     attributes: dict[str, Value] = dataclasses.field(default_factory=dict)
+    special: dict[str, Value] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(eq=False)

@@ -139,6 +139,7 @@ def _restoring(change, value, old):
 
 
 def test_autocast_is_read_and_put_back():
+    assert not torch_private.is_any_autocast_enabled()
     settings, nesting = torch_private.autocast_settings(), torch_private.autocast_nesting()
     with torch.autocast("cpu", dtype=torch.float16):
         inside = torch_private.autocast_settings(), torch_private.autocast_nesting()

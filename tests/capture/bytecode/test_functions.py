@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 
+from tests.capture.bytecode import running
 from tests.capture.bytecode.behaviours import Behaviours, X, helper
 
 BEHAVIOURS = Behaviours()
@@ -183,6 +184,72 @@ def cached_tensor(n):
 @behaviour((X,), breaks=None)
 def cached_tensors_are_one(x):
     return x + cached_tensor(4), cached_tensor(4) is cached_tensor(4)
+
+
+def counted(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        wrapper.calls += 1
+        return function(*args)
+
+    wrapper.calls = 0
+    return wrapper
+
+
+@behaviour((X,))
+def a_decorator_inside(x):
+    @counted
+    def double(a: torch.Tensor) -> torch.Tensor:
+        """Twice."""
+        return a * 2
+
+    y = double(double(x))
+    return (
+        y,
+        double.calls,
+        double.__name__,
+        double.__doc__,
+        sorted(double.__annotations__),
+        sorted(vars(double)),
+    )
+
+
+@behaviour((X, 3))
+def attributes_of_functions_made_inside(x, n):
+    def plain(a, b=n, *, c=2):
+        return a * b + c
+
+    plain.extra, plain.gone = 1, 2
+    del plain.gone
+    found = plain.__defaults__, dict(plain.__kwdefaults__), plain.__doc__, plain.__module__
+    return plain(x), found, hasattr(plain, "gone"), (lambda: 0).__defaults__, plain.__dict__["extra"]
+
+
+@behaviour((X,))
+def a_function_with_attributes_is_returned(x):
+    def made(a: int = 1) -> str:
+        """Text."""
+        return str(a)
+
+    made.tag = x * 2
+    made.__name__ = "renamed"
+    return x + 1, (made.__annotations__, made.__doc__, made.__name__, made.__qualname__, made.tag, made())
+
+
+def test_a_function_that_is_given_away_keeps_its_attributes(hook):
+    def give(x):
+        def made(a: int = 1) -> str:
+            """Text."""
+            return str(a)
+
+        made.tag = 3
+        made.__name__ = "renamed"
+        return x + 1, made
+
+    for function in (give, running.Captured(give)):
+        made = function(X)[1]
+        assert (made.__annotations__, made.__doc__, made.tag) == ({"a": int, "return": str}, "Text.", 3)
+        assert made.__name__ == "renamed" and made.__defaults__ == (1,) and made.__module__ == __name__
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

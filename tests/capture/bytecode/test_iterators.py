@@ -1,5 +1,6 @@
 """Iterators, generators, itertools, and what of them is alive at a break, captured, against eager."""
 
+import collections.abc
 import itertools
 import operator
 
@@ -199,6 +200,25 @@ def a_generator_left_open_ends_with_the_call(x, log):
         log.append("caught")
     kept = _noted(log)
     return x + next(kept), log
+
+
+class Row(collections.abc.Sequence):
+    """Its ``__iter__`` is a generator that waits inside a try block for IndexError."""
+
+    def __init__(self, *items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, key):
+        return self.items[key]
+
+
+@behaviour((X,))
+def a_generator_left_open_that_closing_does_not_run(x):
+    first = next(iter(Row(1, 2, 3)))
+    return x + first, any(item > 1 for item in Row(1, 2, 3))
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

@@ -1,0 +1,106 @@
+"""How often code is captured again: sizes that change, marked sizes, 0 and 1, the limit and what comes after it."""
+
+import warnings
+
+import pytest
+import torch
+
+import longhand
+from tests.capture.bytecode import running
+
+
+def of_rows(n_rows):
+    return torch.linspace(-1, 1, n_rows * 3).reshape(n_rows, 3)
+
+
+def scaled_by_rows(x):
+    return (x * 2).sum(0) * x.shape[0]
+
+
+def called(captured, *sizes):
+    """Calls with these numbers of rows; how many graphs there are then."""
+    for n_rows in sizes:
+        x = of_rows(n_rows)
+        assert torch.equal(captured(x), scaled_by_rows(x)), n_rows
+    return captured.count("graph")
+
+
+def test_static_at_first_then_dynamic(hook):
+    captured = running.Captured(scaled_by_rows)
+    assert called(captured, 5, 5) == 1
+    assert called(captured, 7, 9, 11, 5) == 2
+
+
+def test_dynamic_from_the_start(hook):
+    assert called(running.Captured(scaled_by_rows, dynamic=True), 5, 7, 9) == 1
+
+
+def test_never_dynamic(hook):
+    assert called(running.Captured(scaled_by_rows, dynamic=False), 5, 7, 9, 5, 7) == 3
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_zero_and_one_are_specialized(hook, size):
+    captured = running.Captured(scaled_by_rows, dynamic=True)
+    assert called(captured, 5, 7) == 1
+    assert called(captured, size, size) == 2
+    assert called(captured, 9, size) == 2
+
+
+def test_a_marked_size(hook):
+    captured = running.Captured(scaled_by_rows)
+    x = of_rows(5)
+    longhand.mark_dynamic(x, 0)
+    assert torch.equal(captured(x), scaled_by_rows(x))
+    assert called(captured, 7, 9) == 1
+
+
+def test_equal_sizes_are_one_until_they_differ(hook):
+    def product(x, y):
+        return x.sum(0) * x.shape[0] + y.sum(0)
+
+    captured = running.Captured(product, dynamic=True)
+    for rows in ((5, 5), (7, 7), (5, 7), (9, 4)):
+        pair = of_rows(rows[0]), of_rows(rows[1])
+        assert torch.equal(captured(*pair), product(*pair))
+    assert captured.count("graph") == 2
+
+
+def test_a_branch_on_a_size_is_a_guard(hook):
+    def chosen(x):
+        return x.sum(0) if x.shape[0] % 2 else x.prod(0)
+
+    captured = running.Captured(chosen, dynamic=True)
+    for n_rows in (5, 7, 8, 9, 12):
+        assert torch.equal(captured(of_rows(n_rows)), chosen(of_rows(n_rows)))
+    assert captured.count("graph") == 2
+
+
+def test_the_limit(hook):
+    """Eight graphs, then eager with one warning; what was captured goes on being used."""
+
+    def times(x, n):
+        return x * n
+
+    captured = running.Captured(times)
+    x = of_rows(2)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for n in range(12):
+            assert torch.equal(captured(x, float(n)), x * n)
+    assert captured.count("graph") == 8
+    (warning,) = [str(one.message) for one in told if "longhand" in str(one.message)]
+    assert "times" in warning and "compiled 8 times" in warning and __file__ in warning
+    assert torch.equal(captured(x, 3.0), x * 3) and captured.count("graph") == 8
+
+
+def test_each_recompilation_names_what_failed(hook):
+    def times(x, n):
+        return x * n
+
+    captured = running.Captured(times)
+    captured(of_rows(2), 2.0)
+    captured(of_rows(2), 3.0)
+    captured(of_rows(2).double(), 3.0)
+    first, second = [event.text for event in captured.events if event.kind.value == "recompile"]
+    assert "L['n'] == 2.0" in first and "L['x']: torch.float32" in second
