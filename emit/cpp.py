@@ -146,7 +146,7 @@ def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> 
     template, remark, body = _styled(plan, printer, rows, cols)
     return KernelText(
         name=names.kernel,
-        remark=_with_sums(remark, plan, body),
+        remark=tuple(textwrap.wrap(" ".join(_with_sums(remark, plan, body)), _COMMENT_WIDTH)),
         parameters=_parameters(plan, names),
         template=template,
         rows=rows,
@@ -181,7 +181,7 @@ def _styled(
             "Threads divide the elements; each works through SIMD lanes." if cols else "A single element."
         )
         return "flat.cpp.jinja", (remark,), text
-    return "rows.cpp.jinja", (_rows_remark(plan, rows),), text
+    return "rows.cpp.jinja", (_rows_remark(plan, printer.names, rows),), text
 
 
 def _with_sums(
@@ -196,7 +196,7 @@ def _with_sums(
     elif isinstance(body, SplitText):
         loops = body.loops
     if any(accumulator.type == "double" for loop in loops for accumulator in loop.accumulators):
-        return (*remark, "Sums are kept in double.")
+        return (*remark, "Sums in double.")
     chunks = () if isinstance(body, RowsText) else body.partials
     if any(partial.combined_type == "double" for partial in chunks):
         return (*remark, "The chunks' sums are added up in double.")
@@ -234,11 +234,18 @@ def _rows_text(passes: PassPrinter, printer: BodyPrinter, has_rows: bool) -> Row
     )
 
 
-def _rows_remark(plan: KernelPlan, rows: tuple[Loop, ...]) -> str:
+def _rows_remark(plan: KernelPlan, names: KernelNames, rows: tuple[Loop, ...]) -> str:
     if not rows:
         return "One thread: there is a single row."
     if len(plan.passes) > 1:
-        return "One thread per block of rows; a row stays in cache between the loops."
+        waiting: dict[str, list[str]] = {}  # by the result whose memory they are in
+        for stage in (stage for one_pass in plan.passes for stage in one_pass.stages):
+            store = plan.body[stage.store] if stage.store is not None else None
+            if isinstance(store, Store) and store.value != stage.position and stage.position in names.values:
+                waiting.setdefault(names.pointers[store.buffer], []).append(names.values[stage.position])
+        kept = [f"{', then '.join(values)} in {word}" for word, values in waiting.items()]
+        where = f" ({'; '.join(kept)})" if kept else ""
+        return f"One thread per block of rows; a row stays in cache between the loops{where}."
     return "One thread per block of rows."
 
 

@@ -42,9 +42,9 @@ def name_axes(
     for role, ladder in ((AxisRole.ROW, _ROW_LADDER), (AxisRole.COL, _COL_LADDER)):
         axes = [axis for axis in plan.axes if axis.role is role]
         for steps_out, axis in enumerate(reversed(axes)):
-            index = _index_of((dimensions or {}).get(axis.name, ())) if role is AxisRole.ROW else None
+            index = _index_of((dimensions or {}).get(axis.name, ()))
             found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
-            if index is not None and len(axes) > 1:
+            if index is not None and len(plan.rows) > 1:
                 found.insert(0, (index, f"n_{plural(index)}"))
             names[axis.name] = _pick(found, scope)
     return {axis.name: names[axis.name] for axis in plan.axes}

@@ -21,6 +21,7 @@ from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_joins import Join, find_joins
 from longhand.emit.reference_ops import operation, reduction
 from longhand.emit.reference_views import StridedView, ViewFinder, flat_pointers
+from longhand.emit.value_words import noun_of
 from longhand.emit.view_calls import literal_text
 from longhand.emit.words import RESERVED_IN_MODULE, Scope
 from longhand.lower.ir import (
@@ -219,7 +220,7 @@ class _Writer:
         value = self.plan.body[position]
         known = self.names.values.get(position)
         role = getattr(value, "name", None)
-        noun = getattr(getattr(value, "op", None), "value", "value")
+        noun = noun_of(value)
         stored = self.stored.get(position)
         words = (stored, known, role, noun, f"{noun}_value", f"{stored or noun}_result")
         return [word for word in words if word]

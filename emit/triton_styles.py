@@ -125,7 +125,8 @@ def _belongs_to(before: Sequence[str], kind: Kind, texts: Sequence[str]) -> bool
         case Kind.LOAD:  # under a condition that was just computed
             return len(before) == 1 and mentions(texts[:1], before[0].partition(" = ")[0])
         case Kind.COMPUTE:  # on the one value that was just loaded
-            return (len(texts) == 1 and len(before) <= 2) or (len(before) == 1 and len(texts) <= _SHORT)
+            is_one = len(texts) == 1 or len(before) == 1
+            return is_one and len(before) <= _SHORT and len(texts) <= _SHORT
         case Kind.STORE:
             return len(texts) == 1 and len(before) <= _SHORT
 

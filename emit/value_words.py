@@ -242,8 +242,8 @@ class ValueWords:
             yield f"{local}_value"
         origin = getattr(value, "origin", "")
         hint = without_counter(origin).strip("_") if origin else ""
-        yield from (f"{word}_{self._noun(value)}" for word in self._places(value))
-        word = role or self._noun(value)
+        yield from (f"{word}_{noun_of(value)}" for word in self._places(value))
+        word = role or noun_of(value)
         if hint:
             yield f"{hint}_{word}"
         for prefix in _PREFIXED:
@@ -329,9 +329,9 @@ class ValueWords:
         stored = self._stored(position)
         if stored:
             yield f"{stored}_value"
-        yield self._noun(value)
+        yield noun_of(value)
         for name in named:
-            yield f"{name}_{self._noun(value)}"
+            yield f"{name}_{noun_of(value)}"
 
     def _is_square(self, position: int) -> bool:
         """Whether a value is another one times itself."""
@@ -367,13 +367,12 @@ class ValueWords:
     def _with_number(self, value: Pointwise) -> bool:
         return any(isinstance(self.plan.body[argument], Constant | Scalar) for argument in value.args)
 
-    @staticmethod
-    def _noun(value: Value) -> str:
-        if isinstance(value, Pointwise):
-            return _NOUNS.get(value.op, value.op.value)
-        if isinstance(value, Reduce):
-            return _REDUCED[value.op]
-        return "value"
+
+def noun_of(value: Value) -> str:
+    """What an operation makes, as a thing: ``product``."""
+    if isinstance(value, Pointwise):
+        return _NOUNS.get(value.op, value.op.value)
+    return _REDUCED[value.op] if isinstance(value, Reduce) else "value"
 
 
 def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:

@@ -107,14 +107,15 @@ def show_times(times: Mapping[str, Times]) -> None:
 
 def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
     """What `bench` measured of each kernel."""
-    table = Table("kernel", "ms", "as written", "GB/s", "of a copy", box=None, pad_edge=False)
+    is_edited = any(found.base for found in times.values())
+    unedited = ["unedited ms"] if is_edited else []
+    table = Table("kernel", "ms", *unedited, "GB/s", "of a copy", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, found in times.items():
-        base = f"{found.base.median:.4f}" if found.base else ""
-        table.add_row(
-            name, f"{found.times.median:.4f}", base, f"{found.gb_per_s:.1f}", f"{100 * found.share:.0f}%"
-        )
+        base = [f"{found.base.median:.4f}" if found.base else ""] if is_edited else []
+        share = f"{100 * found.share:.0f}%"
+        table.add_row(name, f"{found.times.median:.4f}", *base, f"{found.gb_per_s:.1f}", share)
     console().print(table)
 
 

@@ -66,12 +66,21 @@ def check_apart(**tensors):
 
 
 def check_lists_apart(**given):
-    """Raise ValueError if two tensors, in lists or alone, overlap in memory: some of them are written to."""
-    named = {}
-    for name, tensors in given.items():
-        one_by_one = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-        named |= {f"{name}[{place}]": tensor for place, tensor in enumerate(one_by_one)}
-    check_apart(**named)
+    """Raise ValueError if two tensors, in lists or alone, overlap in memory: some of them are written to.
+
+    The lists' shapes were checked before: tensors where others lay that do not overlap are not compared again.
+    """
+    lists = {name: held if isinstance(held, (list, tuple)) else [held] for name, held in given.items()}
+    sizes = [held.numel() for held in given.values() if isinstance(held, torch.Tensor)]
+    places = (sizes, [tensor.data_ptr() for tensors in lists.values() for tensor in tensors])
+    if places != _found_apart.get("places"):
+        check_apart(
+            **{f"{name}[{n}]": tensor for name, tensors in lists.items() for n, tensor in enumerate(tensors)}
+        )
+        _found_apart["places"] = places
+
+
+_found_apart = {}
 
 
 def fast_launch(kernel):

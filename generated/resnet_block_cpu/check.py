@@ -93,38 +93,38 @@ def batch_norm_add_relu_windows(
     activated,
     n_batches,
     n_channels,
-    n_cols,
+    n_pixels,
     eps,
 ):
     read = {
-        "conv2": window(conv2, (n_batches, n_channels, n_cols), (n_channels * n_cols, n_cols, 1)),
+        "conv2": window(conv2, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "bn2_running_mean": window(bn2_running_mean, (n_channels, 1), (1, 0)),
         "bn2_running_var": window(bn2_running_var, (n_channels, 1), (1, 0)),
         "bn2_weight": window(bn2_weight, (n_channels, 1), (1, 0)),
         "bn2_bias": window(bn2_bias, (n_channels, 1), (1, 0)),
-        "shortcut": window(shortcut, (n_batches, n_channels, n_cols), (n_channels * n_cols, n_cols, 1)),
+        "shortcut": window(shortcut, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "shortcut_running_mean": window(shortcut_running_mean, (n_channels, 1), (1, 0)),
         "shortcut_running_var": window(shortcut_running_var, (n_channels, 1), (1, 0)),
         "shortcut_weight": window(shortcut_weight, (n_channels, 1), (1, 0)),
         "shortcut_bias": window(shortcut_bias, (n_channels, 1), (1, 0)),
         "eps": eps,
     }
-    written = [window(activated, (n_batches, n_channels, n_cols), (n_channels * n_cols, n_cols, 1))]
+    written = [window(activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
     return read, written
 
 
 def batch_norm_relu_windows(
-    conv1, running_mean, running_var, weight, bias, out, n_batches, n_channels, n_cols, eps
+    conv1, running_mean, running_var, weight, bias, out, n_batches, n_channels, n_pixels, eps
 ):
     read = {
-        "conv1": window(conv1, (n_batches, n_channels, n_cols), (n_channels * n_cols, n_cols, 1)),
+        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "running_mean": window(running_mean, (n_channels, 1), (1, 0)),
         "running_var": window(running_var, (n_channels, 1), (1, 0)),
         "weight": window(weight, (n_channels, 1), (1, 0)),
         "bias": window(bias, (n_channels, 1), (1, 0)),
         "eps": eps,
     }
-    written = [window(out, (n_batches, n_channels, n_cols), (n_channels * n_cols, n_cols, 1))]
+    written = [window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
     return read, written
 
 

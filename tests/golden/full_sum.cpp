@@ -7,7 +7,7 @@ constexpr long COLS = 8192;    // columns per chunk, at least
 constexpr long SPLITS = 128;   // chunks of a row, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per chunk of a row. Sums are kept in double.
+// One thread per chunk of a row. Sums in double.
 extern "C" void full_sum(
     const float *x,  // (n_row_col,)
     float *mean,     // one element

@@ -8,7 +8,8 @@
 
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops (exp_out in normalized). Sums in
+// double.
 extern "C" void exp_normalize(
     const float *out,   // (n_rows, n_cols)
     float *normalized,  // (n_rows, n_cols); may be out

@@ -12,21 +12,21 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norm_relu(
-    const float *conv1,         // (n_batches, n_channels, n_cols)
+    const float *conv1,         // (n_batches, n_channels, n_pixels)
     const float *running_mean,  // (n_channels,)
     const float *running_var,   // (n_channels,)
     const float *weight,        // (n_channels,)
     const float *bias,          // (n_channels,)
-    float *out,                 // (n_batches, n_channels, n_cols); may be conv1
+    float *out,                 // (n_batches, n_channels, n_pixels); may be conv1
     long n_batches,
     long n_channels,
-    long n_cols,
+    long n_pixels,
     float eps) {
-#pragma omp parallel for collapse(2) if (n_batches * n_channels * n_cols >= GRAIN)
+#pragma omp parallel for collapse(2) if (n_batches * n_channels * n_pixels >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long channel = 0; channel < n_channels; ++channel) {
-      const float *conv1_row = conv1 + (batch * n_channels + channel) * n_cols;
-      float *out_row = out + (batch * n_channels + channel) * n_cols;
+      const float *conv1_row = conv1 + (batch * n_channels + channel) * n_pixels;
+      float *out_row = out + (batch * n_channels + channel) * n_pixels;
 
       const float running_mean_value = running_mean[channel];
       const float rstd = 1.0f / std::sqrt(running_var[channel] + eps);
@@ -34,9 +34,9 @@ extern "C" void batch_norm_relu(
       const float bias_value = bias[channel];
 
 #pragma omp simd
-      for (long col = 0; col < n_cols; ++col) {
-        const float normalized = (conv1_row[col] - running_mean_value) * rstd;
-        out_row[col] = maximum(normalized * weight_value + bias_value, 0.0f);
+      for (long pixel = 0; pixel < n_pixels; ++pixel) {
+        const float normalized = (conv1_row[pixel] - running_mean_value) * rstd;
+        out_row[pixel] = maximum(normalized * weight_value + bias_value, 0.0f);
       }
     }
   }

@@ -93,11 +93,13 @@ def batch_norm_relu_windows(conv1, running_mean, running_var, weight, bias, out,
     return read, written
 
 
-def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_cols):
+def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels):
     read = {
-        "x": window(x, (n_batches, n_cols, n_pixels), (n_cols * n_pixels, n_pixels, 1)),
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
     }
-    written = [window(x_channels_last, (n_batches, n_pixels, n_cols), (n_pixels * n_cols, n_cols, 1))]
+    written = [
+        window(x_channels_last, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1))
+    ]
     return read, written
 
 
@@ -115,23 +117,25 @@ def transpose_batch_norm_add_relu_windows(
     activated,
     n_batches,
     n_pixels,
-    n_cols,
+    n_channels,
     eps,
 ):
     read = {
-        "conv2": window(conv2, (n_batches, n_pixels, n_cols), (n_pixels * n_cols, n_cols, 1)),
-        "bn2_running_mean": window(bn2_running_mean, (n_cols,), (1,)),
-        "bn2_running_var": window(bn2_running_var, (n_cols,), (1,)),
-        "bn2_weight": window(bn2_weight, (n_cols,), (1,)),
-        "bn2_bias": window(bn2_bias, (n_cols,), (1,)),
-        "shortcut": window(shortcut, (n_batches, n_pixels, n_cols), (n_pixels * n_cols, n_cols, 1)),
-        "shortcut_running_mean": window(shortcut_running_mean, (n_cols,), (1,)),
-        "shortcut_running_var": window(shortcut_running_var, (n_cols,), (1,)),
-        "shortcut_weight": window(shortcut_weight, (n_cols,), (1,)),
-        "shortcut_bias": window(shortcut_bias, (n_cols,), (1,)),
+        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "bn2_running_mean": window(bn2_running_mean, (n_channels,), (1,)),
+        "bn2_running_var": window(bn2_running_var, (n_channels,), (1,)),
+        "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
+        "bn2_bias": window(bn2_bias, (n_channels,), (1,)),
+        "shortcut": window(
+            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "shortcut_running_mean": window(shortcut_running_mean, (n_channels,), (1,)),
+        "shortcut_running_var": window(shortcut_running_var, (n_channels,), (1,)),
+        "shortcut_weight": window(shortcut_weight, (n_channels,), (1,)),
+        "shortcut_bias": window(shortcut_bias, (n_channels,), (1,)),
         "eps": eps,
     }
-    written = [window(activated, (n_batches, n_pixels, n_cols), (n_cols * n_pixels, 1, n_pixels))]
+    written = [window(activated, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
     return read, written
 
 

@@ -32,5 +32,5 @@ def reference(grad, decay, step_size, root_correction, exp_avg, exp_avg_sq, para
     """What adamw() must fill exp_avg, exp_avg_sq and param with."""
     total = exp_avg + (grad - exp_avg) * 0.09999999999999998
     exp_avg_sq_value = exp_avg_sq * 0.999 + grad * grad * 0.0010000000000000009
-    sub = param * decay - step_size * total / (torch.sqrt(exp_avg_sq_value) / root_correction + eps)
-    return total, exp_avg_sq_value, sub
+    difference = param * decay - step_size * total / (torch.sqrt(exp_avg_sq_value) / root_correction + eps)
+    return total, exp_avg_sq_value, difference

@@ -45,8 +45,8 @@ def rotary_kernel(
     q = tl.load(q_ptr + row_start + col, mask=in_range).to(tl.float32)
     rotary_cos = tl.load(rotary_cos_ptr + at, mask=in_range).to(tl.float32)
     rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
-
     in_first_half = col < half
+
     reads_second_half = in_range & in_first_half
     second_half = tl.load(q_ptr + row_start + col + half, mask=reads_second_half, other=0.0).to(tl.float32)
     reads_first_half = in_range & ~in_first_half

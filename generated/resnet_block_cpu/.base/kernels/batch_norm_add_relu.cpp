@@ -14,27 +14,27 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norm_add_relu(
-    const float *conv2,                  // (n_batches, n_channels, n_cols)
+    const float *conv2,                  // (n_batches, n_channels, n_pixels)
     const float *bn2_running_mean,       // (n_channels,)
     const float *bn2_running_var,        // (n_channels,)
     const float *bn2_weight,             // (n_channels,)
     const float *bn2_bias,               // (n_channels,)
-    const float *shortcut,               // (n_batches, n_channels, n_cols)
+    const float *shortcut,               // (n_batches, n_channels, n_pixels)
     const float *shortcut_running_mean,  // (n_channels,)
     const float *shortcut_running_var,   // (n_channels,)
     const float *shortcut_weight,        // (n_channels,)
     const float *shortcut_bias,          // (n_channels,)
-    float *activated,                    // (n_batches, n_channels, n_cols); may be shortcut
+    float *activated,                    // (n_batches, n_channels, n_pixels); may be shortcut
     long n_batches,
     long n_channels,
-    long n_cols,
+    long n_pixels,
     float eps) {
-#pragma omp parallel for collapse(2) if (n_batches * n_channels * n_cols >= GRAIN)
+#pragma omp parallel for collapse(2) if (n_batches * n_channels * n_pixels >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long channel = 0; channel < n_channels; ++channel) {
-      const float *conv2_row = conv2 + (batch * n_channels + channel) * n_cols;
-      const float *shortcut_row = shortcut + (batch * n_channels + channel) * n_cols;
-      float *activated_row = activated + (batch * n_channels + channel) * n_cols;
+      const float *conv2_row = conv2 + (batch * n_channels + channel) * n_pixels;
+      const float *shortcut_row = shortcut + (batch * n_channels + channel) * n_pixels;
+      float *activated_row = activated + (batch * n_channels + channel) * n_pixels;
 
       const float bn2_running_mean_value = bn2_running_mean[channel];
       const float rstd = 1.0f / std::sqrt(bn2_running_var[channel] + eps);
@@ -46,13 +46,13 @@ extern "C" void batch_norm_add_relu(
       const float shortcut_bias_value = shortcut_bias[channel];
 
 #pragma omp simd
-      for (long col = 0; col < n_cols; ++col) {
-        const float normalized = (conv2_row[col] - bn2_running_mean_value) * rstd;
+      for (long pixel = 0; pixel < n_pixels; ++pixel) {
+        const float normalized = (conv2_row[pixel] - bn2_running_mean_value) * rstd;
         const float out = normalized * bn2_weight_value + bn2_bias_value;
-        const float difference = shortcut_row[col] - shortcut_running_mean_value;
+        const float difference = shortcut_row[pixel] - shortcut_running_mean_value;
         const float product = difference * shortcut_rstd * shortcut_weight_value;
 
-        activated_row[col] = maximum(out + (product + shortcut_bias_value), 0.0f);
+        activated_row[pixel] = maximum(out + (product + shortcut_bias_value), 0.0f);
       }
     }
   }

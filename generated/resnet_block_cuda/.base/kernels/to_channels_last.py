@@ -18,33 +18,33 @@ NUM_WARPS = 8
 @fast_launch
 @triton.jit
 def to_channels_last_kernel(
-    x_ptr,  # bf16 (n_batches, n_cols, n_pixels)
-    x_channels_last_ptr,  # bf16 (n_batches, n_pixels, n_cols)
+    x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    x_channels_last_ptr,  # bf16 (n_batches, n_pixels, n_channels)
     n_pixels,
-    n_cols,
+    n_channels,
     TILE: tl.constexpr,
 ):
     """Each program fills one TILE x TILE tile."""
     tile = tl.program_id(0)
-    col_tiles = tl.cdiv(n_cols, TILE)
+    col_tiles = tl.cdiv(n_channels, TILE)
     row_tiles = tl.cdiv(n_pixels, TILE)
     batch = tile // (row_tiles * col_tiles)
     pixel = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
-    col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
-    in_range = (pixel < n_pixels) & (col < n_cols)
+    channel = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    in_range = (pixel < n_pixels) & (channel < n_channels)
 
-    x = tl.load(x_ptr + (batch * n_cols + col) * n_pixels + pixel, mask=in_range)
-    tl.store(x_channels_last_ptr + (batch * n_pixels + pixel) * n_cols + col, x, mask=in_range)
+    x = tl.load(x_ptr + (batch * n_channels + channel) * n_pixels + pixel, mask=in_range)
+    tl.store(x_channels_last_ptr + (batch * n_pixels + pixel) * n_channels + channel, x, mask=in_range)
 
 
-def to_channels_last(x, x_channels_last, n_batches, n_pixels, n_cols):
+def to_channels_last(x, x_channels_last, n_batches, n_pixels, n_channels):
     """Fill x_channels_last."""
-    tiles = ceil_div(n_pixels, TILE) * ceil_div(n_cols, TILE)
+    tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
     to_channels_last_kernel[(n_batches * tiles,)](
         x,
         x_channels_last,
         n_pixels,
-        n_cols,
+        n_channels,
         TILE=TILE,
         num_warps=NUM_WARPS,
     )

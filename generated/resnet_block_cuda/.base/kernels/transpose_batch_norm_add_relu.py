@@ -27,43 +27,43 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def transpose_batch_norm_add_relu_kernel(
-    conv2_ptr,  # bf16 (n_batches, n_pixels, n_cols)
-    bn2_running_mean_ptr,  # bf16 (n_cols,)
-    bn2_running_var_ptr,  # bf16 (n_cols,)
-    bn2_weight_ptr,  # bf16 (n_cols,)
-    bn2_bias_ptr,  # bf16 (n_cols,)
-    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_cols)
-    shortcut_running_mean_ptr,  # bf16 (n_cols,)
-    shortcut_running_var_ptr,  # bf16 (n_cols,)
-    shortcut_weight_ptr,  # bf16 (n_cols,)
-    shortcut_bias_ptr,  # bf16 (n_cols,)
-    activated_ptr,  # bf16 (n_batches, n_cols, n_pixels)
+    conv2_ptr,  # bf16 (n_batches, n_pixels, n_channels)
+    bn2_running_mean_ptr,  # bf16 (n_channels,)
+    bn2_running_var_ptr,  # bf16 (n_channels,)
+    bn2_weight_ptr,  # bf16 (n_channels,)
+    bn2_bias_ptr,  # bf16 (n_channels,)
+    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels)
+    shortcut_running_mean_ptr,  # bf16 (n_channels,)
+    shortcut_running_var_ptr,  # bf16 (n_channels,)
+    shortcut_weight_ptr,  # bf16 (n_channels,)
+    shortcut_bias_ptr,  # bf16 (n_channels,)
+    activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     n_pixels,
-    n_cols,
+    n_channels,
     eps: tl.constexpr,
     TILE: tl.constexpr,
 ):
     """Each program fills one TILE x TILE tile; arithmetic in float32."""
     tile = tl.program_id(0)
-    col_tiles = tl.cdiv(n_cols, TILE)
+    col_tiles = tl.cdiv(n_channels, TILE)
     row_tiles = tl.cdiv(n_pixels, TILE)
     batch = tile // (row_tiles * col_tiles)
     pixel = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
-    col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
-    in_cols = col < n_cols
+    channel = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    in_cols = channel < n_channels
     in_range = (pixel < n_pixels) & in_cols
-    at = (batch * n_pixels + pixel) * n_cols + col
+    at = (batch * n_pixels + pixel) * n_channels + channel
 
     conv2 = tl.load(conv2_ptr + at, mask=in_range).to(tl.float32)
-    bn2_running_mean = tl.load(bn2_running_mean_ptr + col, mask=in_cols).to(tl.float32)
-    bn2_running_var = tl.load(bn2_running_var_ptr + col, mask=in_cols).to(tl.float32)
-    bn2_weight = tl.load(bn2_weight_ptr + col, mask=in_cols).to(tl.float32)
-    bn2_bias = tl.load(bn2_bias_ptr + col, mask=in_cols).to(tl.float32)
+    bn2_running_mean = tl.load(bn2_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
+    bn2_running_var = tl.load(bn2_running_var_ptr + channel, mask=in_cols).to(tl.float32)
+    bn2_weight = tl.load(bn2_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    bn2_bias = tl.load(bn2_bias_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut = tl.load(shortcut_ptr + at, mask=in_range).to(tl.float32)
-    shortcut_running_mean = tl.load(shortcut_running_mean_ptr + col, mask=in_cols).to(tl.float32)
-    shortcut_running_var = tl.load(shortcut_running_var_ptr + col, mask=in_cols).to(tl.float32)
-    shortcut_weight = tl.load(shortcut_weight_ptr + col, mask=in_cols).to(tl.float32)
-    shortcut_bias = tl.load(shortcut_bias_ptr + col, mask=in_cols).to(tl.float32)
+    shortcut_running_mean = tl.load(shortcut_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_running_var = tl.load(shortcut_running_var_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_weight = tl.load(shortcut_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_bias = tl.load(shortcut_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
     rstd = tl.rsqrt(bn2_running_var + eps)
     normalized = (conv2 - bn2_running_mean) * rstd
@@ -73,7 +73,9 @@ def transpose_batch_norm_add_relu_kernel(
     total = out + (shortcut_normalized * shortcut_weight + shortcut_bias)
 
     tl.store(
-        activated_ptr + (batch * n_cols + col) * n_pixels + pixel, nan_maximum(total, 0.0), mask=in_range
+        activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
+        nan_maximum(total, 0.0),
+        mask=in_range,
     )
 
 
@@ -91,11 +93,11 @@ def transpose_batch_norm_add_relu(
     activated,
     n_batches,
     n_pixels,
-    n_cols,
+    n_channels,
     eps,
 ):
     """Fill activated."""
-    tiles = ceil_div(n_pixels, TILE) * ceil_div(n_cols, TILE)
+    tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
     transpose_batch_norm_add_relu_kernel[(n_batches * tiles,)](
         conv2,
         bn2_running_mean,
@@ -109,7 +111,7 @@ def transpose_batch_norm_add_relu(
         shortcut_bias,
         activated,
         n_pixels,
-        n_cols,
+        n_channels,
         eps,
         TILE=TILE,
         num_warps=NUM_WARPS,
@@ -131,5 +133,5 @@ def reference(
 ):
     """What transpose_batch_norm_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
-    mul = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    return torch.relu(out + (mul + shortcut_bias))
+    product = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
+    return torch.relu(out + (product + shortcut_bias))

@@ -11,7 +11,8 @@
 
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops (score, then numerator in weights).
+// Sums in double.
 extern "C" void scale_bias_softmax(
     const float *x,  // (n_rows, n_cols)
     const float *w,  // (n_cols,)
