@@ -79,16 +79,31 @@ def _batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     given = bound(target, args, kwargs)
     if not given["training"]:
         return rewriter.keep(target, tuple(given.values()), {}, eager)
+    return _training_batch_norm(rewriter, given)[0]
+
+
+def _native_batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """What batch norm is below autocast; that it writes into the running statistics, its schema does not say."""
+    given = bound(target, args, kwargs)
+    if given["training"]:
+        return list(_training_batch_norm(rewriter, given)[:3])
+    plain = {**given, "cudnn_enabled": False}
+    whole = rewriter.keep(aten.batch_norm.default, tuple(plain.values()), {}, eager[0])
+    return [whole, *rewriter.keep(target, tuple(given.values()), {}, eager)[1:]]
+
+
+def _training_batch_norm(rewriter: Rewriter, given: dict[str, Any]) -> Any:
+    """By the batch's own statistics: the results, those first; the running ones are written."""
     common = (given["input"], given["weight"], given["bias"])
     if given["running_mean"] is None:
-        return _with_statistics(rewriter, aten._native_batch_norm_legit.no_stats, given, common, ())[0]
+        return _with_statistics(rewriter, aten._native_batch_norm_legit.no_stats, given, common, ())
     op = aten._native_batch_norm_legit_functional.default
     running = (given["running_mean"], given["running_var"])
     result = _with_statistics(rewriter, op, given, common, running)
     with contextlib.nullcontext() if rewriter.gradients is None else rewriter.gradients.stopped():
         for handle, new in zip(running, result[3:], strict=True):
             rewriter.write(handle, rewriter.read(new))
-    return result[0]
+    return result
 
 
 def _with_statistics(
@@ -181,6 +196,7 @@ RULES: dict[str, Rule] = {
     "native_group_norm": _native_group_norm,
     "_native_batch_norm_legit_no_training": _eval_batch_norm,
     "batch_norm": _batch_norm,
+    "native_batch_norm": _native_batch_norm,
     **dict.fromkeys(["var", "std", "var_mean", "std_mean"], _variance),
     **dict.fromkeys(["add", "sub", "mul", "div", "pow"], _arithmetic_identity),
     **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),

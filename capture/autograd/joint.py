@@ -109,20 +109,6 @@ def _refuse(captured: CapturedGraph) -> None:
             )
 
 
-def _refuse_wrong_statistics(node: fx.Node) -> None:
-    """Batch norm of 16-bit values with float32 weights yields float32 statistics; torch's fake ones have 16 bits."""
-    value = node.meta["val"]
-    if not isinstance(node.target, torch._ops.OpOverload) or not isinstance(value, list | tuple):
-        return
-    if "batch_norm" not in packet_name(node.target) or len(value) < 3 or value[0].dtype.itemsize != 2:
-        return
-    given = [source.meta["val"] for source in node.all_input_nodes]
-    if value[1].dtype.itemsize == 2 and any(tensor.dtype is torch.float32 for tensor in given):
-        raise CaptureError(
-            "batch norm mixes 16-bit values and float32 weights under autocast.", where=_where(node)
-        )
-
-
 class _Walk:
     def __init__(self, captured: CapturedGraph, target: Target) -> None:
         self.captured = captured
@@ -180,7 +166,6 @@ class _Walk:
             self._rename(node, args[0])
             return
         value = pytree.tree_map(self._on_cpu, node.meta["val"])
-        _refuse_wrong_statistics(node)
         if node in self.relevant and isinstance(target, torch._ops.OpOverload):
             made = self._differentiated(node, target, args, kwargs, value)
         else:
