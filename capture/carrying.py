@@ -17,6 +17,24 @@ from torch import fx
 
 detach = torch.ops.aten.detach.default
 
+# Besides `detach`, ops that look at an argument's shape and type, never at its values.
+_SHAPE_ONLY = frozenset(
+    [
+        "aten::full_like",
+        "aten::zeros_like",
+        "aten::ones_like",
+        "aten::empty_like",
+        "aten::rand_like",
+        "aten::randn_like",
+        "aten::randint_like",
+        "aten::new_full",
+        "aten::new_zeros",
+        "aten::new_ones",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+    ]
+)
+
 
 class Carrying:
     """What of a graph carries gradients.
@@ -36,7 +54,7 @@ class Carrying:
     def note(self, node: fx.Node) -> None:
         """A new call."""
         carries = any(source in self._nodes for source in node.all_input_nodes)
-        if carries and node.target is not detach and can_carry(node.meta.get("val")):
+        if carries and not stops(node) and can_carry(node.meta.get("val")):
             self._nodes.add(node)
 
     def __contains__(self, node: fx.Node) -> bool:
@@ -50,6 +68,14 @@ class Carrying:
             yield
         finally:
             self.is_stopped = before
+
+
+def stops(node: fx.Node) -> bool:
+    """Whether no gradient flows through a call, whatever it is given."""
+    target = node.target
+    if target is detach:
+        return True
+    return isinstance(target, torch._ops.OpOverload) and target._schema.name in _SHAPE_ONLY
 
 
 def can_carry(value: Any) -> bool:

@@ -31,6 +31,7 @@ from longhand.capture.provenance import assign_provenance, user_frames
 from longhand.capture.regions import inline_region
 from longhand.capture.size_conditions import size_conditions
 from longhand.capture.sizes import symbolic_sizes
+from longhand.capture.untold import own_types
 from longhand.capture.writes import rule_for_write
 from longhand.errors import CaptureError
 from longhand.options import Target
@@ -98,6 +99,7 @@ class Traced:
     is_guarded: bool = False
 
 
+@own_types()
 def finish(traced: Traced, target: Target) -> CapturedGraph:
     """The captured graph of what was traced.
 

@@ -26,9 +26,7 @@ Pairs = list[tuple[Handle, Handle | None]]
     aten._native_batch_norm_legit_functional.default,
     aten._native_batch_norm_legit.no_stats,
 )
-def _batch_norm(
-    rewriter: Rewriter, given: dict[str, Any], eager: Sequence[torch.Tensor], machine: Target
-) -> Rewritten | None:
+def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, machine: Target) -> Rewritten | None:
     x, weight, bias = given["input"], given["weight"], given["bias"]
     is_mixed = x.fake.dtype.itemsize == 2 and eager[1].dtype is torch.float32
     if not is_mixed or not given["training"] or not x.fake.numel():

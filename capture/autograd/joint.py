@@ -22,7 +22,7 @@ from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.randomness import is_random
 from longhand.capture.autograd.rules import Pullback
 from longhand.capture.canonical import RULES
-from longhand.capture.carrying import can_carry
+from longhand.capture.carrying import can_carry, stops
 from longhand.capture.decompositions import packet_name
 from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter, Rule
 from longhand.capture.graph import AliasKind, CapturedGraph, GradientPart, Provenance
@@ -563,7 +563,7 @@ def _carrying(captured: CapturedGraph) -> set[fx.Node]:
             node.op == "call_function"
             and any(source in requires for source in node.all_input_nodes)
             and can_carry(node.meta["val"])
-            and node.target is not aten.detach.default
+            and not stops(node)
         ):
             requires.add(node)
     return requires

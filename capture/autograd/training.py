@@ -6,6 +6,7 @@ from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
 from longhand.capture.autograd.split import split
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
+from longhand.capture.untold import own_types
 from longhand.errors import CaptureError
 from longhand.options import Target
 
@@ -22,7 +23,8 @@ def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0
         CaptureError: Nothing wants a gradient, or a case where a backward made ahead of time would be wrong.
         OptionError: The budget is not between 0 and 1.
     """
-    joint = differentiate(captured, target)
+    with own_types():
+        joint = differentiate(captured, target)
     if not joint.gradients:
         raise CaptureError(
             f"No result of {captured.name} depends on anything that requires grad.",

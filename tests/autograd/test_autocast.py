@@ -1,0 +1,77 @@
+"""Training under autocast: results, gradients and statistics are no farther from float64 than eager's are."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from longhand.backend import longhand_backend
+from longhand.comparison import compare
+
+
+class Mixed(nn.Module):
+    """Linear layers, norms and attention: what autocast runs in 16 bits and what in 32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.qkv = nn.Linear(16, 48)
+        self.out = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.norm(x))[:, None].chunk(3, -1)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, 0]
+        return F.gelu(self.out(mixed)) + torch.softmax(mixed, -1)
+
+
+def normed_images() -> nn.Module:
+    """Convolutions with batch norms of every kind between them."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, bias=False),
+        nn.BatchNorm2d(8, affine=False),
+        nn.Conv2d(8, 4, 1, bias=False),
+        nn.BatchNorm2d(4, track_running_stats=False),
+    )
+
+
+CALLS = {
+    "attention and norms": lambda: (Mixed(), torch.randn(4, 9, 16)),
+    "batch norms": lambda: (normed_images(), torch.randn(4, 3, 12, 12)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_step_under_autocast_is_as_good_as_eagers(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = CALLS[name]()
+    ours, exact = copy.deepcopy(model), copy.deepcopy(model).double()
+    torch.compiler.reset()
+    reports: list = []
+    run = torch.compile(ours, backend=functools.partial(longhand_backend, report=reports.append))
+    found = step(ours, run, x, is_mixed=True)
+    assert [report.reason for report in reports] == [None]
+    truth = step(exact, exact, x.double(), is_mixed=False)
+    for key, theirs in step(model, model, x, is_mixed=True).items():
+        comparison = compare(key, found[key], theirs, truth[key])
+        assert comparison.is_right, comparison
+
+
+def step(model: nn.Module, run, x: torch.Tensor, *, is_mixed: bool) -> dict[str, torch.Tensor]:
+    """What one step leaves, by name."""
+    x = x.detach().clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
+        y = run(x)
+    noise = torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
+    (y.double() * noise).sum().backward()
+    assert x.grad is not None
+    found = {"result": y.detach(), "x": x.grad}
+    found |= {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return found | dict(model.named_buffers())
