@@ -9,7 +9,7 @@
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops. Sums in double.
 extern "C" void add_layer_norm(
     const float *x,       // (n_rows, n_cols)
     const float *attn,    // (n_rows, n_cols)

@@ -8,7 +8,7 @@
 
 constexpr int64_t IGNORE_INDEX = -100;
 
-// One thread: there is a single row. Sums are kept in double.
+// One thread: there is a single row. Sums in double.
 extern "C" void cross_entropy(
     const float *losses,     // (n_elements,)
     const int64_t *targets,  // (n_elements,)

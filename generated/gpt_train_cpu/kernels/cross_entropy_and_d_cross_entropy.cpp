@@ -14,7 +14,8 @@
 constexpr int64_t IGNORE_INDEX = -100;
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops (numerator in unscaled_d_logits). Sums
+// in double.
 extern "C" void cross_entropy_and_d_cross_entropy(
     const int64_t *targets,    // (n_rows,)
     const float *logits,       // (n_rows, n_cols)

@@ -16,9 +16,9 @@ def reference(x, d_ln_f, weight, n_cols, eps):
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
     d_normalized = d_ln_f * weight
-    sub = (
+    difference = (
         d_normalized
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return normalized, sub * rstd
+    return normalized, difference * rstd

@@ -10,7 +10,8 @@
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops (d_normalized in ln_2). Sums in
+// double.
 extern "C" void layer_norm_and_d_add_layer_norm(
     const float *x,       // (n_rows, n_cols)
     const float *weight,  // (n_cols,)

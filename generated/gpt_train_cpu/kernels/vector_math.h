@@ -2,6 +2,7 @@
 #pragma once
 
 #include <features.h>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -21,7 +22,9 @@ VECTORIZED float tanhf(float) noexcept;
 
 // exp within 1 unit in the last place, denormal results included. More exact than libmvec's expf, and inlined.
 inline float vector_exp(float x) {
-  const float clamped = x < -104.0f ? -104.0f : x;  // from there on exp rounds to 0
+  // From -104 on exp rounds to 0. Compared as bits, which order negative floats and take no branch that g++ would follow.
+  const uint32_t lowest = std::bit_cast<uint32_t>(-104.0f);
+  const float clamped = std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), lowest));
 
   // x = whole * log(2) + rest: adding 1.5 * 2^23 leaves the whole part in the last bits. log(2) in two parts.
   const float shifted = clamped * 1.44269504f + 0x1.8p23f;

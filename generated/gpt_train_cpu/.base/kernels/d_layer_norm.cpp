@@ -9,7 +9,8 @@
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops (d_normalized in normalized). Sums in
+// double.
 extern "C" void d_layer_norm(
     const float *x,       // (n_rows, n_cols)
     const float *d_ln_f,  // (n_rows, n_cols)

@@ -11,7 +11,7 @@
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops. Sums in double.
 extern "C" void embedding_add_layer_norm(
     const int64_t *tokens,            // (n_batches, n_positions)
     const float *token_embedding,     // (table_size, n_cols)
