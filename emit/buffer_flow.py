@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from longhand.lower.ir import Extern
-from longhand.schedule.dependencies import views
 from longhand.schedule.plan import Allocate, Launch, Repeat, Reuse, UnitStep
 
 
@@ -15,7 +14,7 @@ def buffers_read(step: UnitStep) -> Iterator[str]:
         case Launch():
             yield from step.touched
         case Extern():
-            yield from (view.buffer for view in views(step))
+            yield from (view.buffer for view in step.views())
             yield from step.mutates
         case Reuse(of=of):
             yield of

@@ -13,9 +13,7 @@ from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.first_runs import buffer_pairs
 from longhand.lower.ir import Extern
-from longhand.schedule.memory import touched
-from longhand.schedule.plan import Launch, PlanStep, Release, UnitPlan
-from longhand.schedule.renaming import renamed_plan_step
+from longhand.schedule.plan import Launch, PlanStep, Release, UnitPlan, renamed_plan_step, touched
 
 MOST_THAT_DIFFERS = 3  # one call in so many
 

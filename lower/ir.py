@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -175,6 +175,16 @@ class Extern:
     reason: str | None = None
     origin: str = ""
     memory_format: torch.memory_format | None = None
+
+    def views(self) -> Iterator[View]:
+        """Every buffer argument, however deep in tuples it lies."""
+        waiting: list[Any] = [*self.args, *(value for _, value in self.kwargs)]
+        while waiting:
+            argument = waiting.pop(0)
+            if isinstance(argument, View):
+                yield argument
+            elif isinstance(argument, tuple | list):
+                waiting[:0] = argument
 
 
 Step = Nest | Extern

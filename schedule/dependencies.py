@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from longhand.lower.ir import Extern, Index, Load, Nest, Size, Step, Store, View
+from longhand.lower.ir import Extern, Index, Load, Nest, Size, Step, Store
 from longhand.schedule.sizes import divide, known_at_most, plus, times
 
 
@@ -26,21 +25,12 @@ class Effects:
 def effects(step: Step) -> Effects:
     """What a step reads and writes."""
     if isinstance(step, Extern):
-        viewed = [view.buffer for view in views(step)]
+        viewed = [view.buffer for view in step.views()]
         made = [name for name in (*step.outputs, *step.mutates) if name]
         return Effects(tuple(dict.fromkeys(viewed)), tuple(dict.fromkeys(made)))
     read = [value.buffer for value in step.body if isinstance(value, Load)]
     written = [value.buffer for value in step.body if isinstance(value, Store)]
     return Effects(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)))
-
-
-def views(extern: Extern) -> Iterator[View]:
-    """Every buffer argument of an extern, however deep in tuples it lies."""
-    found: list[View] = []
-    _collect(extern.args, found)
-    for _, value in extern.kwargs:
-        _collect(value, found)
-    return iter(found)
 
 
 def predecessors(steps: Sequence[Step]) -> list[set[int]]:
@@ -122,11 +112,3 @@ def _within(index: Index, sizes: Mapping[str, Size], period: Size | None) -> tup
 
 def _sizes(nest: Nest) -> dict[str, Size]:
     return {axis.name: axis.size for axis in nest.axes}
-
-
-def _collect(argument: Any, found: list[View]) -> None:
-    if isinstance(argument, View):
-        found.append(argument)
-    elif isinstance(argument, tuple | list):
-        for part in argument:
-            _collect(part, found)

@@ -14,16 +14,18 @@ from typing import TypeAlias
 
 from longhand.lower.ir import Buffer, Extern, Layers, Literal, Program, View
 from longhand.schedule.kernel_plan import KernelPlan
-from longhand.schedule.memory import touched
-from longhand.schedule.plan import Launch, PlanStep, Repeat, UnitStep
-from longhand.schedule.renaming import (
+from longhand.schedule.plan import (
+    Launch,
     Names,
+    PlanStep,
+    Repeat,
+    UnitStep,
     renamed_all,
     renamed_argument,
-    renamed_kernel,
     renamed_plan_step,
-    renamed_step,
+    touched,
 )
+from longhand.schedule.renaming import renamed_kernel, renamed_step
 from longhand.schedule.repeats import made_inside, references
 
 _Run: TypeAlias = tuple[

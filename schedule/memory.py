@@ -10,9 +10,18 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
-from longhand.schedule.dependencies import views
 from longhand.schedule.kernel_plan import Access, KernelPlan, Pointer
-from longhand.schedule.plan import Allocate, Group, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
+from longhand.schedule.plan import (
+    Allocate,
+    Group,
+    Launch,
+    PlanStep,
+    Release,
+    Repeat,
+    Reuse,
+    UnitStep,
+    touched,
+)
 from longhand.schedule.sharing import may_share
 from longhand.schedule.sizes import Hints, guess, product, same
 
@@ -91,29 +100,12 @@ def find_lifetimes(steps: Sequence[Launch | Extern]) -> Lifetimes:
             for root in {name} | roots.get(name, set()):
                 last_use[root] = number
         if isinstance(step, Extern) and _may_return_view(step):
-            sources = {view.buffer for view in views(step)}
+            sources = {view.buffer for view in step.views()}
             inherited = sources.union(*(roots.get(source, set()) for source in sources))
             for output in step.outputs:
                 roots[output] = inherited
             shared |= inherited | set(step.outputs)
     return Lifetimes(first_use, last_use, frozenset(shared))
-
-
-def touched(step: PlanStep) -> tuple[str, ...]:
-    """The buffers that a step names."""
-    match step:
-        case Launch():
-            return step.touched
-        case Extern():
-            names = (*(view.buffer for view in views(step)), *step.outputs, *step.mutates)
-            return tuple(name for name in names if name)
-        case Allocate():
-            return (step.buffer,)
-        case Reuse():
-            return (step.of, step.buffer)
-        case Release():
-            return step.buffers
-    raise AssertionError(step)
 
 
 def release_buffers(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, View
@@ -46,6 +47,7 @@ __all__ = [
     "IntParameter",
     "KernelPlan",
     "Launch",
+    "Names",
     "OnlineSoftmax",
     "ParameterRef",
     "Partial",
@@ -68,6 +70,10 @@ __all__ = [
     "UnitPlan",
     "UnitStep",
     "Verdict",
+    "renamed_all",
+    "renamed_argument",
+    "renamed_plan_step",
+    "touched",
 ]
 
 
@@ -173,6 +179,80 @@ class Repeat:
 
 PlanStep = Launch | Extern | Allocate | Reuse | Release
 UnitStep = PlanStep | Repeat
+
+
+Names = Mapping[str, str]  # of buffers and nodes; what is not in it keeps its name
+
+
+def touched(step: PlanStep) -> tuple[str, ...]:
+    """The buffers that a step names."""
+    match step:
+        case Launch():
+            return step.touched
+        case Extern():
+            names = (*(view.buffer for view in step.views()), *step.outputs, *step.mutates)
+            return tuple(name for name in names if name)
+        case Allocate():
+            return (step.buffer,)
+        case Reuse():
+            return (step.of, step.buffer)
+        case Release():
+            return step.buffers
+    raise AssertionError(step)
+
+
+def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
+    """The step on other buffers, for other nodes."""
+    match step:
+        case Launch():
+            buffers, origins = renamed_all(step.buffers, names), renamed_all(step.origins, names)
+            others = tuple(Group(renamed_all(group.buffers, names), group.sizes) for group in step.others)
+            return Launch(
+                step.kernel,
+                buffers,
+                step.sizes,
+                step.ints,
+                step.scalars,
+                origins,
+                step.bytes_moved,
+                others,
+            )
+        case Extern():
+            return Extern(
+                step.target,
+                renamed_argument(step.args, names),
+                renamed_argument(step.kwargs, names),
+                renamed_all(step.outputs, names),
+                renamed_all(step.mutates, names),
+                step.reason,
+                names.get(step.origin, step.origin),
+                step.memory_format,
+            )
+        case Allocate():
+            return Allocate(names.get(step.buffer, step.buffer), step.is_result)
+        case Reuse():
+            return Reuse(names.get(step.buffer, step.buffer), names.get(step.of, step.of), step.in_place)
+        case Release():
+            return Release(renamed_all(step.buffers, names))
+
+
+def renamed_all(values: tuple[str, ...], names: Names) -> tuple[str, ...]:
+    """The names, those that have another replaced."""
+    return tuple(names.get(value, value) for value in values)
+
+
+def renamed_argument(argument: Any, names: Names) -> Any:
+    """An argument of a library call, or a result of the call, on other buffers."""
+    if isinstance(argument, View):
+        calls = tuple(
+            dataclasses.replace(call, origin=names[call.origin]) if call.origin in names else call
+            for call in argument.calls
+        )
+        buffer = names.get(argument.buffer, argument.buffer)
+        return View(buffer, argument.shape, argument.stride, argument.offset, calls)
+    if isinstance(argument, tuple):
+        return tuple(renamed_argument(part, names) for part in argument)
+    return argument
 
 
 class Verdict(enum.Enum):

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, Program, View
-from longhand.schedule.dependencies import views
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 
 FEWEST_RUNS = 3
@@ -265,7 +264,11 @@ def references(step: PlanStep) -> tuple[str, ...]:
         case Launch():
             return step.touched
         case Extern():
-            return (*(v.buffer for v in views(step)), *(name for name in step.outputs if name), *step.mutates)
+            return (
+                *(v.buffer for v in step.views()),
+                *(name for name in step.outputs if name),
+                *step.mutates,
+            )
         case Allocate():
             return (step.buffer,)
         case Reuse():

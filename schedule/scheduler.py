@@ -11,10 +11,10 @@ from longhand.schedule.division import divide
 from longhand.schedule.fusion import fuse
 from longhand.schedule.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.instances import make_instances
-from longhand.schedule.memory import place_buffers, release_buffers, release_run, touched
+from longhand.schedule.memory import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps
 from longhand.schedule.plain_calls import call_plain_ops
-from longhand.schedule.plan import Launch, Refusal, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import Launch, Refusal, Repeat, UnitPlan, UnitStep, touched
 from longhand.schedule.planning import Planner
 from longhand.schedule.redundancy import clean_steps, drop_unread
 from longhand.schedule.repeats import fold_repeats

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from longhand.lower.ir import View
-from longhand.schedule.memory import release_buffers, touched
-from longhand.schedule.plan import Access, KernelPlan, Launch, Release, Reuse
+from longhand.schedule.memory import release_buffers
+from longhand.schedule.plan import Access, KernelPlan, Launch, Release, Reuse, touched
 from longhand.schedule.sharing import may_share
 from tests.schedule.test_scheduler import launches, planned, rand
 
