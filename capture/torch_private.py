@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -181,6 +182,9 @@ def quiet_fakes() -> Iterator[None]:
 # What a guard compares: layout, device type, conjugate and negative views, inference tensors.
 dispatch_keys = torch._C._dispatch_keys
 KEYS_TEXT = "dispatch_keys({})"
+
+# How torch.utils.checkpoint ends a computation that it repeats, once it has every tensor that was saved.
+StopRecomputation: type[Exception] = torch.utils.checkpoint._StopRecomputationError
 
 # Dynamo's graphs switch gradients with this; the backend looks for it by name.
 set_grad_enabled = torch._C._set_grad_enabled

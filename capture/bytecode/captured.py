@@ -364,6 +364,12 @@ class _Attempt:
             restore = ["    set_grad_enabled(STATE[0])", "    set_autocast(*before)"]
         lines = [*before, "raised = None", "try:", f"    {call}"]
         if runs_again:
+            namespace["StopRecomputation"] = torch_private.StopRecomputation
+            lines += [
+                "except StopRecomputation:",
+                *restore,
+                "    raise",
+            ]  # a checkpoint around has all it wants
             lines += ["except Exception as error:", "    raised = type(error).__name__"]
         if modes:
             lines += ["except BaseException:", *restore, "    raise"]

@@ -212,6 +212,21 @@ def test_a_running_transform_is_seen():
     assert not torch_private.is_inside_transform()
 
 
+def test_a_checkpoint_ends_its_second_computation_with_an_exception():
+    ended = []
+
+    def step(x):
+        try:
+            return x.sin().cos()
+        except Exception as error:
+            ended.append(type(error))
+            raise
+
+    x = torch.ones(2, requires_grad=True)
+    torch.utils.checkpoint.checkpoint(step, x, use_reentrant=False).sum().backward()
+    assert ended == [torch_private.StopRecomputation]
+
+
 def test_sizes_that_are_symbols_and_sizes_that_are_not():
     for duck, n_symbols in ((True, 1), (False, 2)):
         mode = torch_private.FakeTensorMode(shape_env=torch_private.ShapeEnv(duck_shape=duck))

@@ -1,5 +1,5 @@
 """div_power_sub_sqrt: add, scale, sub, power and more in one pass, from step and lr to step, root_correction
-and decay.
+and 2 more.
 
     adamw    step += 1
     adamw    decay = 1 - lr * DECAY

@@ -9,7 +9,7 @@
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops. Sums are kept in double.
+// One thread per block of rows; a row stays in cache between the loops (d_out in d_shortcut). Sums in double.
 extern "C" void d_relu_d_batch_norm(
     const float *activated,      // (n_lanes, n_rows, n_cols)
     const float *d_activated,    // (n_lanes, n_rows, n_cols)

@@ -1,5 +1,5 @@
 """div_power_sub_sqrt: add, scale, sub, power and more in one pass, from step and lr to step, root_correction
-and decay.
+and 2 more.
 
 The kernel is div_power_sub_sqrt.cpp, built when it changes.
 """

@@ -44,7 +44,6 @@ def d_layer_norm_kernel(
     unscaled_d_ln_f = tl.load(unscaled_d_ln_f_ptr + at, mask=in_range, other=0.0).to(tl.float32)
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
     d_loss = tl.load(d_loss_ptr).to(tl.float32)
-
     d_ln_f = unscaled_d_ln_f * d_loss
 
     weight = tl.load(weight_ptr + col, mask=in_cols, other=0.0).to(tl.float32)
@@ -95,9 +94,9 @@ def reference(unscaled_d_ln_f, d_loss, weight, x, n_cols, eps):
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
-    sub = (
+    difference = (
         d_normalized
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return d_ln_f, sub * rstd, normalized
+    return d_ln_f, difference * rstd, normalized

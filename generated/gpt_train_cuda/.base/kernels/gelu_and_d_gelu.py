@@ -63,5 +63,7 @@ def reference(widen, d_hidden):
     widen_squared = widen * widen
     cubic = widen + widen_squared * widen * 0.044715
     mlp_tanh = torch.tanh(cubic * 0.7978845608028654)
-    mul = widen * 0.5 * (1.0 - mlp_tanh * mlp_tanh) * ((widen_squared * 0.134145 + 1.0) * 0.7978845608028654)
-    return widen * torch.sigmoid(cubic * 1.5957691216057308), d_hidden * ((mlp_tanh + 1.0) * 0.5 + mul)
+    product = (
+        widen * 0.5 * (1.0 - mlp_tanh * mlp_tanh) * ((widen_squared * 0.134145 + 1.0) * 0.7978845608028654)
+    )
+    return widen * torch.sigmoid(cubic * 1.5957691216057308), d_hidden * ((mlp_tanh + 1.0) * 0.5 + product)

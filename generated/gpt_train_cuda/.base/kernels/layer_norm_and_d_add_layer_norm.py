@@ -100,9 +100,9 @@ def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
     d_normalized = d_ln_2 * weight
-    sub = (
+    difference = (
         d_normalized
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return normalized * weight + bias, normalized, d_x + sub * rstd
+    return normalized * weight + bias, normalized, d_x + difference * rstd

@@ -36,8 +36,8 @@ def mul_add_kernel(
     d_token_embedding_from_lookup = tl.load(d_token_embedding_from_lookup_ptr + i, mask=in_range).to(
         tl.float32
     )
-
     d_token_embedding_from_head = unscaled_d_token_embedding * d_loss
+
     tl.store(
         d_token_embedding_ptr + i, d_token_embedding_from_head + d_token_embedding_from_lookup, mask=in_range
     )
