@@ -32,22 +32,23 @@ class Norms(nn.Module):
     """Batch norms of three kinds: of a sequence, of rows, without parameters; and what stands between them.
 
     No bias stands before a norm: its gradient is exactly 0, so that any rounding is infinitely many times another.
+    There are many channels: the worst of a few is luck, for eager as for anybody.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = nn.Conv1d(3, 8, 3, padding=1, bias=False)
-        self.of_sequence = nn.BatchNorm1d(8)
-        self.mix = nn.Linear(8, 8, bias=False)
-        self.of_rows = nn.BatchNorm1d(8, momentum=0.3)
+        self.conv = nn.Conv1d(3, 64, 3, padding=1, bias=False)
+        self.of_sequence = nn.BatchNorm1d(64)
+        self.mix = nn.Linear(64, 64, bias=False)
+        self.of_rows = nn.BatchNorm1d(64, momentum=0.3)
         self.drop = nn.Dropout(0.1)
-        self.head = nn.Linear(8, 4, bias=False)
-        self.plain = nn.BatchNorm1d(4, affine=False, track_running_stats=False)
+        self.head = nn.Linear(64, 32, bias=False)
+        self.plain = nn.BatchNorm1d(32, affine=False, track_running_stats=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.of_sequence(self.conv(x))).mean(-1)
         x = self.drop(torch.tanh(self.of_rows(self.mix(x))))
-        return x[:, :4] + self.plain(self.head(x))
+        return x[:, :32] + self.plain(self.head(x))
 
 
 def norms() -> tuple[nn.Module, dict[str, Any]]:
