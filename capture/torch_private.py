@@ -6,12 +6,13 @@ import contextlib
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 from torch import fx
+from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
@@ -41,6 +42,7 @@ __all__ = [
     "symbol_range",
     "symbolic_expression",
     "symbolic_hint",
+    "tensor_check",
     "writes",
 ]
 
@@ -182,6 +184,17 @@ def quiet_fakes() -> Iterator[None]:
 # What a guard compares: layout, device type, conjugate and negative views, inference tensors.
 dispatch_keys = torch._C._dispatch_keys
 KEYS_TEXT = "dispatch_keys({})"
+
+
+def tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
+    """What tells whether as many tensors have the type, dtype, device, requires_grad, sizes, strides and dispatch keys
+    of these: in one call, some 0.1 us a tensor."""
+    sizes: list[Any] = [list(tensor.shape) for tensor in tensors]
+    strides: list[Any] = [list(tensor.stride()) for tensor in tensors]
+    guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+    check: Callable[..., bool] = guards.check
+    return check
+
 
 # How torch.utils.checkpoint ends a computation that it repeats, once it has every tensor that was saved.
 StopRecomputation: type[Exception] = torch.utils.checkpoint._StopRecomputationError

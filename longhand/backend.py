@@ -183,7 +183,8 @@ def _callable(
     if is_under_autocast(graph_module):
         function = with_own_types(function, options.target.device.value)
     if graph.mutations:
-        function = unless_overlapping(counting_writes(function, written_inputs(graph)), eager)
+        function = counting_writes(function, written_inputs(graph))
+        function = unless_overlapping(function, eager, fixed_sizes=not graph.symbols)
     return function
 
 

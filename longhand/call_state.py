@@ -90,24 +90,34 @@ def counting_writes(compiled: GraphFunction, written: tuple[int, ...]) -> GraphF
 
     def run(*inputs: Any) -> Any:
         results = compiled(*inputs)
-        for place in written:
-            if not inputs[place].is_inference():
-                torch.autograd.graph.increment_version(inputs[place])
+        torch.autograd.graph.increment_version([inputs[place] for place in written])
         return results
 
     return run
 
 
-def unless_overlapping(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
-    """Kernels that write to inputs are right only for inputs that lie apart, which no guard of Dynamo's looks at."""
+def unless_overlapping(compiled: GraphFunction, eager: GraphFunction, *, fixed_sizes: bool) -> GraphFunction:
+    """Kernels that write to inputs are right only for inputs that lie apart, which no guard of Dynamo's looks at.
+
+    Args:
+        compiled: Right for inputs that lie apart.
+        eager: Right for all.
+        fixed_sizes: Whether guards hold all sizes and strides, so that addresses alone tell where inputs lie.
+    """
     apart: set[tuple[Any, ...]] = set()  # where inputs lay that do
+    place = torch.Tensor.data_ptr if fixed_sizes else _place
 
     def run(*inputs: Any) -> Any:
-        tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-        strided = [value for value in tensors if value.layout is torch.strided]
-        places = tuple([(value.data_ptr(), value.shape, value.stride()) for value in strided])
+        places = tuple(
+            [
+                place(value)
+                for value in inputs
+                if isinstance(value, torch.Tensor) and value.layout is torch.strided
+            ]
+        )
         if places in apart:
             return compiled(*inputs)
+        tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         if overlapping({str(number): value for number, value in enumerate(tensors)}):
             logger(Subject.EAGER).info(
                 "a call runs in eager: its inputs overlap in memory, and it writes to one"
@@ -119,3 +129,7 @@ def unless_overlapping(compiled: GraphFunction, eager: GraphFunction) -> GraphFu
         return compiled(*inputs)
 
     return run
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride()

@@ -23,11 +23,13 @@ class Guard:
         source: What it is about.
         condition: Python text with `{}` for the source, true while the fact holds.
         readable: The fact for people.
+        is_joint: Whether the one check of all tensors of fixed sizes covers it, too.
     """
 
     source: Source
     condition: str
     readable: str
+    is_joint: bool = False
 
 
 class Guards:
@@ -41,6 +43,7 @@ class Guards:
         self._by_id: dict[int, str] = {}
         self.guards: list[Guard] = []
         self._seen: set[tuple[str, str]] = set()
+        self._fixed: dict[Source, torch.Tensor] = {}  # tensors of fixed sizes
 
     def constant(self, value: Any) -> str:
         """A name in the generated code that is bound to `value`."""
@@ -54,13 +57,15 @@ class Guards:
             self.constants[name] = value
         return self._by_id[id(value)]
 
-    def add(self, source: Source, condition: str, readable: str | None = None) -> None:
+    def add(
+        self, source: Source, condition: str, readable: str | None = None, *, is_joint: bool = False
+    ) -> None:
         """Adds a fact once."""
         key = (source.expression(), condition)
         if key not in self._seen:
             self._seen.add(key)
             text = readable or condition.format(source.name)
-            self.guards.append(Guard(source, condition, text))
+            self.guards.append(Guard(source, condition, text, is_joint))
 
     def same_object(self, source: Source, value: Any) -> None:
         name = self.constant(value)
@@ -101,11 +106,17 @@ class Guards:
         else:
             facts["{}.dim() == " + repr(value.dim())] = f"{value.dim()} dimensions"
             facts["{}.is_contiguous() is " + repr(value.is_contiguous())] = "contiguous"
+        if all(static):
+            self._fixed[source] = value
         for condition, readable in facts.items():
-            self.add(source, condition, f"{source.name}: {readable}")
+            self.add(source, condition, f"{source.name}: {readable}", is_joint=all(static))
 
     def check(self) -> str:
-        """One expression over the entry's names; each step of a path is evaluated once."""
+        """One expression over the entry's names; each step of a path is evaluated once.
+
+        The tensors of fixed sizes come last, in one call: a step that leads through one of them (its `grad`, say) is
+        only read here, and what it leads to is checked like all else.
+        """
         known: dict[str, str] = {}
 
         def walk(source: Source) -> str:
@@ -120,6 +131,8 @@ class Guards:
 
         parts = []
         for guard in self.guards:
+            if guard.is_joint:
+                continue
             first = walk(guard.source)
             later = known.get(guard.source.expression(), guard.source.expression())
             text, done = "", False
@@ -127,6 +140,11 @@ class Guards:
                 text += (later if done else first) if piece is None else piece
                 done = done or piece is None
             parts.append(text if done else f"{text}")
+        if self._fixed:
+            self.constants["same_tensors"] = torch_private.tensor_check(tuple(self._fixed.values()))
+            tensors = [known.get(source.expression()) or walk(source) for source in self._fixed]
+            parts.append(f"same_tensors({', '.join(tensors)})")
+            self._fixed.clear()  # they would live as long as the graph
         return " and ".join(parts) or "True"
 
 

@@ -42,8 +42,23 @@ def check_tensors(name, tensors, *, dtype, shapes, device):
     """Raise TypeError or ValueError unless a list holds contiguous tensors of these shapes."""
     if len(tensors) != len(shapes):
         raise ValueError(f"{name}: expected {len(shapes)} tensors, got {len(tensors)}")
+    if tensors:
+        check_tensor(f"{name}[0]", tensors[0], dtype=dtype, shape=shapes[0], device=device)
+        device = tensors[0].device
     for place, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True)):
-        check_tensor(f"{name}[{place}]", tensor, dtype=dtype, shape=shape, device=device)
+        # What check_tensor asks, without a call for each of hundreds; what is not so plainly right it decides.
+        if not (
+            type(tensor) in _PLAIN
+            and tensor.shape == shape
+            and tensor.dtype is dtype
+            and tensor.device == device
+            and tensor.is_contiguous()
+            and not (tensor.requires_grad or tensor.is_neg())
+        ):
+            check_tensor(f"{name}[{place}]", tensor, dtype=dtype, shape=shape, device=device)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _fits(shape, expected):

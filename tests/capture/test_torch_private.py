@@ -110,6 +110,28 @@ def test_what_a_guard_compares():
     )
 
 
+def test_one_check_of_many_tensors():
+    x, z = torch.randn(3, 4), torch.randn(2, dtype=torch.complex64)
+    check = torch_private.tensor_check((x, z))
+    assert check(torch.ones(3, 4), z.clone())
+    others = {
+        "sizes": torch.randn(3, 5),
+        "rank": torch.randn(3, 4, 1),
+        "strides": torch.randn(4, 3).t(),
+        "dtype": x.double(),
+        "device": x.to("meta"),
+        "requires_grad": x.clone().requires_grad_(),
+        "type": torch.nn.Parameter(x, requires_grad=False),
+        "layout": x.to_sparse(),
+        "negative": torch._neg_view(x),
+    }
+    with torch.inference_mode():
+        others["inference"] = torch.randn(3, 4)
+    assert [what for what, other in others.items() if check(other, z)] == []
+    assert not check(x, z.conj())
+    assert not check(x, None)
+
+
 def test_global_settings_are_all_in_the_state():
     before = torch_private.global_state()
     assert before == torch_private.global_state()
@@ -300,7 +322,12 @@ def test_every_name_has_a_test():
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
             names |= {alias.asname or alias.name for alias in node.names}
     tested = set(re.findall(r"torch_private\.(\w+)", Path(__file__).read_text()))
-    used_inside = {"DimDynamic", "StatelessSymbolicContext", "TracerBase"}  # by what is tested
+    used_inside = {
+        "DimDynamic",
+        "StatelessSymbolicContext",
+        "TensorGuards",
+        "TracerBase",
+    }  # by what is tested
     assert {name for name in names if not name.startswith("_")} - tested - used_inside == {"fx"}
 
 
