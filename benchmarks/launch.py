@@ -1,15 +1,22 @@
 """What launching a kernel costs the host: through a unit's direct launcher, Triton's own path, and in eager PyTorch.
 
-python -m benchmarks.launch (needs a GPU). The driver's part is in every figure but one: with no rows to work on, the
-launcher does all that it does and the driver is not called.
+python -m benchmarks.launch [--write-results] (needs a GPU, and cc for the driver's row). The driver's part is in every
+figure but one: with no rows to work on, the launcher does all that it does and the driver is not called. What the
+driver takes is told beside them: its cuLaunchKernel in a loop of C, which is the floor of any launcher.
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
 import importlib
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,6 +25,20 @@ from benchmarks.cases import GALLERY
 from longhand.loading import load
 
 _CALLS, _TURNS = 400, 9
+_PARAMETERS = 32  # more than any kernel here has
+_LOOP_OF_C = """
+typedef int (*Launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                      void **);
+
+int launch_many(Launch launch, void *function, unsigned programs, unsigned threads, unsigned shared, void *stream,
+                void **parameters, int calls)
+{
+    int failed = 0;
+    for (int call = 0; call < calls; call++)
+        failed |= launch(function, programs, 1, 1, threads, 1, 1, shared, stream, parameters, 0);
+    return failed;
+}
+"""
 _ROWS, _COLS = 16, 128
 
 
@@ -42,26 +63,71 @@ def calls() -> dict[str, Callable[[], object]]:
     }
 
 
-def host_time(call: Callable[[], object]) -> float:
-    """Microseconds of host time a call: the median of several rounds that the GPU keeps up with."""
+def in_rounds(many_calls: Callable[[], object]) -> float:
+    """Microseconds of host time a call: the median of several rounds of _CALLS that the GPU keeps up with."""
     rounds = []
-    call()
+    many_calls()
     for _ in range(_TURNS):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(_CALLS):
-            call()
+        many_calls()
         rounds.append((time.perf_counter() - start) / _CALLS * 1e6)
         torch.cuda.synchronize()
     return statistics.median(rounds)
 
 
+def host_time(call: Callable[[], object]) -> float:
+    """Of a call from Python."""
+
+    def many_calls() -> None:
+        for _ in range(_CALLS):
+            call()
+
+    return in_rounds(many_calls)
+
+
+def driver_time(kernel: Any) -> float:
+    """Of the driver's cuLaunchKernel, called from C.
+
+    Args:
+        kernel: What Triton compiled. It is given zeros for all parameters: no rows, so it touches no memory.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "launch.c"), Path(folder, "launch.so")
+        source.write_text(_LOOP_OF_C)
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+        launch_many = ctypes.CDLL(str(library)).launch_many
+    zero = ctypes.c_uint64(0)
+    parameters = (ctypes.c_void_p * _PARAMETERS)(*[ctypes.addressof(zero)] * _PARAMETERS)
+    launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    function, threads = ctypes.c_void_p(kernel.function), 32 * kernel.metadata.num_warps
+
+    def many_calls() -> None:
+        failed = launch_many(
+            launch, function, _ROWS, threads, kernel.metadata.shared, stream, parameters, _CALLS
+        )
+        if failed:
+            raise RuntimeError(f"cuLaunchKernel: error {failed}")
+
+    return in_rounds(many_calls)
+
+
 def main() -> None:
     """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write-results", action="store_true", help="also into benchmarks/RESULTS.md")
+    options = parser.parse_args()
+    found = calls()
+    rows = [["call", "us of host time"], *([name, f"{host_time(call):.2f}"] for name, call in found.items())]
+    kernel = found["Triton"]()
+    rows.append(["the driver's cuLaunchKernel alone, from C", f"{driver_time(kernel):.2f}"])
     print(report.machine("cuda"))
-    report.print_table(
-        [["call", "us"], *([name, f"{host_time(call):.2f}"] for name, call in calls().items())]
-    )
+    report.print_table(rows)
+    if options.write_results:
+        report.write_section(
+            "GPU: launching", "cuda", rows, [f"A softmax of {_ROWS} rows; medians of {_TURNS} rounds."]
+        )
 
 
 if __name__ == "__main__":

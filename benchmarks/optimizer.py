@@ -14,6 +14,7 @@ import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -85,7 +86,7 @@ def after_steps(make: Contender, params: list[torch.Tensor], grads: list[torch.T
     return step
 
 
-def measure(size: str, dtype: torch.dtype, device: str, n_turns: int) -> dict[str, object]:
+def measure(size: str, dtype: torch.dtype, device: str, n_turns: int) -> dict[str, dict[str, Any]]:
     """Milliseconds by contender: the median and the minimum; and why others failed."""
     exact, exact_grads = tensors(size, dtype, device)
     exact = [param.double() for param in exact]
@@ -119,6 +120,18 @@ def measure(size: str, dtype: torch.dtype, device: str, n_turns: int) -> dict[st
     }
 
 
+def table(found: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """A row for each contender; what failed says why."""
+    rows = [["contender", "ms a step"]]
+    for name in CONTENDERS:
+        if name in found["milliseconds"]:
+            median, minimum = found["milliseconds"][name]
+            rows.append([name, f"{median:.3f} ({minimum:.3f})"])
+        else:
+            rows.append([name, found["failures"][name]])
+    return rows
+
+
 def main() -> None:
     """Measures and prints; writes OUT/optimizer.json."""
     parser = argparse.ArgumentParser(
@@ -129,13 +142,20 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="default")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--write-results", action="store_true", help="also into benchmarks/RESULTS.md")
     options = parser.parse_args()
     with torch.no_grad():
         found = measure(options.size, getattr(torch, options.dtype), options.device, options.turns)
     options.out.mkdir(parents=True, exist_ok=True)
     told = {"machine": report.machine(options.device), "size": options.size, "dtype": options.dtype, **found}
     (options.out / "optimizer.json").write_text(json.dumps(told, indent=1) + "\n")
-    print(json.dumps(told, indent=1))
+    rows = table(found)
+    print(told["machine"])
+    report.print_table(rows)
+    if options.write_results:
+        title = "Optimizer step, GPU" if options.device == "cuda" else "Optimizer step, CPU"
+        note = f"AdamW over 148 tensors, size {options.size}, {options.dtype}: medians (minima) in ms."
+        report.write_section(title, options.device, rows, [note])
 
 
 if __name__ == "__main__":
