@@ -213,6 +213,10 @@ def n_torch_functions_active() -> int:
     return int(torch._C._len_torch_function_stack())
 
 
+# What a tensor subclass makes of torch's functions is left out in this context.
+without_torch_function = torch._C.DisableTorchFunctionSubclass
+
+
 def is_inside_transform() -> bool:
     """Whether a transform of torch.func (grad, vmap and their like) is running: tensors are wrapped."""
     return torch._C._functorch.peek_interpreter_stack() is not None

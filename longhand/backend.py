@@ -26,6 +26,7 @@ from longhand.call_state import (
     counting_writes,
     needs_gradients,
     unless_gradients,
+    unless_odd,
     unless_overlapping,
     with_gradients,
     with_own_types,
@@ -180,6 +181,7 @@ def _callable(
         function = without_gradients(function)
     else:
         function = unless_gradients(function, eager)
+    function = unless_odd(function, eager)
     if is_under_autocast(graph_module):
         function = with_own_types(function, options.target.device.value)
     if graph.mutations:
@@ -259,6 +261,8 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
             return reason
         if any(isinstance(value, torch.SymInt) for value in example_inputs) and needs_gradients(tensors):
             return "gradients must flow through it and its sizes are symbolic: pass dynamic=False."
+    if any(tensor.is_neg() for tensor in tensors):
+        return "the memory of an input holds its elements with the opposite sign."
     kinds = {tensor.device.type for tensor in tensors} - {"cpu", "cuda"}
     return f"it has tensors on {sorted(kinds)[0]}." if kinds else None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import torch_private
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.capture.storages import overlapping
 from longhand.emit.trees import children
@@ -62,6 +63,41 @@ def with_own_types(compiled: GraphFunction, device: str) -> GraphFunction:
             return compiled(*inputs)
 
     return run
+
+
+def unless_odd(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
+    """A unit refuses tensors whose memory does not hold their elements as they are; Dynamo's guards let them through.
+
+    It does so before it computes anything: the same call may then run in eager.
+    """
+
+    def run(*inputs: Any) -> Any:
+        try:
+            return compiled(*inputs)
+        except (TypeError, ValueError):
+            if not any(is_odd(value) for value in inputs):
+                raise
+        logger(Subject.EAGER).info(
+            "a call runs in eager: an input's memory does not hold its elements as they are"
+        )
+        with (
+            torch_private.without_torch_function()
+        ):  # which Dynamo traced into: the graph holds what it calls
+            return eager(*inputs)
+
+    return run
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_odd(value: object) -> bool:
+    """Whether it is a tensor that a kernel cannot take: of a class or layout of its own, negated, without memory."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    if type(value) not in _PLAIN or value.layout is not torch.strided or value.is_neg():
+        return True
+    return value.numel() > 0 and value.data_ptr() == 0
 
 
 def written_inputs(graph: CapturedGraph) -> tuple[int, ...]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from longhand.capture.bytecode_door import capture_bytecode
 from longhand.capture.export_door import capture_export
 from longhand.capture.graph import CapturedGraph
-from longhand.errors import OptionError
+from longhand.errors import CaptureError, OptionError
 from longhand.options import Frontend, Options
+from longhand.targets import tensors_of
 
 _DOORS = {Frontend.EXPORT: capture_export, Frontend.BYTECODE: capture_bytecode}
 
@@ -32,6 +35,11 @@ def capture_call(
         raise OptionError(
             f"frontend={options.frontend.value!r} hands over graphs while code runs; it writes no unit from a call.",
             hint="Use bytecode or export here, or longhand.compile(frontend='dynamo', options={'out': FOLDER}).",
+        )
+    if any(isinstance(leaf, torch.Tensor) and leaf.is_neg() for leaf in tensors_of(model, args, kwargs)):
+        raise CaptureError(
+            "The memory of a tensor that is given holds its elements with the opposite sign (z.conj().imag).",
+            hint="Pass x.resolve_neg().",
         )
     return door(
         model, args, dict(kwargs), target=options.target, dynamic_shapes=dynamic_shapes, train=options.train

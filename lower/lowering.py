@@ -153,19 +153,7 @@ def _placeholder(
             ctx.name, value.dtype, shape, channels_last_strides(shape), kind=kind, layout_is_known=False
         )
     stride = [as_size(step) for step in value.stride()]
-    given = ctx.make_buffer(ctx.name, value.dtype, shape, stride, kind=kind)
-    return _with_signs(ctx, given) if value.is_neg() else given
-
-
-def _with_signs(ctx: Context, given: TensorView) -> TensorView:
-    """A copy of an input whose memory holds its elements with the opposite sign: ``z.conj().imag``."""
-    if any(entry.input_node == ctx.name for entry in ctx.graph.mutations):
-        raise LoweringError(f"{ctx.name} is written to, and its memory holds its elements negated.")
-    copy = ctx.make_buffer(ctx.fresh(f"{ctx.name}_resolved"), given.dtype, given.shape)
-    layout = {"memory_format": torch.contiguous_format}
-    reason = "Its memory holds the elements with the opposite sign."
-    ctx.call(aten.clone.default, (ctx.argument(given),), layout, outputs=(copy.buffer,), reason=reason)
-    return copy
+    return ctx.make_buffer(ctx.name, value.dtype, shape, stride, kind=kind)
 
 
 def _lower_node(ctx: Context) -> Any:

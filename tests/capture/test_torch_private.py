@@ -188,6 +188,17 @@ def test_fixed_questions_are_answered_the_same_inside_modes():
     assert not torch_private.is_torch_function_mode_enabled()
 
 
+def test_subclasses_are_left_out_on_demand():
+    class Refusing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            raise AssertionError(function)
+
+    x = torch.ones(2).as_subclass(Refusing)
+    with torch_private.without_torch_function():
+        assert type(x + 1) is torch.Tensor
+
+
 def test_a_checkpointed_region_is_known():
     found = []
 

@@ -68,6 +68,10 @@ def test_calls_with_tensors_ints_and_floats(runtime: ModuleType) -> None:
     "given, words",
     [
         ((None, torch.empty(3), 3, 1.0), "scale: x must be a tensor, got NoneType"),
+        (
+            (torch._efficientzerotensor(3), torch.empty(3), 3, 1.0),
+            "scale: x holds no memory: it is no plain tensor",
+        ),
         ((torch.empty(3), [1.0], 3, 1.0), "scale: out must be a tensor, got list"),
         ((torch.empty(3), torch.empty(3), "3", 1.0), "scale: n must be an int, got '3'"),
         ((torch.empty(3), torch.empty(3), 3.5, 1.0), "scale: n must be an int, got 3.5"),

@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from longhand.emit.loading import load_unit
 from longhand.errors import UnitError
@@ -202,6 +203,10 @@ def test_layers_become_one_class_in_a_loop(emit: Any) -> None:
     assert "for layer in range(1, len(self.blocks)):" in text
 
 
+class _Named(torch.Tensor):
+    """A subclass whose functions are torch's own."""
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -215,6 +220,20 @@ def test_layers_become_one_class_in_a_loop(emit: Any) -> None:
         (lambda x: x.to("meta"), ValueError, "x: expected device cpu, got meta"),
         (lambda x: x.clone().requires_grad_(), RuntimeError, "x requires grad"),
         (lambda x: "text", TypeError, "x: expected a tensor, got str"),
+        (torch._neg_view, ValueError, r"x: its memory holds .* opposite sign: pass x.resolve_neg\(\)"),
+        (
+            lambda x: x.to_sparse(),
+            ValueError,
+            r"x: expected a dense tensor, got torch.sparse_coo: pass x.to_dense",
+        ),
+        (lambda x: x.flatten(0, 1).to_sparse_csr(), ValueError, "x: expected a dense tensor"),
+        (lambda x: TwoTensor(x, x), TypeError, "x: expected a torch.Tensor, got TwoTensor"),
+        (lambda x: x.as_subclass(_Named), TypeError, r"got _Named, .* such as x.as_subclass\(torch.Tensor\)"),
+        (
+            lambda x: torch._efficientzerotensor(x.shape),
+            TypeError,
+            "x: expected a plain tensor, got one that holds no memory",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(
@@ -236,6 +255,10 @@ def test_wrong_weights_and_values_are_refused(unit_folder: Any) -> None:
     ours(*case.args)
     with pytest.raises(TypeError, match=r"scale: expected torch.float32"):
         copy.deepcopy(ours).double()(*case.args)
+    negated = unit()
+    negated.scale = nn.Parameter(torch._neg_view(torch.randn(negated.scale.shape)), requires_grad=False)
+    with pytest.raises(ValueError, match=r"scale: its memory holds"):
+        negated(*case.args)
     trained = unit()
     trained.requires_grad_(True)
     with pytest.raises(RuntimeError, match=r"a weight requires grad"):
