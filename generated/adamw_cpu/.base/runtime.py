@@ -31,27 +31,58 @@ import torch
 def check_tensor(name, tensor, *, dtype, shape, device, stride=None):
     """Raise TypeError or ValueError unless an argument is as expected.
 
-    In `shape` a word stands for a size that may be anything. `stride` is None for a contiguous tensor. A device
-    without an index, such as "cuda", means any of that kind.
+    In `shape` a word stands for a size that may be anything. `stride` is None for a contiguous tensor. The call's
+    first tensor may be on any `device` of a kind, "cpu" or "cuda"; the others must be where it is.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+    is_first = isinstance(device, str)
+    if (
+        type(tensor) not in PLAIN
+        or tensor.layout is not torch.strided
+        or tensor.is_neg()
+        or not tensor.data_ptr()
+    ):
+        check_is_plain(name, tensor)
     if tensor.dtype != dtype:
         raise TypeError(f"{name}: expected {dtype}, got {tensor.dtype}")
     if tensor.shape != shape and not _fits(tensor.shape, shape):
         expected = ", ".join(map(str, shape))
         raise ValueError(f"{name}: expected shape ({expected}), got {tuple(tensor.shape)}")
-    if tensor.device != device and (isinstance(device, torch.device) or tensor.device.type != device):
+    is_there = (
+        tensor.device == device if not is_first else tensor.is_cuda if device == "cuda" else tensor.is_cpu
+    )
+    if not is_there:
         raise ValueError(f"{name}: expected device {device}, got {tensor.device}")
     if not (tensor.is_contiguous() if stride is None else tensor.stride() == stride):
         expected = "a contiguous tensor" if stride is None else f"strides {stride}"
         raise ValueError(f"{name}: expected {expected}, got strides {tensor.stride()}")
-    if torch.is_autocast_enabled(tensor.device.type):
+    if is_first and torch.is_autocast_enabled(device):
         raise RuntimeError("these kernels have types of their own: call outside torch.autocast")
     if tensor.requires_grad and torch.is_grad_enabled():
         raise RuntimeError(
             f"{name} requires grad, but these kernels compute no gradients: call under torch.no_grad() or detach {name}"
         )
+
+
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+def check_is_plain(name, tensor):
+    """Raise TypeError or ValueError unless a tensor's elements lie in memory as its shape and strides say."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+    if type(tensor) not in PLAIN:
+        raise TypeError(
+            f"{name}: expected a torch.Tensor, got {type(tensor).__name__}, whose own operations the kernels do not run: "
+            f"pass a plain tensor, such as {name}.as_subclass(torch.Tensor) where it holds its elements itself"
+        )
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{name}: expected a dense tensor, got {tensor.layout}: pass {name}.to_dense()")
+    if tensor.is_neg():
+        raise ValueError(
+            f"{name}: its memory holds its elements with the opposite sign: pass {name}.resolve_neg()"
+        )
+    if tensor.numel() and not tensor.is_meta and not tensor.data_ptr():
+        raise TypeError(f"{name}: expected a plain tensor, got one that holds no memory")
 
 
 def check_tensors(name, tensors, *, dtype, shapes, device):
@@ -312,6 +343,14 @@ _BINDING = r"""
 namespace {
 PyObject *tensor_class;
 PyObject *data_ptr;
+PyObject *numel;
+
+[[maybe_unused]] bool has_elements(PyObject *tensor) {
+  PyObject *number = PyObject_CallMethodNoArgs(tensor, numel);
+  const bool has_any = number != nullptr && PyLong_AsLong(number) != 0;
+  Py_XDECREF(number);
+  return has_any;
+}
 
 [[maybe_unused]] bool address(PyObject *value, const char *kernel, const char *name, void **result) {
   PyObject *number = nullptr;
@@ -324,6 +363,9 @@ PyObject *data_ptr;
   if (number == nullptr) return false;
   *result = PyLong_AsVoidPtr(number);
   Py_DECREF(number);
+  if (*result == nullptr && !PyErr_Occurred() && has_elements(value)) {
+    PyErr_Format(PyExc_TypeError, "%s: %s holds no memory: it is no plain tensor", kernel, name);
+  }
   return !PyErr_Occurred();
 }
 
@@ -361,6 +403,7 @@ PyMethodDef method = {"@NAME@", plain_call, METH_FASTCALL, "@USAGE@"};
 extern "C" PyObject *longhand_binding(PyObject *tensor) {
   tensor_class = Py_NewRef(tensor);
   data_ptr = PyUnicode_InternFromString("data_ptr");
+  numel = PyUnicode_InternFromString("numel");
   return PyCFunction_New(&method, nullptr);
 }
 """
@@ -404,6 +447,8 @@ def _through_ctypes(library: ctypes.CDLL, name: str, parameters: list[Parameter]
             if kind is ctypes.c_void_p:
                 if not isinstance(value, torch.Tensor):
                     raise TypeError(f"{name}: {parameter.name} must be a tensor, got {type(value).__name__}")
+                if not value.data_ptr() and value.numel():
+                    raise TypeError(f"{name}: {parameter.name} holds no memory: it is no plain tensor")
                 value = value.data_ptr()
             elif _NUMBERS[parameter.type][0] == "integer" and not hasattr(value, "__index__"):
                 raise TypeError(f"{name}: {parameter.name} must be an int, got {value!r}")
