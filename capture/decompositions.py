@@ -22,7 +22,8 @@ and what writing through a view becomes: ``slice_scatter``, ``select_scatter``, 
 **Whole** (`KEPT_WHOLE`): softmax.int and log_softmax.int (`_softmax` is rewritten to it; the dtype argument stays),
 layer_norm, rms_norm, group_norm, batch_norm with ``training=False``, activations, losses, linear, matmul, mm, bmm,
 addmm, convolutions, scaled_dot_product_attention, embedding, var and std (``.correction``), var_mean, logsumexp,
-linalg_vector_norm, pooling, interpolation, sort, topk, FFT, recurrent layers.
+linalg_vector_norm, pooling, interpolation, sort, topk, FFT, recurrent layers; and what refuses positions that its
+decomposition would take (index_add, index_copy, one_hot).
 
 **Rewritten**: any cast is ``_to_copy.default(x, dtype=...)``; ``zeros``, ``ones``, ``new_zeros``, ... are ``full``
 and ``full_like``; einsum is permute/reshape/bmm; batch norm in training is `_native_batch_norm_legit_functional` and
@@ -64,6 +65,7 @@ KEPT_WHOLE = _names("""
     upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact1d _upsample_nearest_exact2d
     _upsample_nearest_exact3d grid_sampler
     sort topk cumsum cumprod argsort
+    index_add index_copy index_fill one_hot
     masked_fill stack tril triu roll square lstm gru rnn_tanh rnn_relu
     fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2
     fft_irfftn fft_hfft fft_ihfft

@@ -71,7 +71,7 @@ def check_is_plain(name, tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
     if type(tensor) not in PLAIN:
         raise TypeError(
-            f"{name}: expected a torch.Tensor, got {type(tensor).__name__}, whose own operations the kernels do not run: "
+            f"{name}: expected a torch.Tensor, got {type(tensor).__name__}, whose own operations kernels do not run: "
             f"pass a plain tensor, such as {name}.as_subclass(torch.Tensor) where it holds its elements itself"
         )
     if tensor.layout is not torch.strided:
