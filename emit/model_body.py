@@ -293,7 +293,7 @@ class BodyWriter:
         ints = self._ints(step)
         by_axis = dict(zip((axis.name for axis in self.plan.kernels[step.kernel].axes), sizes, strict=True))
         scalars = [
-            half_of(self.plan.kernels[step.kernel], scalar.position, by_axis)
+            half_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
             or self._boundary(self.plan.kernels[step.kernel], scalar.position, value)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)

@@ -23,8 +23,8 @@ from longhand.from_bytecode import captured
 from tests.autograd.random_programs import COLS, ROWS, program
 
 # 0: a constant of a function that the backward reads. 18: a copy beside a reduction over rows. 182: the gradient of a
-# result is that of an argument.
-SEEDS = (0, 18, 182, *range(201, 207))
+# result is that of an argument. 1318: two pieces that end at the same number, one of them halfway.
+SEEDS = (0, 18, 182, 1318, *range(201, 207))
 TOLERANCE = 1e-9  # of the largest number: everything is float64
 
 
