@@ -108,7 +108,7 @@ def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:
 
 
 def _walk(plan: KernelPlan) -> str:
-    if plan.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT):
+    if plan.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT, Style.ROWS_AND_COLUMNS):
         return ", row by row" if plan.rows else ""
     if plan.style is Style.COLUMNS:
         return ", column by column"

@@ -76,7 +76,9 @@ class _Writer:
         if node in self.known:
             return self.known[node]
         name = aten_name(node)
-        if provenance_of(node).differentiated and node.name in self.inside:
+        origin = provenance_of(node)
+        # What is normalized may be an equal value that the layer computes again, and not this node.
+        if origin.differentiated and (node.name in self.inside or origin.role in _VERBS):
             inner = self._behind_views(node)
             return self._summed(inner) if aten_name(inner) == "sum" else self._derivative(node)
         if name == "getitem" and node.args[1] == 0:

@@ -21,7 +21,7 @@ from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import shape_words
 from longhand.emit.triton_lists import foreach, lists, table_arguments, table_parameters
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
-from longhand.emit.triton_passes import columns, rows_looped, rows_split
+from longhand.emit.triton_passes import columns, rows_and_columns, rows_looped, rows_split
 from longhand.emit.triton_styles import (
     FunctionText,
     KernelText,
@@ -54,6 +54,7 @@ _PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames], KernelText]] = {
     Style.ROWS_LOOPED: rows_looped,
     Style.ROWS_SPLIT: rows_split,
     Style.COLUMNS: columns,
+    Style.ROWS_AND_COLUMNS: rows_and_columns,
     Style.FOREACH: foreach,
 }
 

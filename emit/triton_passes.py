@@ -82,7 +82,8 @@ def columns(plan: KernelPlan, names: KernelNames) -> KernelText:
     (one,) = plan.passes
     here = f"{batch.index} * {cols.size} + {cols.index}" if batch.keys else cols.index
     n_all = f"({batch.size} * {cols.size})" if batch.keys else cols.size
-    context["stores"] = _partial_stores(plan, names, printer, one, f"split * {n_all} + {here}", "in_cols")
+    base = f"split * {n_all} + {here}"
+    context["stores"] = _partial_stores(plan, names, printer, one, base, "in_cols")
     context |= _scratch(plan, names)
     partial = FunctionText(
         "Each program walks COLS columns down one chunk of the rows, ROWS at a time",
@@ -91,26 +92,62 @@ def columns(plan: KernelPlan, names: KernelNames) -> KernelText:
         sizes,
         "_partial_kernel",
     )
-    flats = tuple(side.flat for side in (batch, cols) if side.keys)
-    final = LoopPrinter(plan, names, Space(flats, Side((), True), Side(cols.keys, True, "in_cols")), "split")
-    base = f"split * {n_all} + {here}"
-    combining = _combining(plan, names, final, one, base, "in_range", cols.size)
-    context = {**_loop_context(plan, rows, cols, [], [], batch), **combining}
-    context["splits"] = needed(batch.split_lines, _texts(combining["paragraphs"]))
-    constants = (("SPLITS", "n_splits, rounded up to a power of two"), ("COLS", ""))
-    combine = FunctionText(
-        "Each program combines the chunks of COLS columns",
-        context,
-        constants,
-        sizes,
-        "_combine_kernel",
-        "combine",
-    )
+    combine, final = _combine_rows(plan, names, one, base, (rows, cols, batch), sizes)
     return KernelText(
         (partial, combine),
         frozenset(printer.functions | final.functions),
         tuple(sorted(printer.constants | final.constants)),
     )
+
+
+def rows_and_columns(plan: KernelPlan, names: KernelNames) -> KernelText:
+    """One program for a chunk of the rows, kept whole, which adds up their columns; then the chunks are combined."""
+    rows = side_words(plan.rows, names, "row", "n_rows")
+    cols = side_words(plan.cols, names, "col", "n_cols")
+    space = Space(
+        flats=(rows.flat, cols.flat),
+        rows=Side(rows.keys, True, "in_rows"),
+        cols=Side(cols.keys, True, "in_cols"),
+        width="[ROWS, COLS]",
+    )
+    printer = LoopPrinter(plan, names, space, rows.index, leaves_partials=True)
+    before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
+    (one,) = plan.passes
+    context = _loop_context(plan, rows, cols, before, [printer.loop(_without_then(one))])
+    base = f"split * {cols.size} + {cols.index}"
+    context["stores"] = _partial_stores(plan, names, printer, one, base, "in_cols")
+    context |= _scratch(plan, names)
+    sizes = (*rows.size_lines, *cols.size_lines)
+    does = "Each program walks a chunk of the rows, ROWS at a time, and adds up their columns"
+    constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
+    partial = FunctionText(does, context, constants, sizes, "_partial_kernel")
+    combine, final = _combine_rows(plan, names, one, base, (rows, cols, None), sizes)
+    return KernelText(
+        (partial, combine),
+        frozenset(printer.functions | final.functions),
+        tuple(sorted(printer.constants | final.constants)),
+    )
+
+
+def _combine_rows(
+    plan: KernelPlan,
+    names: KernelNames,
+    one: Pass,
+    base: str,
+    sides: tuple[Axes, Axes, Axes | None],
+    sizes: tuple[str, ...],
+) -> tuple[FunctionText, LoopPrinter]:
+    """The function that combines chunks of rows, for a block of columns."""
+    rows, cols, batch = sides
+    flats = tuple(side.flat for side in (batch, cols) if side is not None and side.keys)
+    final = LoopPrinter(plan, names, Space(flats, Side((), True), Side(cols.keys, True, "in_cols")), "split")
+    combining = _combining(plan, names, final, one, base, "in_range", cols.size)
+    context = {**_loop_context(plan, rows, cols, [], [], batch), **combining}
+    texts = _texts(combining["paragraphs"])
+    context["splits"] = needed((batch or cols).split_lines, texts)
+    constants = (("SPLITS", "n_splits, rounded up to a power of two"), ("COLS", ""))
+    does = "Each program combines the chunks of COLS columns"
+    return FunctionText(does, context, constants, sizes, "_combine_kernel", "combine"), final
 
 
 def _row_walk(plan: KernelPlan, names: KernelNames) -> tuple[Axes, Axes, LoopPrinter]:

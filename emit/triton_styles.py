@@ -297,6 +297,6 @@ def rows_persistent(plan: KernelPlan, names: KernelNames) -> KernelText:
 
 def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
     """Size arguments that a kernel is compiled for: those of rows that it reduces."""
-    if plan.style not in (Style.ROWS_PERSISTENT, Style.ROWS_LOOPED):
+    if plan.style not in (Style.ROWS_PERSISTENT, Style.ROWS_LOOPED, Style.ROWS_AND_COLUMNS):
         return set()
     return {names.axes[axis.name].size for axis in plan.axes if axis.role is AxisRole.COL}

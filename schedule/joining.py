@@ -23,14 +23,21 @@ def join(first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozens
         buffers: Of the program.
         dead: Buffers that nobody would read any more: their stores are left out.
     """
+    merged = side_by_side(first, second, buffers, dead)
+    return merged if isinstance(merged, str) else fused_nest_problem(merged) or merged
+
+
+def side_by_side(
+    first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozenset[str]
+) -> Nest | str:
+    """As `join`, but whether one kernel can do it all is left to the caller."""
     state = _unify(first, second)
     if isinstance(state, str):
         return state
     joined = _concatenate(state, buffers)
     if isinstance(joined, str):
         return joined
-    merged = clean_nest(without_stores(joined, lambda store: store.buffer in dead))
-    return fused_nest_problem(merged) or merged
+    return clean_nest(without_stores(joined, lambda store: store.buffer in dead))
 
 
 def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Buffer]) -> Nest | str:

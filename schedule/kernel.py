@@ -21,6 +21,7 @@ from longhand.lower.ir import (
 )
 from longhand.options import Device, Options
 from longhand.schedule.address import Addresses, find_addresses
+from longhand.schedule.column_sums import pass_over_rows
 from longhand.schedule.flow import Flow, find_flow
 from longhand.schedule.kernel_plan import (
     Access,
@@ -77,7 +78,7 @@ def plan_kernel(
     partials, scratch = _partials(space.body, loops.passes.passes[0]) if loops.is_split else ((), ())
     scalars = _scalars(space.body)
     turned = turned_loads(space, style, addresses.by_position, device)
-    has_passes = style in (Style.ROWS_LOOPED, Style.ROWS_SPLIT, Style.COLUMNS)
+    has_passes = style in (Style.ROWS_LOOPED, Style.ROWS_SPLIT, Style.COLUMNS, Style.ROWS_AND_COLUMNS)
     plan = KernelPlan(
         key="",
         style=style,
@@ -133,6 +134,8 @@ def _choose_style(
     if space.family in (Family.ELEMENTWISE, Family.TRANSPOSED):
         style = Style.ELEMENTWISE if space.family is Family.ELEMENTWISE else Style.TRANSPOSED
         return style, _Loops(Passes((), ()), Masking((), {}), False)
+    if space.column_sums:
+        return Style.ROWS_AND_COLUMNS, _rows_and_columns(space)
     n_rows, n_cols = _count(space.rows, hints), _count(space.cols, hints)
     flow = find_flow(space.body, frozenset(axis.name for axis in space.loop), online=device is Device.CUDA)
     passes = find_passes(flow, _stager(space, flow, buffers, device))
@@ -148,6 +151,15 @@ def _choose_style(
             plain = dataclasses.replace(flow, online=())
             return Style.ROWS_PERSISTENT, _Loops(passes, find_masking(plain), False)
     return Style.ROWS_LOOPED, _Loops(passes, masking, False)
+
+
+def _rows_and_columns(space: Space) -> _Loops:
+    """Whole rows in registers, and sums down the columns: rows past the end of a chunk are kept out of these."""
+    passes = pass_over_rows(space.body, frozenset(axis.name for axis in space.rows), space.column_sums)
+    flow = find_flow(space.body, frozenset(axis.name for axis in space.cols), online=False)
+    masking = find_masking(flow)
+    guards = tuple(sorted({*masking.guards, *space.column_sums}))
+    return _Loops(passes, Masking(guards, masking.padding), is_split=True)
 
 
 def _stager(space: Space, flow: Flow, buffers: Mapping[str, Buffer], device: Device) -> Stager:

@@ -49,6 +49,11 @@ class Style(enum.Enum):
         CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS, and SPLITS with partials;
         ``cols = min(COLS, next_power_of_2(size of the last col axis))``. CPU: COLS (cols that a thread accumulates at
         a time), GRAIN; with partials ROWS and SPLITS too.
+    ROWS_AND_COLUMNS (CUDA only): reduces over all cols as ROWS_PERSISTENT does, and sums over all rows. The one pass
+        is over the rows of a chunk, ``rows = max(1, ELEMENTS // cols)`` at a time: its `compute` holds the reductions
+        over the cols too, its `reductions` are the sums. The rows are cut into ``splits = min(SPLITS, cdiv(n_rows,
+        rows))`` chunks, combined as in COLUMNS. ELEMENTS, SPLITS, SUM_COLS (cols that a program of the second kernel
+        adds up), NUM_WARPS (of the first).
     FOREACH: an elementwise body over many groups of tensors (the parameter, gradient and state of each weight) in one
         launch; see schedule/horizontal.py. At most one col axis, whose size differs from group to group; none where
         each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK elements of one
@@ -64,6 +69,7 @@ class Style(enum.Enum):
     ROWS_LOOPED = "rows_looped"
     ROWS_SPLIT = "rows_split"
     COLUMNS = "columns"
+    ROWS_AND_COLUMNS = "rows_and_columns"
     FOREACH = "foreach"
 
 
@@ -263,7 +269,7 @@ class Pass:
 class Partial:
     """Where the chunks of a split reduction leave their results.
 
-    The scratch tensor is (n_rows, splits) in ROWS_SPLIT and (splits, n_cols) in COLUMNS. Both kernels see it; chunks
+    The scratch tensor is (n_rows, splits) in ROWS_SPLIT and (splits, n_cols) in the others. Both kernels see it; chunks
     are combined in order (no atomics), so that results are the same in every run.
 
     Attributes:
@@ -296,10 +302,12 @@ class KernelPlan:
         tunables: The block at the top of the file.
         turned: CPU, TRANSPOSED: positions of Loads that each tile copies, transposed, before its loops (see
             `schedule.turning`). It follows from body and addresses, so the key does not hold it.
-        passes: For ROWS_LOOPED, ROWS_SPLIT and COLUMNS; before the first pass come the outer values that need none.
+        passes: For ROWS_LOOPED, ROWS_SPLIT, COLUMNS and ROWS_AND_COLUMNS; before the first pass come the outer values
+            that need none.
         before: Outer values (see Pass) that the passes' loops use and that depend on no pass, in order. Where chunks
             are combined by a second kernel, it evaluates again those that its `then` uses.
-        partials: With ROWS_SPLIT always, with COLUMNS where the rows are split: results of the chunks.
+        partials: With ROWS_SPLIT and ROWS_AND_COLUMNS always, with COLUMNS where the rows are split: results of the
+            chunks.
         guards: Positions of Reduces: the argument must be replaced by the reduction's identity past the end of the
             loop's side, since the padded lanes of a block do not hold it by themselves. (For an OnlineSoftmax: its max,
             and the identity is that of a maximum.) Blocks of lanes only: plain loops need none.

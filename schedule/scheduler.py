@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Extern, Nest, Program, View
-from longhand.options import Options
+from longhand.options import Device, Options
+from longhand.schedule.column_fusion import take_column_sums_along
 from longhand.schedule.division import divide
 from longhand.schedule.fusion import fuse
 from longhand.schedule.horizontal import fuse_horizontally, in_one_order
@@ -39,6 +40,8 @@ def schedule(program: Program, options: Options) -> UnitPlan:
     steps = clean_steps(program.steps, buffers, kept)
     fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
     left = divide(drop_unread(fused.steps, buffers, kept), position_of)
+    if options.target.device is Device.CUDA:
+        left = take_column_sums_along(left, buffers, kept, lambda size: guess(size, hints))
     ordered = in_one_order(order_steps(left, position_of, buffers, kept, hints), program.graph, position_of)
 
     planner = Planner(buffers, options, hints, position_of)

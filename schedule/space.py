@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Axis, Buffer, Load, Nest, Reduce, Store, Value, domains
 from longhand.schedule.certainty import settle
+from longhand.schedule.column_sums import find_column_sums, without_column_sums
 from longhand.schedule.merging import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
 from longhand.schedule.sizes import Hints, guess
 
@@ -41,12 +42,14 @@ class Space:
         rows: Outermost first.
         cols: Outermost first.
         body: The nest's body over these (merged) axes, tidied.
+        column_sums: ROWS: positions of the sums over all rows that stand beside the reductions of the cols.
     """
 
     family: Family
     rows: tuple[Axis, ...]
     cols: tuple[Axis, ...]
     body: tuple[Value, ...]
+    column_sums: tuple[int, ...] = ()
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -61,6 +64,7 @@ class Space:
 
 def refusal(nest: Nest) -> str | None:
     """Why a nest is no single kernel; None if it is one. Fusion asks this before it joins two nests."""
+    nest = without_column_sums(nest)
     reduced = reduced_axes(nest.body)
     orders = {value.axes for value in nest.body if isinstance(value, Reduce) and value.op in POSITIONAL}
     if any(isinstance(value, Reduce) and set(value.axes) != reduced for value in nest.body):
@@ -85,9 +89,13 @@ def find_space(nest: Nest, buffers: Mapping[str, Buffer], hints: Hints) -> Space
     nest = settle(nest)
     nest = merge_axes(Nest(nest.axes, tidy(nest.body)))
     layout = _Layout(nest, buffers, hints)
-    reduced = reduced_axes(nest.body)
+    reduced = reduced_axes(without_column_sums(nest).body)
     if reduced:
-        return _reduction_space(nest, layout, reduced)
+        space = _reduction_space(nest, layout, reduced)
+        sums = find_column_sums(nest)
+        if sums and space.family is not Family.ROWS:
+            raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
+        return dataclasses.replace(space, column_sums=sums)
     return _elementwise_space(nest, layout)
 
 

@@ -77,6 +77,13 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
                 Tunable("PROGRAMS", 4096, "at least, where there are rows for them"),
                 Tunable("NUM_WARPS", 8),
             )
+        case Style.ROWS_AND_COLUMNS:
+            return (
+                Tunable("ELEMENTS", _STEP, "at a time: short rows share a step"),
+                Tunable("SPLITS", _CHUNKS, "chunks of the rows, at most"),
+                Tunable("SUM_COLS", 16, "columns of a program that adds up the chunks"),
+                Tunable("NUM_WARPS", 8),
+            )
         case Style.ROWS_LOOPED:
             return (
                 Tunable("COLS", 4096 if work.writes_rows else 1024, "columns at a time"),
@@ -162,6 +169,17 @@ def fits_registers(n_cols: int, live: int, writes_rows: bool) -> bool:
     if live > _CROWD:
         return n_cols <= _PERSISTENT_CROWDED
     return n_cols <= (_PERSISTENT_LONG if live <= _FEW and writes_rows else _PERSISTENT)
+
+
+# CUDA: rows that are kept whole while their columns are added up. Two programs of 8 warps share a multiprocessor.
+_STEP = 2048  # elements at a time
+_CHUNKS = 256
+
+
+def chunks_of_rows(n_rows: int, n_cols: int) -> int:
+    """How many programs share the rows of a ROWS_AND_COLUMNS kernel; each leaves a part of every sum."""
+    padded = 1 << max(0, n_cols - 1).bit_length()
+    return min(_CHUNKS, -(-n_rows // max(1, _STEP // padded)))
 
 
 def should_split_rows(device: Device, n_rows: int, n_cols: int) -> bool:

@@ -36,6 +36,8 @@ CASES: dict[str, NestMaker] = {
     "channel_statistics": nests.channel_statistics(3, 5, 30000),
     "softmax_over_channels": nests.softmax_over_channels(2, 64, 7000),
     "integer_rows_long": nests.integer_rows(2, 20000),
+    "layer_norm_backward": nests.layer_norm_backward(8192, 768),
+    "layer_norm_backward_long": nests.layer_norm_backward(1024, 4096),
 }
 
 

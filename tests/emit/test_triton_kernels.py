@@ -37,6 +37,10 @@ CASES: dict[str, tuple[NestMaker, ...]] = {
     "column_sum": (nests.column_sum(70, 9), nests.column_sum(700, 100)),
     "full_sum": (nests.full_sum(9, 11), nests.full_sum(300, 300)),
     "channel_statistics": (nests.channel_statistics(3, 5, 18), nests.channel_statistics(3, 5, 30000)),
+    "layer_norm_backward": (
+        nests.layer_norm_backward(70, 37, torch.float32),
+        nests.layer_norm_backward(1333, 300, torch.float32),
+    ),
     "softmax_over_channels": (nests.softmax_over_channels(2, 6, 19), nests.softmax_over_channels(2, 40, 70)),
 }
 

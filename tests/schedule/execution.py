@@ -186,7 +186,8 @@ def _straight(lanes: Lanes) -> None:
 
 
 def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
-    loop_role = AxisRole.ROW if plan.style is Style.COLUMNS else AxisRole.COL
+    walks_rows = plan.style in (Style.COLUMNS, Style.ROWS_AND_COLUMNS)
+    loop_role = AxisRole.ROW if walks_rows else AxisRole.COL
     loop = {axis.name for axis in plan.axes if axis.role is loop_role}
     leaves = {
         position: lanes.compute(position, {})
@@ -211,8 +212,13 @@ def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
                     assert isinstance(target, Store)
                     values[position] = lanes.memory[target.buffer][lanes.place(store, values)]
             else:
+                value = plan.body[position]
                 assert lanes.spans[position] & loop
-                values[position] = lanes.compute(position, values)
+                assert not isinstance(value, Reduce) or plan.style is Style.ROWS_AND_COLUMNS
+                if isinstance(value, Reduce):
+                    values[position] = lanes.reduce(value, values[value.arg])
+                else:
+                    values[position] = lanes.compute(position, values)
         finished = _reductions(plan, lanes, one.reductions, values)
         for stage in one.stages:
             staged_in[stage.position] = stage.store

@@ -321,3 +321,43 @@ def rms_norm(rows: Size, cols: Size, dtype: torch.dtype = bf16) -> NestMaker:
     rstd = make.op(PointwiseOp.RSQRT, mean_square + make.scalar(1e-6, "eps"))
     make.store("out", "row col", x * rstd * make.load("weight", "col", dtype), dtype)
     return make
+
+
+def layer_norm_backward(rows: Size, cols: Size, dtype: torch.dtype = bf16) -> NestMaker:
+    """The gradient of what is normalized, and those of weight and bias, which are sums down the columns."""
+    make = NestMaker(row=rows, col=cols)
+    normalized, dy = _norm_rows(make, dtype)
+    make.store("d_weight", "col", make.reduce(ReduceOp.SUM, dy * normalized, "row"), dtype)
+    make.store("d_bias", "col", make.reduce(ReduceOp.SUM, dy, "row"), dtype)
+    return make
+
+
+def layer_norm_backward_rows(rows: Size, cols: Size, dtype: torch.dtype = bf16) -> NestMaker:
+    """The gradient of what is normalized; the normalized rows are kept."""
+    make = NestMaker(row=rows, col=cols)
+    normalized, _ = _norm_rows(make, dtype)
+    make.store("normalized", "row col", normalized, dtype)
+    return make
+
+
+def layer_norm_backward_columns(rows: Size, cols: Size, dtype: torch.dtype = bf16) -> NestMaker:
+    """The gradients of weight and bias from the normalized rows."""
+    make = NestMaker(row=rows, col=cols)
+    normalized, dy = make.load("normalized", "row col", dtype), make.load("dy", "row col", dtype)
+    make.store("d_weight", "col", make.reduce(ReduceOp.SUM, dy * normalized, "row"), dtype)
+    make.store("d_bias", "col", make.reduce(ReduceOp.SUM, dy, "row"), dtype)
+    return make
+
+
+def _norm_rows(make: NestMaker, dtype: torch.dtype) -> tuple[Ref, Ref]:
+    x, dy = make.load("x", "row col", dtype), make.load("dy", "row col", dtype)
+    n = make.extent("col")
+    centered = x - make.reduce(ReduceOp.SUM, x, "col") / n
+    variance = make.reduce(ReduceOp.SUM, centered * centered, "col") / n
+    rstd = make.op(PointwiseOp.RSQRT, variance + make.scalar(1e-5, "eps"))
+    normalized = centered * rstd
+    weighted = dy * make.load("weight", "col", dtype)
+    through_mean = make.reduce(ReduceOp.SUM, weighted, "col") / n
+    through_rstd = make.reduce(ReduceOp.SUM, weighted * normalized, "col") / n
+    make.store("dx", "row col", (weighted - normalized * through_rstd - through_mean) * rstd, dtype)
+    return normalized, dy

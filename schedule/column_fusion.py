@@ -1,0 +1,144 @@
+"""A kernel that holds whole rows adds up their columns on the way, where another one would read them again for that.
+
+Fusion proper leaves these two apart, as one kernel has one set of reduced axes. The second, a sum of columns alone,
+joins the first where that moves fewer bytes, the parts of the sums that the chunks of rows leave counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, ReduceOp, Step, domains
+from longhand.schedule.bodies import reduced_axes, sizes_of, stores
+from longhand.schedule.column_sums import find_column_sums, without_column_sums
+from longhand.schedule.dependencies import effects
+from longhand.schedule.joining import side_by_side
+from longhand.schedule.legality import (
+    depends_on_reduction,
+    fused_nest_problem,
+    memory_problem,
+    reduces_columns,
+    size_problem,
+)
+from longhand.schedule.profit import Hint, traffic, whole
+from longhand.schedule.sizes import product
+from longhand.schedule.step_graph import StepGraph
+from longhand.schedule.tunables import chunks_of_rows
+
+FEWEST_ROWS = 256  # fewer are not divided among programs that each walk several
+# In readings of the largest tensor that is summed. A sum that saves its one reading stays by itself: the gradient of a
+# layer's bias would be made by the norm of the next layer, and equal layers would no longer be one function.
+LEAST_SAVED = 1.5
+LONGEST_ROW = 4096  # more do not fit the registers of a program beside the sums
+
+
+def take_column_sums_along(
+    steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
+) -> list[Step]:
+    """The steps, sums of columns in the row kernels that read or make what is summed.
+
+    Args:
+        steps: What fusion left.
+        buffers: Of the program.
+        kept: Buffers that the caller sees.
+        hint: The size at capture of a symbolic size.
+    """
+    graph = StepGraph(steps)
+    for number in graph.numbers():
+        nest = graph.steps.get(number)
+        if isinstance(nest, Nest) and _is_sum_of_columns(nest, buffers):
+            _join_best(graph, number, buffers, kept, hint)
+    return graph.ordered()
+
+
+def _is_sum_of_columns(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a nest does nothing but add up columns of tensors that it reads."""
+    body = nest.body
+    reduces = {position: value for position, value in enumerate(body) if isinstance(value, Reduce)}
+    is_sum = all(one.op is ReduceOp.SUM and one.dtype.is_floating_point for one in reduces.values())
+    is_plain = all(store.value in reduces and store.mask is None for _, store in stores(nest))
+    return bool(reduces) and is_sum and is_plain and reduces_columns(nest, buffers)
+
+
+def _walks_rows_again(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a nest holds its rows: what it stores of each element depends on a reduction of the row."""
+    rest = without_column_sums(nest)
+    reduced, late, found = reduced_axes(rest), depends_on_reduction(rest.body), domains(rest.body)
+    is_again = any(late[position] and found[position] & reduced for position, _ in stores(rest))
+    return is_again and not reduces_columns(rest, buffers)
+
+
+def _join_best(
+    graph: StepGraph, number: int, buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
+) -> None:
+    """Puts the sums of a step into the row kernel with which they save most bytes, if any."""
+    best: tuple[int, int, int, Nest] | None = None
+    for other in _partners(graph, number, buffers):
+        first, second = sorted((number, other), key=graph.place)
+        if graph.between(first, second) is not None:
+            continue
+        one, two = graph.steps[first], graph.steps[second]
+        assert isinstance(one, Nest) and isinstance(two, Nest)
+        merged = side_by_side(one, two, buffers, _dead(graph, first, second, buffers, kept))
+        if isinstance(merged, str) or _problem(merged, hint) is not None:
+            continue
+        saved = traffic(one, buffers, hint) + traffic(two, buffers, hint) - traffic(merged, buffers, hint)
+        saved -= _parts(graph.steps[number], hint)
+        if saved > LEAST_SAVED * _largest(graph.steps[number], buffers, hint) and (
+            best is None or saved > best[0]
+        ):
+            best = saved, first, second, merged
+    if best is not None:
+        graph.merge(*best[1:])
+
+
+def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer]) -> list[int]:
+    """The row kernels that read or make something that a step reads."""
+    read = effects(graph.steps[number]).reads
+    found = {other for buffer in read for other in (*graph.readers(buffer), *graph.writers(buffer))}
+    nests = {other: step for other in found - {number} if isinstance(step := graph.steps[other], Nest)}
+    return graph.in_order(other for other, nest in nests.items() if _walks_rows_again(nest, buffers))
+
+
+def _problem(merged: Nest, hint: Hint) -> str | None:
+    """Why a row kernel and sums of columns are not one kernel, or None."""
+    sums = find_column_sums(merged)
+    if not sums:
+        return "the sums are not of all rows, or not of the columns of the row kernel"
+    rest = without_column_sums(merged)
+    sizes, cols = sizes_of(merged), reduced_axes(rest)
+    n_cols = hint(product(sizes[axis] for axis in sorted(cols)))
+    n_rows = hint(product(sizes[axis] for axis in sorted(set(sizes) - cols)))
+    if n_rows < FEWEST_ROWS or n_cols > LONGEST_ROW:
+        return "too few rows, or too long ones"
+    if len({store.index for _, store in stores(merged) if store.value in sums}) != 1:
+        return "the sums are laid out in different orders"
+    return fused_nest_problem(rest) or memory_problem(merged) or size_problem(merged)
+
+
+def _largest(nest: Step, buffers: Mapping[str, Buffer], hint: Hint) -> int:
+    """Bytes of the largest tensor that a step reads."""
+    return max(whole(buffers[name], hint) * buffers[name].dtype.itemsize for name in effects(nest).reads)
+
+
+def _parts(nest: Step, hint: Hint) -> int:
+    """Bytes of the parts of the sums, each written and read, in float32."""
+    assert isinstance(nest, Nest)
+    sizes, reduced = sizes_of(nest), reduced_axes(nest)
+    n_rows = hint(product(sizes[axis] for axis in sorted(reduced)))
+    n_cols = hint(product(size for axis, size in sizes.items() if axis not in reduced))
+    return 2 * 4 * chunks_of_rows(n_rows, n_cols) * n_cols * len(stores(nest))
+
+
+def _dead(
+    graph: StepGraph, first: int, second: int, buffers: Mapping[str, Buffer], kept: frozenset[str]
+) -> frozenset[str]:
+    """What the first makes for the second alone."""
+    one, two = effects(graph.steps[first]), effects(graph.steps[second])
+    return frozenset(
+        buffer
+        for buffer in set(one.writes) & set(two.reads)
+        if buffer not in kept
+        and buffers[buffer].kind is BufferKind.INTERMEDIATE
+        and set(graph.readers(buffer)) <= {first, second}
+    )
