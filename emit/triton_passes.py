@@ -118,7 +118,7 @@ def rows_and_columns(plan: KernelPlan, names: KernelNames) -> KernelText:
     context["stores"] = _partial_stores(plan, names, printer, one, base, "in_cols")
     context |= _scratch(plan, names)
     sizes = (*rows.size_lines, *cols.size_lines)
-    does = "Each program walks a chunk of the rows, ROWS at a time, and adds up their columns"
+    does = "Each program walks a chunk of the rows and adds up their columns"
     constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
     partial = FunctionText(does, context, constants, sizes, "_partial_kernel")
     combine, final = _combine_rows(plan, names, one, base, (rows, cols, None), sizes)

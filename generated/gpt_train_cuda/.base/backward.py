@@ -123,27 +123,34 @@ def block_backward(
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(x)
-    normalized = torch.empty_like(x)
+    d_out = d_ln_2.view(batch, seq, dim)  # in place: nothing reads d_ln_2 afterwards
+    d_ln_2_weight = torch.empty_like(ln_2_weight)
+    d_ln_2_bias = torch.empty_like(ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
-        x, ln_2_weight, ln_2_bias, d_x, d_ln_2, ln_2, normalized, d_x, batch * seq, dim, 1e-5
-    )  # in place
+        x,
+        ln_2_weight,
+        ln_2_bias,
+        d_x,
+        d_ln_2,
+        ln_2,
+        d_out,
+        d_ln_2_weight,
+        d_ln_2_bias,
+        batch * seq,
+        dim,
+        1e-5,
+    )
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))
     del d_hidden, d_widen, ln_2
 
-    # Block.forward    return x + self.mlp(self.ln_2(x))
-    d_ln_2_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
-    d_ln_2_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_norm_weight_and_bias(d_ln_2, normalized, d_ln_2_weight, d_ln_2_bias, batch * seq, dim)
-    del d_ln_2, normalized
-
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x.reshape(-1, dim), proj_weight)
+    kernels.column_sum(d_out, d_proj_bias, batch * seq, dim)
+    d_mixed = torch.mm(d_out.reshape(-1, dim), proj_weight)
     mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_out.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, dim)
@@ -166,21 +173,28 @@ def block_backward(
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     ln_1 = torch.empty_like(out)
-    normalized = torch.empty_like(out)
-    d_out = d_x  # in place: nothing reads d_x afterwards
+    d_x_plus_mlp = d_ln_1.view(batch, seq, dim)  # in place: nothing reads d_ln_1 afterwards
+    d_ln_1_weight = torch.empty_like(ln_1_weight)
+    d_ln_1_bias = torch.empty_like(ln_1_weight)
     kernels.layer_norm_and_d_add_layer_norm(
-        out, ln_1_weight, ln_1_bias, d_x, d_ln_1, ln_1, normalized, d_out, batch * seq, dim, 1e-5
+        out,
+        ln_1_weight,
+        ln_1_bias,
+        d_out,
+        d_ln_1,
+        ln_1,
+        d_x_plus_mlp,
+        d_ln_1_weight,
+        d_ln_1_bias,
+        batch * seq,
+        dim,
+        1e-5,
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_qkv_weight = torch.mm(d_qkv.reshape(-1, qkv_dim).transpose(0, 1), ln_1.reshape(-1, dim))
-
-    # Block.forward    x = x + self.attn(self.ln_1(x))
-    d_ln_1_weight = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
-    d_ln_1_bias = torch.empty((dim,), dtype=torch.bfloat16, device=narrow_weight.device)
-    kernels.d_layer_norm_weight_and_bias(d_ln_1, normalized, d_ln_1_weight, d_ln_1_bias, batch * seq, dim)
     return (
-        d_out,
+        d_x_plus_mlp,
         d_ln_1_weight,
         d_ln_1_bias,
         d_qkv_weight,
@@ -207,15 +221,12 @@ def language_model_backward(saved, d_loss):
     vocab_size = unscaled_d_token_embedding.shape[0]
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_ln_f = torch.empty_like(unscaled_d_ln_f)
     d_x = torch.empty_like(x)
-    normalized = torch.empty_like(x)
+    d_ln_f_weight = torch.empty_like(ln_f_weight)
+    d_ln_f_bias = torch.empty_like(ln_f_weight)
     kernels.d_layer_norm(
-        unscaled_d_ln_f, d_loss, ln_f_weight, x, d_ln_f, d_x, normalized, batch * seq, dim, 1e-5
+        unscaled_d_ln_f, d_loss, ln_f_weight, x, d_x, d_ln_f_weight, d_ln_f_bias, batch * seq, dim, 1e-5
     )
-    d_ln_f_weight = torch.empty((dim,), dtype=torch.bfloat16, device=ln_f_weight.device)
-    d_ln_f_bias = torch.empty((dim,), dtype=torch.bfloat16, device=ln_f_weight.device)
-    kernels.d_layer_norm_weight_and_bias(d_ln_f, normalized, d_ln_f_weight, d_ln_f_bias, batch * seq, dim)
 
     d_blocks = {}
     for layer in reversed(range(12)):

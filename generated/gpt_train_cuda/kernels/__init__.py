@@ -8,7 +8,6 @@ from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
 from .d_layer_norm import d_layer_norm
-from .d_layer_norm_weight_and_bias import d_layer_norm_weight_and_bias
 from .embedding_add_layer_norm import embedding_add_layer_norm
 from .fill_padding import fill_padding
 from .gelu import gelu
@@ -26,7 +25,6 @@ __all__ = [
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
     "d_layer_norm",
-    "d_layer_norm_weight_and_bias",
     "embedding_add_layer_norm",
     "fill_padding",
     "gelu",

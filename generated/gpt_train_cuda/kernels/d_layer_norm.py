@@ -1,9 +1,9 @@
-"""d_layer_norm: d_ln_f = unscaled_d_ln_f * d_loss; d_x = d_layer_norm(d_ln_f, x); normalized = normalize(x),
-row by row.
+"""d_layer_norm: d_x = d_layer_norm(unscaled_d_ln_f * d_loss, x); d_weight = sum(unscaled_d_ln_f * d_loss *
+normalize(x)); d_bias = sum(unscaled_d_ln_f * d_loss), row by row.
 
     GPT.forward    return self.head(self.ln_f(x))
 
-Reads unscaled_d_ln_f and x once, writes d_ln_f, d_x and normalized once; d_loss and weight stay in cache.
+Reads unscaled_d_ln_f and x once, writes d_x, d_weight and d_bias once; d_loss and weight stay in cache.
 """
 
 import torch
@@ -13,71 +13,119 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
+ELEMENTS = 2048  # at a time: short rows share a step
+SPLITS = 256  # chunks of the rows, at most
+SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 8
 
 
 @fast_launch
 @triton.jit
-def d_layer_norm_kernel(
+def d_layer_norm_partial_kernel(
     unscaled_d_ln_f_ptr,  # bf16 (n_rows, n_cols)
     d_loss_ptr,  # bf16, one element
     weight_ptr,  # bf16 (n_cols,)
     x_ptr,  # bf16 (n_rows, n_cols)
-    d_ln_f_ptr,  # bf16 (n_rows, n_cols)
     d_x_ptr,  # bf16 (n_rows, n_cols)
-    normalized_ptr,  # bf16 (n_rows, n_cols)
+    d_weight_partial_ptr,  # float32, a result of each chunk
+    d_bias_partial_ptr,  # float32, a result of each chunk
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,  # n_cols, rounded up to a power of two
 ):
-    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    """Each program walks a chunk of the rows and adds up their columns; arithmetic in float32."""
     col = tl.arange(0, COLS)[None, :]
     in_cols = col < n_cols
-    in_range = (row < n_rows) & in_cols
-    at = row * n_cols + col
+    split = tl.program_id(0)
+    chunk = tl.cdiv(n_rows, tl.num_programs(0) * ROWS) * ROWS
+    end = tl.minimum((split + 1) * chunk, n_rows)
 
-    unscaled_d_ln_f = tl.load(unscaled_d_ln_f_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-    x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
     d_loss = tl.load(d_loss_ptr).to(tl.float32)
-    d_ln_f = unscaled_d_ln_f * d_loss
-
     weight = tl.load(weight_ptr + col, mask=in_cols, other=0.0).to(tl.float32)
 
-    d_normalized = d_ln_f * weight
-    row_sum = tl.sum(x, axis=1, keep_dims=True)
-    mean = row_sum / n_cols
-    centered = tl.where(in_cols, x - mean, 0.0)
-    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
-    variance = sum_of_squares / n_cols
-    rstd = tl.rsqrt(variance + eps)
-    normalized = centered * rstd
-    sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
-    through_rstd = sum_of_products / n_cols
-    d_normalized_sum = tl.sum(tl.where(in_cols, d_normalized, 0.0), axis=1, keep_dims=True)
-    through_mean = d_normalized_sum / n_cols
+    d_weight_acc = tl.zeros([ROWS, COLS], tl.float32)
+    d_bias_acc = tl.zeros([ROWS, COLS], tl.float32)
+    for start in tl.range(split * chunk, end, ROWS, num_stages=2):
+        row = start + tl.arange(0, ROWS)[:, None]
+        in_rows = row < n_rows
+        in_range = in_rows & in_cols
+        at = row * n_cols + col
 
-    tl.store(d_ln_f_ptr + at, d_ln_f, mask=in_range)
-    tl.store(d_x_ptr + at, (d_normalized - normalized * through_rstd - through_mean) * rstd, mask=in_range)
-    tl.store(normalized_ptr + at, normalized, mask=in_range)
+        unscaled_d_ln_f = tl.load(unscaled_d_ln_f_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+
+        product = unscaled_d_ln_f * d_loss
+        d_normalized = product * weight
+        row_sum = tl.sum(x, axis=1, keep_dims=True)
+        mean = row_sum / n_cols
+        centered = x - mean
+        sum_of_squares = tl.sum(tl.where(in_cols, centered * centered, 0.0), axis=1, keep_dims=True)
+        variance = sum_of_squares / n_cols
+        rstd = tl.rsqrt(variance + eps)
+        normalized = centered * rstd
+        sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
+        through_rstd = sum_of_products / n_cols
+        d_normalized_sum = tl.sum(tl.where(in_cols, d_normalized, 0.0), axis=1, keep_dims=True)
+        through_mean = d_normalized_sum / n_cols
+        d_weight_acc += tl.where(in_rows, product * normalized, 0.0)
+        d_bias_acc += tl.where(in_rows, product, 0.0)
+
+        tl.store(
+            d_x_ptr + at, (d_normalized - normalized * through_rstd - through_mean) * rstd, mask=in_range
+        )
+
+    d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
+    d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)
+
+    tl.store(d_weight_partial_ptr + split * n_cols + col, d_weight, mask=in_cols)
+    tl.store(d_bias_partial_ptr + split * n_cols + col, d_bias, mask=in_cols)
 
 
-def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_ln_f, d_x, normalized, n_rows, n_cols, eps):
-    """Fill d_ln_f, d_x and normalized."""
+@fast_launch
+@triton.jit
+def d_layer_norm_combine_kernel(
+    d_weight_partial_ptr,  # float32, a result of each chunk
+    d_bias_partial_ptr,  # float32, a result of each chunk
+    d_weight_ptr,  # bf16 (n_cols,)
+    d_bias_ptr,  # bf16 (n_cols,)
+    n_cols: tl.constexpr,
+    n_splits,
+    SPLITS: tl.constexpr,  # n_splits, rounded up to a power of two
+    COLS: tl.constexpr,
+):
+    """Each program combines the chunks of COLS columns; arithmetic in float32."""
+    split = tl.arange(0, SPLITS)[:, None]
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (split < n_splits) & in_cols
+
+    d_weight_partial = tl.load(d_weight_partial_ptr + split * n_cols + col, mask=in_range, other=0.0)
+    d_bias_partial = tl.load(d_bias_partial_ptr + split * n_cols + col, mask=in_range, other=0.0)
+
+    d_weight = tl.sum(d_weight_partial, axis=0, keep_dims=True)
+    d_bias = tl.sum(d_bias_partial, axis=0, keep_dims=True)
+
+    tl.store(d_weight_ptr + col, d_weight, mask=in_cols)
+    tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
+
+
+def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
+    """Fill d_x, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
-    d_layer_norm_kernel[(ceil_div(n_rows, rows),)](
+    rows = max(1, ELEMENTS // cols)
+    n_splits = min(SPLITS, ceil_div(n_rows, rows))
+    d_weight_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=unscaled_d_ln_f.device)
+    d_bias_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=unscaled_d_ln_f.device)
+    d_layer_norm_partial_kernel[(n_splits,)](
         unscaled_d_ln_f,
         d_loss,
         weight,
         x,
-        d_ln_f,
         d_x,
-        normalized,
+        d_weight_partial,
+        d_bias_partial,
         n_rows,
         n_cols,
         eps,
@@ -85,12 +133,22 @@ def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_ln_f, d_x, normalized, n_
         COLS=cols,
         num_warps=NUM_WARPS,
     )
+    d_layer_norm_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
+        d_weight_partial,
+        d_bias_partial,
+        d_weight,
+        d_bias,
+        n_cols,
+        n_splits,
+        SPLITS=next_power_of_2(n_splits),
+        COLS=SUM_COLS,
+    )
 
 
 def reference(unscaled_d_ln_f, d_loss, weight, x, n_cols, eps):
-    """What d_layer_norm() must fill d_ln_f, d_x and normalized with."""
-    d_ln_f = unscaled_d_ln_f * d_loss
-    d_normalized = d_ln_f * weight
+    """What d_layer_norm() must fill d_x, d_weight and d_bias with."""
+    product = unscaled_d_ln_f * d_loss
+    d_normalized = product * weight
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
@@ -99,4 +157,4 @@ def reference(unscaled_d_ln_f, d_loss, weight, x, n_cols, eps):
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return d_ln_f, difference * rstd, normalized
+    return difference * rstd, (product * normalized).sum(-2, keepdim=True), product.sum(-2, keepdim=True)

@@ -1,9 +1,9 @@
-"""layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); normalized = normalize(x); d_out = d_x +
-d_layer_norm(d_ln_2, x), row by row.
+"""layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); d_out = d_x + d_layer_norm(d_ln_2, x); d_weight =
+sum(d_ln_2 * normalize(x)); d_bias = sum(d_ln_2), row by row.
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x, d_x and d_ln_2 once, writes ln_2, normalized and d_out once; weight and bias stay in cache.
+Reads x, d_x and d_ln_2 once, writes ln_2, d_out, d_weight and d_bias once; weight and bias stay in cache.
 """
 
 import torch
@@ -13,78 +13,125 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
+ELEMENTS = 2048  # at a time: short rows share a step
+SPLITS = 256  # chunks of the rows, at most
+SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 8
 
 
 @fast_launch
 @triton.jit
-def layer_norm_and_d_add_layer_norm_kernel(
+def layer_norm_and_d_add_layer_norm_partial_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
     d_x_ptr,  # bf16 (n_rows, n_cols)
     d_ln_2_ptr,  # bf16 (n_rows, n_cols)
     ln_2_ptr,  # bf16 (n_rows, n_cols)
-    normalized_ptr,  # bf16 (n_rows, n_cols)
-    d_out_ptr,  # bf16 (n_rows, n_cols); may be d_x_ptr
+    d_out_ptr,  # bf16 (n_rows, n_cols); may be d_ln_2_ptr
+    d_weight_partial_ptr,  # float32, a result of each chunk
+    d_bias_partial_ptr,  # float32, a result of each chunk
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,  # n_cols, rounded up to a power of two
 ):
-    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    """Each program walks a chunk of the rows and adds up their columns; arithmetic in float32."""
     col = tl.arange(0, COLS)[None, :]
     in_cols = col < n_cols
-    in_range = (row < n_rows) & in_cols
-    at = row * n_cols + col
-
-    x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-    d_x = tl.load(d_x_ptr + at, mask=in_range).to(tl.float32)
-    d_ln_2 = tl.load(d_ln_2_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-
-    row_sum = tl.sum(x, axis=1, keep_dims=True)
-    mean = row_sum / n_cols
-    centered = tl.where(in_cols, x - mean, 0.0)
-    sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
-    variance = sum_of_squares / n_cols
-    rstd = tl.rsqrt(variance + eps)
-    normalized = centered * rstd
+    split = tl.program_id(0)
+    chunk = tl.cdiv(n_rows, tl.num_programs(0) * ROWS) * ROWS
+    end = tl.minimum((split + 1) * chunk, n_rows)
 
     weight = tl.load(weight_ptr + col, mask=in_cols, other=0.0).to(tl.float32)
-
-    d_normalized = d_ln_2 * weight
-    sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
-    through_rstd = sum_of_products / n_cols
-    d_normalized_sum = tl.sum(d_normalized, axis=1, keep_dims=True)
-    through_mean = d_normalized_sum / n_cols
-    product = (d_normalized - normalized * through_rstd - through_mean) * rstd
-
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
-    tl.store(normalized_ptr + at, normalized, mask=in_range)
-    tl.store(d_out_ptr + at, d_x + product, mask=in_range)
+    d_weight_acc = tl.zeros([ROWS, COLS], tl.float32)
+    d_bias_acc = tl.zeros([ROWS, COLS], tl.float32)
+    for start in tl.range(split * chunk, end, ROWS, num_stages=2):
+        row = start + tl.arange(0, ROWS)[:, None]
+        in_rows = row < n_rows
+        in_range = in_rows & in_cols
+        at = row * n_cols + col
+
+        x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        d_x = tl.load(d_x_ptr + at, mask=in_range).to(tl.float32)
+        d_ln_2 = tl.load(d_ln_2_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+
+        row_sum = tl.sum(x, axis=1, keep_dims=True)
+        mean = row_sum / n_cols
+        centered = x - mean
+        sum_of_squares = tl.sum(tl.where(in_cols, centered * centered, 0.0), axis=1, keep_dims=True)
+        variance = sum_of_squares / n_cols
+        rstd = tl.rsqrt(variance + eps)
+        normalized = centered * rstd
+        d_normalized = d_ln_2 * weight
+        sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
+        through_rstd = sum_of_products / n_cols
+        d_normalized_sum = tl.sum(d_normalized, axis=1, keep_dims=True)
+        through_mean = d_normalized_sum / n_cols
+        product = (d_normalized - normalized * through_rstd - through_mean) * rstd
+        d_weight_acc += tl.where(in_rows, d_ln_2 * normalized, 0.0)
+        d_bias_acc += tl.where(in_rows, d_ln_2, 0.0)
+
+        tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
+        tl.store(d_out_ptr + at, d_x + product, mask=in_range)
+
+    d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
+    d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)
+
+    tl.store(d_weight_partial_ptr + split * n_cols + col, d_weight, mask=in_cols)
+    tl.store(d_bias_partial_ptr + split * n_cols + col, d_bias, mask=in_cols)
+
+
+@fast_launch
+@triton.jit
+def layer_norm_and_d_add_layer_norm_combine_kernel(
+    d_weight_partial_ptr,  # float32, a result of each chunk
+    d_bias_partial_ptr,  # float32, a result of each chunk
+    d_weight_ptr,  # bf16 (n_cols,)
+    d_bias_ptr,  # bf16 (n_cols,)
+    n_cols: tl.constexpr,
+    n_splits,
+    SPLITS: tl.constexpr,  # n_splits, rounded up to a power of two
+    COLS: tl.constexpr,
+):
+    """Each program combines the chunks of COLS columns; arithmetic in float32."""
+    split = tl.arange(0, SPLITS)[:, None]
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (split < n_splits) & in_cols
+
+    d_weight_partial = tl.load(d_weight_partial_ptr + split * n_cols + col, mask=in_range, other=0.0)
+    d_bias_partial = tl.load(d_bias_partial_ptr + split * n_cols + col, mask=in_range, other=0.0)
+
+    d_weight = tl.sum(d_weight_partial, axis=0, keep_dims=True)
+    d_bias = tl.sum(d_bias_partial, axis=0, keep_dims=True)
+
+    tl.store(d_weight_ptr + col, d_weight, mask=in_cols)
+    tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
 def layer_norm_and_d_add_layer_norm(
-    x, weight, bias, d_x, d_ln_2, ln_2, normalized, d_out, n_rows, n_cols, eps
+    x, weight, bias, d_x, d_ln_2, ln_2, d_out, d_weight, d_bias, n_rows, n_cols, eps
 ):
-    """Fill ln_2, normalized and d_out."""
+    """Fill ln_2, d_out, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
-    layer_norm_and_d_add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
+    rows = max(1, ELEMENTS // cols)
+    n_splits = min(SPLITS, ceil_div(n_rows, rows))
+    d_weight_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=x.device)
+    d_bias_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=x.device)
+    layer_norm_and_d_add_layer_norm_partial_kernel[(n_splits,)](
         x,
         weight,
         bias,
         d_x,
         d_ln_2,
         ln_2,
-        normalized,
         d_out,
+        d_weight_partial,
+        d_bias_partial,
         n_rows,
         n_cols,
         eps,
@@ -92,10 +139,20 @@ def layer_norm_and_d_add_layer_norm(
         COLS=cols,
         num_warps=NUM_WARPS,
     )
+    layer_norm_and_d_add_layer_norm_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
+        d_weight_partial,
+        d_bias_partial,
+        d_weight,
+        d_bias,
+        n_cols,
+        n_splits,
+        SPLITS=next_power_of_2(n_splits),
+        COLS=SUM_COLS,
+    )
 
 
 def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
-    """What layer_norm_and_d_add_layer_norm() must fill ln_2, normalized and d_out with."""
+    """What layer_norm_and_d_add_layer_norm() must fill ln_2, d_out, d_weight and d_bias with."""
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
@@ -105,4 +162,9 @@ def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return normalized * weight + bias, normalized, d_x + difference * rstd
+    return (
+        normalized * weight + bias,
+        d_x + difference * rstd,
+        (d_ln_2 * normalized).sum(-2, keepdim=True),
+        d_ln_2.sum(-2, keepdim=True),
+    )
