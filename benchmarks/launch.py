@@ -42,8 +42,8 @@ int launch_many(Launch launch, void *function, unsigned programs, unsigned threa
 _ROWS, _COLS = 16, 128
 
 
-def calls() -> dict[str, Callable[[], object]]:
-    """One softmax of 16 rows, in the ways to launch it."""
+def calls() -> tuple[dict[str, Callable[[], object]], int]:
+    """One softmax of 16 rows, in the ways to launch it; and how many tensors the kernel takes."""
     unit = load(GALLERY / "fused_ops_cuda" / "softmax")
     kernels = importlib.import_module(f"{unit.__module__.rpartition('.')[0]}.kernels")
     (name,) = kernels.__all__
@@ -53,7 +53,7 @@ def calls() -> dict[str, Callable[[], object]]:
     bias = torch.zeros(_COLS, device="cuda", dtype=torch.bfloat16)
     weights, nothing = torch.empty_like(scores), scores[:0]
     options = {"ROWS": 1, "COLS": _COLS, "num_warps": 4}
-    return {
+    found = {
         "unit": lambda: softmax(scores, bias, weights, _ROWS, _COLS),
         "unit, no driver call": lambda: softmax(nothing, bias, nothing, 0, _COLS),
         "launcher": lambda: launcher[(_ROWS,)](scores, bias, weights, _ROWS, _COLS, **options),
@@ -61,6 +61,7 @@ def calls() -> dict[str, Callable[[], object]]:
         "eager torch.softmax": lambda: torch.softmax(scores, -1),
         "eager add": lambda: scores + bias,
     }
+    return found, launcher.n_tensors
 
 
 def in_rounds(many_calls: Callable[[], object]) -> float:
@@ -86,19 +87,21 @@ def host_time(call: Callable[[], object]) -> float:
     return in_rounds(many_calls)
 
 
-def driver_time(kernel: Any) -> float:
+def driver_time(kernel: Any, n_tensors: int) -> float:
     """Of the driver's cuLaunchKernel, called from C.
 
     Args:
-        kernel: What Triton compiled. It is given zeros for all parameters: no rows, so it touches no memory.
+        kernel: What Triton compiled. All its tensors are one that nothing is written to, since there are no rows.
+        n_tensors: How many of its parameters are pointers; they come first.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "launch.c"), Path(folder, "launch.so")
         source.write_text(_LOOP_OF_C)
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
         launch_many = ctypes.CDLL(str(library)).launch_many
-    zero = ctypes.c_uint64(0)
-    parameters = (ctypes.c_void_p * _PARAMETERS)(*[ctypes.addressof(zero)] * _PARAMETERS)
+    tensor = torch.zeros(_COLS, device="cuda")
+    given = [ctypes.c_uint64(tensor.data_ptr() if n < n_tensors else 0) for n in range(_PARAMETERS)]
+    parameters = (ctypes.c_void_p * _PARAMETERS)(*map(ctypes.addressof, given))
     launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     function, threads = ctypes.c_void_p(kernel.function), 32 * kernel.metadata.num_warps
@@ -118,10 +121,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write-results", action="store_true", help="also into benchmarks/RESULTS.md")
     options = parser.parse_args()
-    found = calls()
+    found, n_tensors = calls()
     rows = [["call", "us of host time"], *([name, f"{host_time(call):.2f}"] for name, call in found.items())]
     kernel = found["Triton"]()
-    rows.append(["the driver's cuLaunchKernel alone, from C", f"{driver_time(kernel):.2f}"])
+    rows.append(["the driver's cuLaunchKernel alone, from C", f"{driver_time(kernel, n_tensors):.2f}"])
     print(report.machine("cuda"))
     report.print_table(rows)
     if options.write_results:

@@ -82,7 +82,7 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
                 Tunable("ELEMENTS", _STEP, "at a time: short rows share a step"),
                 Tunable("SPLITS", _CHUNKS, "chunks of the rows, at most"),
                 Tunable("SUM_COLS", 16, "columns of a program that adds up the chunks"),
-                Tunable("NUM_WARPS", 8),
+                Tunable("NUM_WARPS", 4),
             )
         case Style.ROWS_LOOPED:
             return (
@@ -171,8 +171,9 @@ def fits_registers(n_cols: int, live: int, writes_rows: bool) -> bool:
     return n_cols <= (_PERSISTENT_LONG if live <= _FEW and writes_rows else _PERSISTENT)
 
 
-# CUDA: rows that are kept whole while their columns are added up. Two programs of 8 warps share a multiprocessor.
-_STEP = 2048  # elements at a time
+# CUDA: rows that are kept whole while their columns are added up. Two programs share a multiprocessor; few warps with
+# many elements each wait less for each other (8192 x 768 on an H200: 31 us; with 8 warps and half the elements 52).
+_STEP = 4096  # elements at a time
 _CHUNKS = 256
 
 

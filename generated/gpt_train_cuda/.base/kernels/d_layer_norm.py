@@ -13,10 +13,10 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 2048  # at a time: short rows share a step
+ELEMENTS = 4096  # at a time: short rows share a step
 SPLITS = 256  # chunks of the rows, at most
 SUM_COLS = 16  # columns of a program that adds up the chunks
-NUM_WARPS = 8
+NUM_WARPS = 4
 
 
 @fast_launch
