@@ -214,6 +214,11 @@ def _check_place(files: Mapping[str, str | bytes], out: Path) -> None:
         if not os.access(out, os.W_OK):
             raise OutputError(f"{out} is not writable.", hint="Nothing was changed. Choose another --out.")
         return
+    if Path.cwd().is_relative_to(out):
+        raise OutputError(
+            f"{out} holds the current folder, and a unit is a folder of its own.",
+            hint="Nothing was changed. Choose another --out.",
+        )
     foreign = [path for path in files if (out / path).exists()]
     if foreign:
         raise OutputError(

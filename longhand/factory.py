@@ -49,13 +49,15 @@ def resolve(spec: str, inputs: tuple[str, ...] = ()) -> Call:
     """
     target = _import(spec)
     if not inputs:
-        with _blaming(spec, "raised"):
+        with _blaming(spec, "raised", "longhand calls it without arguments."):
             made = target()
         return _checked(spec, made)
     kwargs = dict(_random_input(text) for text in inputs)
     model = target
     if inspect.isclass(target) and issubclass(target, nn.Module):
-        with _blaming(spec, "raised"):
+        with _blaming(
+            spec, "raised", "longhand calls it without arguments. Else name a factory that makes the model."
+        ):
             model = target()
     return Call(model, *_positional(model, kwargs))
 
@@ -93,7 +95,10 @@ def _import(spec: str) -> Any:
         )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
-    with _blaming(spec, "could not be imported:"):
+    hint = "Run longhand from the folder that the module's name starts in, with what it imports installed."
+    if module_name.endswith(".py"):
+        hint = f"Name the module, not its file: {module_name[:-3].replace('/', '.')}:{path}."
+    with _blaming(spec, "could not be imported:", hint):
         found: Any = importlib.import_module(module_name)
     for name in path.split("."):
         if not hasattr(found, name):
@@ -106,11 +111,11 @@ def _import(spec: str) -> Any:
 
 
 @contextlib.contextmanager
-def _blaming(spec: str, what: str) -> Iterator[None]:
-    """Turns whatever the user's code raises into a FactoryError with the user's line."""
+def _blaming(spec: str, what: str, hint: str) -> Iterator[None]:
+    """Turns whatever the user's code raises, sys.exit() too, into a FactoryError with the user's line."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         own = str(Path(__file__).parent)
         frames = [
             frame
@@ -118,8 +123,10 @@ def _blaming(spec: str, what: str) -> Iterator[None]:
             if not frame.filename.startswith((own, "<frozen")) and "importlib" not in frame.filename
         ]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
-        words = " ".join(str(error).split())
-        raise FactoryError(f"{spec} {what} {type(error).__name__}: {words}", where=where) from error
+        words = " ".join(str(error).split()).rstrip(".")
+        raise FactoryError(
+            f"{spec} {what} {type(error).__name__}: {words}.", where=where, hint=hint
+        ) from error
 
 
 def _checked(spec: str, made: object) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from typing import TypeVar
 
 from longhand.errors import OptionError
@@ -38,6 +39,9 @@ class Frontend(enum.Enum):
     EXPORT = "export"
 
 
+_ARCHITECTURE = re.compile(r"sm_([7-9]\d|\d{3})[af]?")  # what Triton compiles for
+
+
 @dataclasses.dataclass(frozen=True)
 class Target:
     """The machine that the unit is written for.
@@ -51,7 +55,7 @@ class Target:
     arch: str | None = None
 
     def __post_init__(self) -> None:
-        if self.device is Device.CUDA and not (self.arch or "").startswith("sm_"):
+        if self.device is Device.CUDA and not _ARCHITECTURE.fullmatch(self.arch or ""):
             raise OptionError(
                 f"CUDA needs an architecture such as sm_90, got {self.arch!r}.", hint="Pass --arch sm_90."
             )
