@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from longhand.capture.decompositions import ALIAS_IDENTITIES, CASTS, DROPOUTS, FRESH_IDENTITIES
-from longhand.capture.functional import Handle, Rewriter, Rule
+from longhand.capture.functional import Rewriter, Rule
+from longhand.capture.handles import Handle
 from longhand.capture.views import VIEW_RULES
 from longhand.capture.writes import WRITE_RULES, bound
 

@@ -17,7 +17,7 @@ from longhand.capture.carrying import Carrying
 from longhand.capture.decompositions import packet_name
 from longhand.capture.devices import move_to_target
 from longhand.capture.dynamo_run import note_of
-from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter
+from longhand.capture.functional import CannotFunctionalize, Rewriter
 from longhand.capture.graph import (
     AliasKind,
     CapturedGraph,
@@ -27,6 +27,7 @@ from longhand.capture.graph import (
     Literal,
     Mutation,
 )
+from longhand.capture.handles import Handle, Memory, Number
 from longhand.capture.provenance import assign_provenance, user_frames
 from longhand.capture.regions import inline_region
 from longhand.capture.size_conditions import size_conditions

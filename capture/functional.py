@@ -13,7 +13,6 @@ share storages exactly as eager's tensors do.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +23,7 @@ from torch import fx
 
 from longhand.capture import carrying, torch_private
 from longhand.capture.decompositions import CHECKS, decomposition_table, is_kept, packet_name
+from longhand.capture.handles import Handle, Memory, Number, on_storage_of, signature, without_defaults
 
 aten = torch.ops.aten
 
@@ -39,50 +39,6 @@ class CannotFunctionalize(Exception):
     def __init__(self, what: str, hint: str = "Write it without changing tensors in place.") -> None:
         super().__init__(what)
         self.hint = hint
-
-
-@dataclasses.dataclass(eq=False)
-class Memory:
-    """One storage.
-
-    Attributes:
-        version: How often it was written.
-        placeholder: By which it came in.
-        carries: Whether gradients flow through anything in it.
-    """
-
-    version: int = 0
-    placeholder: fx.Node | None = None
-    carries: bool = False
-
-
-@dataclasses.dataclass(eq=False)
-class Handle:
-    """One tensor of the eager program.
-
-    Attributes:
-        node: The node of the functional graph that holds its value, as of `version` of its memory.
-        fake: What eager has here: shape, dtype, strides, storage.
-        parent: The handle that it is a view of.
-        take: Emits this view of the parent's current value.
-        put: Emits the parent's value with this view's part replaced: (parent's value, this view's new value).
-    """
-
-    node: fx.Node
-    fake: torch.Tensor
-    memory: Memory
-    version: int = 0
-    parent: Handle | None = None
-    take: Callable[[fx.Node], fx.Node] | None = None
-    put: Callable[[fx.Node, fx.Node], fx.Node] | None = None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Number:
-    """A symbolic size or flag that the graph computes."""
-
-    node: fx.Node
-    value: Any
 
 
 Rule = Callable[["Rewriter", torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], Any], Any]
@@ -258,7 +214,7 @@ class Rewriter:
         if not is_kept(target):
             traced = self._decomposed(target, args, kwargs)
             if traced is not None:
-                return _on_storage_of(eager, self._inline(traced, args, kwargs), (args, kwargs))
+                return on_storage_of(eager, self._inline(traced, args, kwargs), (args, kwargs))
         return self.keep(target, args, kwargs, eager)
 
     def keep(
@@ -266,7 +222,7 @@ class Rewriter:
     ) -> Any:
         """The call as it is: its results are fresh, or views where eager's are."""
         sources = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
-        args, kwargs = _without_defaults(target, args, kwargs)
+        args, kwargs = without_defaults(target, args, kwargs)
         node = self.emit(target, args, kwargs, value=eager)
         if not isinstance(eager, list | tuple):
             return self._wrap(node, eager, sources, _bind(self._again, node, None))
@@ -340,7 +296,7 @@ class Rewriter:
     def _decomposed(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> fx.GraphModule | None:
         """The op as a graph of smaller ones; None if it is not made of any."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        key = (target, str(spec), tuple(_signature(leaf) for leaf in leaves))
+        key = (target, str(spec), tuple(signature(leaf) for leaf in leaves))
         if key not in self._traced:
             self._traced[key] = self._trace(target, leaves, spec)
         return self._traced[key]
@@ -406,57 +362,9 @@ class Rewriter:
         return self.call(node.target, args, dict(kwargs), node.meta.get("val") if traced_values else None)
 
 
-def _on_storage_of(eager: Any, results: Any, given: Any) -> Any:
-    """A decomposed call's results, from now on known by eager's own values: later views are matched by storage."""
-    sources = [id(leaf) for leaf in pytree.tree_leaves(given)]
-    handles, values = pytree.tree_leaves(results), pytree.tree_leaves(eager)
-    if len(handles) == len(values):
-        for handle, value in zip(handles, values, strict=True):
-            if isinstance(handle, Handle) and isinstance(value, torch.Tensor) and id(handle) not in sources:
-                handle.fake = value
-    return results
-
-
 def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
     """functools.partial, as a plain closure that mypy and readers follow."""
     return lambda *rest: function(*first, *rest)
-
-
-# Arguments that choose a backend, not a value.
-_HINTS = frozenset(("cudnn_enable", "pin_memory", "layout", "non_blocking"))
-
-
-def _without_defaults(
-    target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments without those at the end that say what is the default anyway, and without hints."""
-    schema = {argument.name: argument for argument in target._schema.arguments}
-    order = list(schema)
-    while args and (order[len(args) - 1] in _HINTS or _is_default(schema[order[len(args) - 1]], args[-1])):
-        args = args[:-1]
-    kept = {
-        name: value
-        for name, value in kwargs.items()
-        if name not in _HINTS and not (name in schema and _is_default(schema[name], value))
-    }
-    return args, kept
-
-
-def _is_default(argument: Any, value: Any) -> bool:
-    if not argument.has_default_value() or isinstance(value, Handle | Number | torch.SymInt):
-        return False
-    default = argument.default_value
-    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
-        return not any(isinstance(part, Handle | Number) for part in value) and list(value) == list(default)
-    return type(value) is type(default) and bool(value == default)
-
-
-def _signature(leaf: Any) -> Any:
-    """What decides how an op decomposes: everything of a tensor but its identity."""
-    if isinstance(leaf, Handle):
-        fake = leaf.fake
-        return ("tensor", str(tuple(fake.shape)), str(fake.stride()), fake.dtype, str(fake.device))
-    return ("number", str(leaf.value)) if isinstance(leaf, Number) else (type(leaf), repr(leaf))
 
 
 def _number_behind(value: Any) -> tuple[Any, torch.dtype, torch.device] | None:

@@ -10,7 +10,8 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.decompositions import decomposition_table
-from longhand.capture.functional import CannotFunctionalize, Handle, Number, Rewriter
+from longhand.capture.functional import CannotFunctionalize, Rewriter
+from longhand.capture.handles import Handle, Number
 
 
 def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:

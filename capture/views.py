@@ -13,7 +13,8 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.decompositions import RESHAPES
-from longhand.capture.functional import CannotFunctionalize, Handle, Rewriter, Rule
+from longhand.capture.functional import CannotFunctionalize, Rewriter, Rule
+from longhand.capture.handles import Handle
 from longhand.capture.writes import bound
 
 aten = torch.ops.aten

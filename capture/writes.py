@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private
-from longhand.capture.functional import CannotFunctionalize, Handle, Rewriter, Rule
+from longhand.capture.functional import CannotFunctionalize, Rewriter, Rule
+from longhand.capture.handles import Handle
 
 aten = torch.ops.aten
 

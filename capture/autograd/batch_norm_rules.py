@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, derivative_rule
-from longhand.capture.functional import Handle, Rewriter
+from longhand.capture.functional import Rewriter
+from longhand.capture.handles import Handle
 from longhand.options import Target
 
 aten = torch.ops.aten

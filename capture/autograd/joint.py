@@ -24,8 +24,9 @@ from longhand.capture.autograd.rules import Pullback
 from longhand.capture.canonical import RULES
 from longhand.capture.carrying import can_carry, stops
 from longhand.capture.decompositions import packet_name
-from longhand.capture.functional import CannotFunctionalize, Handle, Memory, Number, Rewriter, Rule
+from longhand.capture.functional import CannotFunctionalize, Rewriter, Rule
 from longhand.capture.graph import AliasKind, CapturedGraph, GradientPart, Provenance
+from longhand.capture.handles import Handle, Memory, Number
 from longhand.capture.writes import rule_for_write
 from longhand.errors import CaptureError
 from longhand.options import Target

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from longhand.capture.functional import Handle, Rewriter
+from longhand.capture.functional import Rewriter
+from longhand.capture.handles import Handle
 from longhand.capture.writes import bound
 from longhand.options import Device, Target
 

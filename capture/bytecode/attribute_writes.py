@@ -7,10 +7,10 @@ import types
 
 import torch
 
-from longhand.capture.bytecode.attributes import MODULE_STORES, has, is_data_descriptor, missing
+from longhand.capture.bytecode.attributes import MODULE_STORES, has, is_data_descriptor
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import describe
-from longhand.capture.bytecode.function_attributes import put_of_function
+from longhand.capture.bytecode.function_attributes import missing, put_of_function
 from longhand.capture.bytecode.trace import DELETED, Trace
 from longhand.capture.bytecode.values import Const, Error, Func, Method, New, Obj, Tensor, Value
 

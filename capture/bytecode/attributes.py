@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.class_attributes import constant_attribute, of_constant
 from longhand.capture.bytecode.classes import MISSING
-from longhand.capture.bytecode.constants import describe, from_python
-from longhand.capture.bytecode.function_attributes import get_of_function
+from longhand.capture.bytecode.constants import describe
+from longhand.capture.bytecode.function_attributes import get_of_function, missing
 from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
 from longhand.capture.bytecode.sources import Source, attribute, item
 from longhand.capture.bytecode.tensors import tensor_attribute
@@ -38,25 +39,39 @@ from longhand.capture.bytecode.values import (
     Value,
 )
 
-__all__ = ["MODULE_STORES", "get", "get_plain", "has", "is_data_descriptor", "missing"]
+__all__ = ["MODULE_STORES", "find", "get", "get_plain", "get_special", "has", "is_data_descriptor"]
 
-# Modules whose functions and classes are known by identity, whatever path leads to them.
-_FIXED = ("torch", "math", "operator", "functools", "itertools", "collections", "typing", "builtins", "inspect",
-          "dataclasses", "enum", "contextlib", "types", "copy", "abc", "warnings", "os", "sys", "re")  # fmt: skip
 _STORAGES = (dict, list, tuple)
 MODULE_STORES = ("_parameters", "_buffers", "_modules")
 _FACTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def has(trace: Trace, owner: Value, name: str) -> bool:
-    """``hasattr``."""
+def find(trace: Trace, owner: Value, name: str) -> Value | None:
+    """``owner.name``, looked up once; None if there is none."""
     try:
-        get(trace, owner, name)
+        return get(trace, owner, name)
     except Raised as raised:
         if isinstance(raised.value, Error) and issubclass(raised.value.kind, AttributeError):
-            return False
+            return None
         raise
-    return True
+
+
+def has(trace: Trace, owner: Value, name: str) -> bool:
+    """``hasattr``."""
+    return find(trace, owner, name) is not None
+
+
+def get_special(trace: Trace, owner: Value, name: str) -> Value:
+    """The method that an operator or a statement calls: the class's, whatever the instance has under that name."""
+    if not isinstance(owner, New | Obj):
+        return get(trace, owner, name)
+    kind = owner.kind if isinstance(owner, New) else type(owner.value)
+    if isinstance(owner, Obj):
+        _refuse_kernel(owner.value)
+    found = trace.classes.lookup(kind, name)
+    if found is MISSING:
+        raise Unsupported(f"a {describe(owner)} has no {name}")
+    return _bind(trace, found, owner, kind, name)
 
 
 def get(trace: Trace, owner: Value, name: str) -> Value:
@@ -85,7 +100,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
     if isinstance(owner, Super):
         return _of_super(trace, owner, name)
     if isinstance(owner, Const):
-        return _of_constant(trace, owner, name)
+        return of_constant(trace, owner, name)
     if isinstance(owner, Func):
         return get_of_function(trace, owner, name)
     if isinstance(owner, Method):
@@ -115,12 +130,6 @@ def get_plain(trace: Trace, owner: New | Obj, name: str) -> Value:
     return _of_new(trace, owner, name, plain=True)
 
 
-def missing(owner: Value, name: str) -> Raised:
-    """The AttributeError of a value that has no such attribute."""
-    text = f"'{describe(owner)}' object has no attribute '{name}'"
-    return Raised(Error(AttributeError, [Const(text)]))
-
-
 def _of_container(trace: Trace, owner: Value, name: str) -> Value:
     kinds: dict[type, type] = {Range: range, Slice: slice, Sym: int}
     kind = owner.kind if isinstance(owner, Seq | Dict | SetOf) else kinds.get(type(owner))
@@ -145,75 +154,6 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
     if not hasattr(kind, name):
         raise missing(owner, name)
     return Bound(owner, name)
-
-
-def _of_constant(trace: Trace, owner: Const, name: str) -> Value:
-    value = owner.value
-    if isinstance(value, types.ModuleType):
-        if not hasattr(value, name):
-            raise missing(owner, name)
-        found = getattr(value, name)
-        fixed = value.__name__.split(".")[0] in _FIXED
-        if fixed and (is_constant_object(found) or is_torch_leaf(found)):
-            if not isinstance(
-                found, types.ModuleType
-            ):  # who replaces a module in a package replaces much else
-                trace.guards.same_object(attribute(_root_of(trace, owner), name), found)
-            return _constant_attribute(trace, found, None, owner, name)
-        return trace.wrap(found, attribute(owner.source or _root_of(trace, owner), name))
-    if isinstance(value, type):
-        return _of_class(trace, owner, value, name)
-    if name == "__class__":
-        return Const(type(value))
-    found = getattr(value, name, MISSING)
-    if found is MISSING:
-        raise missing(owner, name)
-    if isinstance(found, types.MethodType) and isinstance(found.__func__, types.FunctionType):
-        return Method(trace.function(found.__func__, None), owner)
-    if callable(found) and not isinstance(found, type):
-        return Bound(owner, name)
-    return _constant_attribute(trace, found, None, owner, name)
-
-
-def _constant_attribute(trace: Trace, found: Any, source: Source | None, owner: Value, name: str) -> Value:
-    if isinstance(found, types.FunctionType) and not is_torch_leaf(found):
-        return trace.function(found, None)
-    if isinstance(found, torch.Tensor | torch.nn.Module | list | dict | set):
-        base = owner.source or _root_of(trace, owner)
-        return trace.wrap(found, attribute(base, name))
-    return from_python(found)
-
-
-def _root_of(trace: Trace, owner: Value) -> Source:
-    assert isinstance(owner, Const)
-    text = trace.guards.constant(owner.value)
-    return Source(None, text, getattr(owner.value, "__name__", text))
-
-
-def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
-    if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__dict__"):
-        found = getattr(kind, name)
-        return from_python(found) if name != "__dict__" else Const(found)
-    raw = trace.classes.lookup(kind, name)
-    if raw is MISSING:
-        meta = trace.classes.lookup(type(kind), name)
-        if meta is MISSING:
-            raise missing(owner, name)
-        if isinstance(meta, types.FunctionType):
-            return Method(trace.function(meta, None), owner)
-        found = getattr(kind, name)
-        return Bound(owner, name) if callable(found) and not isinstance(found, type) else from_python(found)
-    if isinstance(raw, staticmethod):
-        return _constant_attribute(trace, raw.__func__, None, owner, name)
-    if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
-        return Method(trace.function(raw.__func__, None), owner)
-    if isinstance(raw, types.FunctionType):
-        return trace.function(raw, None) if not is_torch_leaf(raw) else Const(raw)
-    found = getattr(kind, name)
-    if isinstance(found, int | float | str | bool | torch.Tensor | list | dict | set | tuple | type(None)):
-        # A class's data may change: read it through the class.
-        return trace.wrap(found, attribute(_root_of(trace, owner), name))
-    return _constant_attribute(trace, found, None, owner, name)
 
 
 def _of_error(trace: Trace, owner: Error, name: str) -> Value:
@@ -241,7 +181,7 @@ def _bind(trace: Trace, found: Any, owner: Value, kind: type, name: str) -> Valu
         function: Value = Const(found) if is_torch_leaf(found) else trace.function(found, None)
         return Method(function, owner)
     if isinstance(found, staticmethod):
-        return _constant_attribute(trace, found.__func__, None, Const(kind), name)
+        return constant_attribute(trace, found.__func__, Const(kind), name)
     if isinstance(found, classmethod):
         if isinstance(found.__func__, types.FunctionType):
             return Method(trace.function(found.__func__, None), Const(kind))
@@ -288,14 +228,18 @@ def _own_getattribute(trace: Trace, kind: type) -> types.FunctionType | None:
     return found if isinstance(found, types.FunctionType) else None
 
 
-def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> Value:
-    kind = type(owner.value)
-    if kind.__module__.startswith("triton."):
-        called = getattr(owner.value, "__name__", kind.__qualname__)
+def _refuse_kernel(value: Any) -> None:
+    if type(value).__module__.startswith("triton."):
+        called = getattr(value, "__name__", type(value).__qualname__)
         raise Unsupported(
             f"{called} is a Triton kernel of the user's own",
             "Make it one call of the graph: put its launch into a torch.library.custom_op, or a triton_op.",
         )
+
+
+def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> Value:
+    kind = type(owner.value)
+    _refuse_kernel(owner.value)
     own = _own_getattribute(trace, kind)
     if own is not None and not plain:
         return trace.call_value(trace.function(own, None), [owner, Const(name)], {})
@@ -354,6 +298,9 @@ def _entry(trace: Trace, store: dict[str, Any], name: str, place: Source) -> Val
 def _fallback(trace: Trace, owner: Value, kind: type, name: str, source: Source | None) -> Value:
     """``__getattr__``, else an AttributeError."""
     getter = trace.classes.lookup(kind, "__getattr__")
+    if source is not None and isinstance(owner, Obj) and hasattr(owner.value, "__dict__"):
+        own = attribute(source, "__dict__")
+        trace.guards.add(own, f"{name!r} not in {{}}", f"{source.name} has no own {name}")
     if getter is not MISSING and getter is not torch.nn.Module.__getattr__:
         if not isinstance(getter, types.FunctionType):
             raise Unsupported(f"{kind.__qualname__}.__getattr__ is no Python function")
@@ -412,4 +359,4 @@ def _of_super(trace: Trace, owner: Super, name: str) -> Value:
         return Bound(Super(owner.kind, bound), name)
     if isinstance(bound, Const) and not isinstance(found, classmethod):
         raise Unsupported(f"super().{name} of a class")
-    return _bind(trace, found, bound, base, name)
+    return _bind(trace, found, bound, start if isinstance(found, classmethod) else base, name)

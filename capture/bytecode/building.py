@@ -17,6 +17,7 @@ from longhand.capture.bytecode.values import (
     Seq,
     SetOf,
     Slice,
+    Value,
 )
 
 __all__ = ["STEPS"]
@@ -129,7 +130,7 @@ def _dict_update(trace: Trace, frame: Frame, step: Instruction) -> None:
     if step.name == "DICT_MERGE" and set(owner.items) & set(value.items):
         raise Unsupported("a keyword argument is given twice")
     trace.guard_keys(value)
-    owner.items.update(value.items)
+    owner.merge(value)
 
 
 @STEPS.of("UNPACK_SEQUENCE")
@@ -191,10 +192,14 @@ def _match_class(trace: Trace, frame: Frame, step: Instruction) -> None:
             frame.push(Seq(tuple, [subject, *(attributes.get(trace, subject, name) for name in names)]))
             return
         names = (*getattr(kind, "__match_args__", ())[: step.arg], *names)
-    if not all(attributes.has(trace, subject, name) for name in names):
-        frame.push(Const(None))
-        return
-    frame.push(Seq(tuple, [attributes.get(trace, subject, name) for name in names]))
+    parts: list[Value] = []
+    for name in names:
+        found = attributes.find(trace, subject, name)
+        if found is None:
+            frame.push(Const(None))
+            return
+        parts.append(found)
+    frame.push(Seq(tuple, parts))
 
 
 @STEPS.of("GET_LEN")

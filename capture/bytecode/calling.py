@@ -54,6 +54,8 @@ def _call_function_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
     if step.arg & 1:
         given = as_mapping(trace, frame.pop())
         trace.guard_keys(given)
+        if not all(isinstance(key, str) for key in given.items):
+            raise Unsupported("a keyword that is no string")
         kwargs = dict(given.items)
     args = calls.all_items(trace, frame.pop())
     function = frame.pop()
@@ -163,8 +165,9 @@ def _check_exc_match(trace: Trace, frame: Frame, step: Instruction) -> None:
 @STEPS.of("BEFORE_WITH")
 def _before_with(trace: Trace, frame: Frame, step: Instruction) -> None:
     manager = frame.pop()
-    enter = attributes.get(trace, manager, "__enter__")
-    frame.push(attributes.get(trace, manager, "__exit__"))
+    manager = trace.force(manager)
+    enter = attributes.get_special(trace, manager, "__enter__")
+    frame.push(attributes.get_special(trace, manager, "__exit__"))
     frame.push(calls.call(trace, frame, enter, [], {}))
 
 

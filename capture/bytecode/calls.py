@@ -27,6 +27,7 @@ from longhand.capture.bytecode import (
 )
 from longhand.capture.bytecode.breaks import Raised, Unsupported
 from longhand.capture.bytecode.cached import call_cached
+from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_python
 from longhand.capture.bytecode.contexts import ForwardContext
 from longhand.capture.bytecode.frames import Frame
@@ -100,7 +101,7 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
     if isinstance(function, Obj):
         return _call_object(trace, function, args, kwargs)
     if isinstance(function, New):
-        return call_value(trace, attributes.get(trace, function, "__call__"), args, kwargs)
+        return call_value(trace, attributes.get_special(trace, function, "__call__"), args, kwargs)
     raise Unsupported(f"a {describe(function)} is called")
 
 
@@ -143,7 +144,7 @@ def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[st
         return call_value(trace, inner, [*before, *args], {**named.items, **kwargs})
     if isinstance(value, functools._lru_cache_wrapper):
         return call_cached(trace, function, args, kwargs)
-    return call_value(trace, attributes.get(trace, function, "__call__"), args, kwargs)
+    return call_value(trace, attributes.get_special(trace, function, "__call__"), args, kwargs)
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -308,13 +309,15 @@ def iterate(trace: Trace, value: Value) -> Value:
     if isinstance(value, New | Obj):
         if value.storage is not None and not is_python(trace, kind_of(value), "__iter__"):
             return iterate(trace, value.storage)
-        if attributes.has(trace, value, "__iter__"):
-            made = trace.force(call_value(trace, attributes.get(trace, value, "__iter__"), [], {}))
-            is_own = isinstance(made, New | Obj) and attributes.has(trace, made, "__next__")
+        if _has_special(trace, value, "__iter__"):
+            made = trace.force(call_value(trace, attributes.get_special(trace, value, "__iter__"), [], {}))
+            is_own = isinstance(made, New | Obj) and _has_special(trace, made, "__next__")
             return made if is_own else iterate(trace, made)
-        if attributes.has(trace, value, "__next__"):
-            return value
     raise Unsupported(f"a {describe(value)} is iterated over")
+
+
+def _has_special(trace: Trace, value: New | Obj, name: str) -> bool:
+    return trace.classes.lookup(kind_of(value), name) is not MISSING
 
 
 def advance(trace: Trace, iterator: Value) -> Value | None:
@@ -329,7 +332,7 @@ def advance(trace: Trace, iterator: Value) -> Value | None:
             raise
     if isinstance(iterator, New | Obj):
         try:
-            return call_value(trace, attributes.get(trace, iterator, "__next__"), [], {})
+            return call_value(trace, attributes.get_special(trace, iterator, "__next__"), [], {})
         except Raised as raised:
             if isinstance(raised.value, Error) and issubclass(raised.value.kind, StopIteration):
                 return None

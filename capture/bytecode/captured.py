@@ -23,6 +23,7 @@ from longhand.capture.bytecode.entry_text import (
     parameter_name,
 )
 from longhand.capture.bytecode.frames import Frame
+from longhand.capture.bytecode.graph_call import drop_unused_sizes, graph_lines
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.interpreter import BreakHere, Interpreter
 from longhand.capture.bytecode.outcome import Outcome, is_null
@@ -46,15 +47,6 @@ from longhand.errors import LonghandError
 __all__ = ["Captured", "capture_frame"]
 
 Miss = Callable[..., Any]
-_MODES = (
-    torch_private.set_grad_enabled,
-    torch_private.set_autocast,
-    torch.set_autocast_enabled,
-    torch.set_autocast_dtype,
-    torch.set_autocast_cache_enabled,
-    torch.autocast_increment_nesting,
-    torch.autocast_decrement_nesting,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,9 +282,9 @@ class _Attempt:
         if not n_ops and not records:
             return Captured(None)
         namespace: dict[str, Any] = {}
-        graph_lines: list[str] = []
+        lines: list[str] = []
         inputs = outcome.inputs()
-        _drop_unused_sizes(trace.graph)
+        drop_unused_sizes(trace.graph)
         if n_ops:
             outputs = outcome.outputs
             trace.graph.output(tuple(outputs))
@@ -301,9 +293,10 @@ class _Attempt:
             namespace["graph"] = backend(module, list(trace.real_inputs))
             results = "".join(f"g{k}, " for k in range(len(outputs)))
             call = f"graph({', '.join(name for name, _ in inputs)})"
-            graph_lines = self._graph_lines(
-                f"{results + '= ' if results else ''}{call}", others[1], namespace
-            )
+            loses = bool(outcome.effects or outcome.late)
+            given = ", ".join(("f", *map(parameter_name, self.names)))
+            assigned = f"{results + '= ' if results else ''}{call}"
+            lines = graph_lines(trace, assigned, given, others[1], namespace, loses)
         trace.guard_separate()
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
@@ -313,7 +306,7 @@ class _Attempt:
             ", ".join(("f", *parameters)),
             [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT} and {trace.guards.check()}", *more],
             [f"i{k} = {_place(tensor)}" for k, tensor in enumerate(trace.inputs)],
-            [*graph_lines, *outcome.lines, *outcome.effects, *outcome.late],
+            [*lines, *outcome.lines, *outcome.effects, *outcome.late],
             ending,
         )
         hook, classes = frame_hook(), trace.classes.guard()
@@ -350,41 +343,9 @@ class _Attempt:
             namespace["entry"], records, readable, n_ops, tuple(conditions), namespace, parameters, text
         )
 
-    def _graph_lines(self, call: str, failed: Miss | None, namespace: dict[str, Any]) -> list[str]:
-        """The graph's call. What it raises the user's code may handle, after effects that come before it in eager:
-        so CPython runs the whole frame again, where the graph wrote nothing. Modes that it set are put back.
-        """
-        runs_again = failed is not None and not self._written()
-        modes = [node.target for node in self.trace.graph.nodes if node.target in _MODES]
-        restore: list[str] = []
-        before: list[str] = []
-        if modes:
-            namespace["autocast_nesting"] = torch_private.autocast_nesting
-            before = ["before = autocast_settings(), autocast_nesting()"]
-            restore = ["    set_grad_enabled(STATE[0])", "    set_autocast(*before)"]
-        lines = [*before, "raised = None", "try:", f"    {call}"]
-        if runs_again:
-            namespace["StopRecomputation"] = torch_private.StopRecomputation
-            lines += [
-                "except StopRecomputation:",
-                *restore,
-                "    raise",
-            ]  # a checkpoint around has all it wants
-            lines += ["except Exception as error:", "    raised = type(error).__name__"]
-        if modes:
-            lines += ["except BaseException:", *restore, "    raise"]
-        if runs_again:
-            namespace["failed"] = failed
-            given = ", ".join(("f", *map(parameter_name, self.names)))
-            lines += ["if raised is not None:", *restore, f"    return failed(raised, {given})"]
-        return lines if runs_again or modes else [call]
-
-    def _written(self) -> list[Tensor]:
-        return [tensor for tensor in self.trace.inputs if torch_private.version(tensor.fake) > 0]
-
     def _storage_guard(self, namespace: dict[str, Any]) -> list[str]:
         """Where the graph writes into an input, which inputs share memory matters."""
-        if not self._written() or len(self.trace.inputs) < 2:
+        if not self.trace.written() or len(self.trace.inputs) < 2:
             return []
         namespace["sharing"] = sharing
         pattern = sharing(*self.trace.real_inputs)
@@ -404,10 +365,3 @@ def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
         first.setdefault(torch_private.storage_key(tensor), position)
         for position, tensor in enumerate(tensors)
     )
-
-
-def _drop_unused_sizes(graph: fx.Graph) -> None:
-    for node in reversed(list(graph.nodes)):
-        value = node.meta.get("example_value")
-        if not node.users and isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | tuple):
-            graph.erase_node(node)

@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from longhand.capture.bytecode.hook import frame_hook
+from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
 
 __all__ = ["MISSING", "ClassFacts", "ClassGuard", "find"]
 
@@ -68,7 +69,8 @@ class ClassGuard:
             if now is known:
                 continue
             # Data has guards of its own, where it was used.
-            if known is MISSING or isinstance(known, _CODE) or type(now) is not type(known):
+            is_fixed = isinstance(known, _CODE) or is_constant_object(known) or is_torch_leaf(known)
+            if known is MISSING or is_fixed or type(now) is not type(known):
                 return False
         self._note()
         return True

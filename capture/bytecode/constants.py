@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ __all__ = [
     "fold_call",
     "from_key",
     "from_python",
+    "hold_if_nan",
 ]
 
 
@@ -117,11 +119,21 @@ def as_key(trace: Trace, value: Value) -> Any:
     if isinstance(value, Tensor | Func) or (isinstance(value, New) and _hashes_by_identity(value.kind)):
         return value  # its own key: by identity
     key = as_python(trace, value)
+    hold_if_nan(trace, value)
     try:
         hash(key)
     except TypeError:
         raise Unsupported("an unhashable key") from None
     return key
+
+
+def hold_if_nan(trace: Trace, value: Value) -> bool:
+    """Whether the value is a NaN: which one it is matters where it is looked for."""
+    if not isinstance(value, Const) or not isinstance(value.value, float) or value.value == value.value:
+        return False
+    if value.source is not None:
+        trace.guards.same_object(value.source, value.value)
+    return True
 
 
 def from_key(trace: Trace, key: Any) -> Value:
@@ -132,10 +144,21 @@ def from_key(trace: Trace, key: Any) -> Value:
 
 
 def as_mapping(trace: Trace, value: Value) -> Dict:
-    """The dict behind a mapping that is spread with ``**``."""
+    """What a mapping gives that is spread with ``**`` or makes a dict: what it holds, or what its own methods say."""
     value = trace.force(value)
-    if isinstance(value, New | Obj) and isinstance(value.storage, Dict):
-        return value.storage
+    if isinstance(value, New | Obj):
+        kind = value.kind if isinstance(value, New) else type(value.value)
+        names = ("keys", "__getitem__") if issubclass(kind, collections.OrderedDict) else ("__iter__",)
+        own = [name for name in names if isinstance(trace.classes.lookup(kind, name), types.FunctionType)]
+        if isinstance(value.storage, Dict) and not own:
+            return value.storage
+        made = Dict(dict, {})
+        for key in trace.all_items(trace.call_value(trace.get_attribute(value, "keys"), [], {})):
+            python = as_key(trace, key)
+            if python not in made.items:
+                made.keys[python] = key
+            made.items[python] = trace.call_value(trace.get_special(value, "__getitem__"), [key], {})
+        return made
     if not isinstance(value, Dict):
         raise Unsupported(f"a {describe(value)} is spread with **")
     return value

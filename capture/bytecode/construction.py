@@ -5,15 +5,16 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import inspect
 import types
 import typing
 from typing import Any
 
 import torch
 
-from longhand.capture.bytecode import sets
+from longhand.capture.bytecode import attributes, sets
 from longhand.capture.bytecode.breaks import Unsupported
-from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_python
+from longhand.capture.bytecode.constants import as_mapping, as_python, describe, fold_call, from_python
 from longhand.capture.bytecode.items import store
 from longhand.capture.bytecode.kinds import type_of
 from longhand.capture.bytecode.operators import truth
@@ -123,16 +124,17 @@ def fill_dict(trace: Trace, made: Dict, args: list[Value], kwargs: dict[str, Val
     """``made.update(*args, **kwargs)``, without marking it as changed."""
     if args:
         given = trace.force(args[0])
-        if isinstance(given, New | Obj) and isinstance(given.storage, Dict):
-            given = given.storage
+        if isinstance(given, New | Obj) and attributes.has(trace, given, "keys"):
+            given = as_mapping(trace, given)
         if isinstance(given, Dict):
             trace.guard_keys(given)
-            made.items.update(given.items)
-            made.keys.update(given.keys)
+            made.merge(given)
         else:
             for pair in trace.all_items(given):
-                key, value = trace.all_items(pair)
-                store(trace, made, key, value)
+                parts = trace.all_items(pair)
+                if len(parts) != 2:
+                    raise Unsupported("a dict is made of something else than pairs")
+                store(trace, made, parts[0], parts[1])
     made.items.update(kwargs)
 
 
@@ -210,6 +212,8 @@ def empty_instance(kind: type) -> New:
     Raises:
         Unsupported: It derives from a built-in type that has its own memory.
     """
+    if inspect.isabstract(kind):
+        raise Unsupported(f"{kind.__qualname__}, which is abstract, is made")
     storage: Value | None = None
     for base in kind.__mro__:
         if base in (*_MAPPINGS, list, collections.deque):

@@ -10,7 +10,7 @@ from longhand.capture.bytecode.sources import Source, attribute
 from longhand.capture.bytecode.trace import DELETED, Trace
 from longhand.capture.bytecode.values import Bound, Const, Dict, Error, Func, Seq, Value
 
-__all__ = ["get_of_function", "put_of_function"]
+__all__ = ["get_of_function", "missing", "put_of_function"]
 
 # What may be written on a function that the captured code made, besides its own dict.
 _WRITTEN = frozenset(
@@ -51,7 +51,7 @@ def _of_made(trace: Trace, owner: Func, name: str) -> Value:
         return made
     if name in vars(types.FunctionType):
         raise Unsupported(f"{name} of a function that was just made")
-    raise _missing(owner, name)
+    raise missing(owner, name)
 
 
 def _of_real(trace: Trace, owner: Func, name: str) -> Value:
@@ -61,7 +61,7 @@ def _of_real(trace: Trace, owner: Func, name: str) -> Value:
             trace.guards.add(
                 owner.source, f"not hasattr({{}}, {name!r})", f"{owner.source.name} has no {name}"
             )
-        raise _missing(owner, name)
+        raise missing(owner, name)
     if name in ("__module__", "__doc__"):
         return Const(getattr(owner.real, name))
     source = owner.source or Source(None, trace.guards.constant(owner.real), owner.name)
@@ -79,9 +79,10 @@ def put_of_function(owner: Func, name: str, value: Value) -> None:
     elif name in owner.attributes:
         del owner.attributes[name]
     else:
-        raise _missing(owner, name)
+        raise missing(owner, name)
 
 
-def _missing(owner: Func, name: str) -> Raised:
+def missing(owner: Value, name: str) -> Raised:
+    """The AttributeError of a value that has no such attribute."""
     text = f"'{describe(owner)}' object has no attribute '{name}'"
     return Raised(Error(AttributeError, [Const(text)]))

@@ -6,6 +6,7 @@ import builtins
 import importlib.metadata
 import importlib.util
 import inspect
+import itertools
 import math
 import operator
 import re
@@ -19,6 +20,7 @@ from longhand.capture import torch_private
 from longhand.capture.bytecode import attributes
 from longhand.capture.bytecode.attribute_writes import put
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_python, fold, fold_call
 from longhand.capture.bytecode.kinds import is_instance, type_of
 from longhand.capture.bytecode.operators import binary, compare, is_none, is_python, kind_of, truth
@@ -82,9 +84,10 @@ def _issubclass(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Va
 @RULES.of(getattr)
 def _getattr(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name = as_python(trace, args[1])
-    if len(args) == 3 and not attributes.has(trace, args[0], name):
-        return args[2]
-    return attributes.get(trace, args[0], name)
+    if len(args) < 3:
+        return attributes.get(trace, args[0], name)
+    found = attributes.find(trace, args[0], name)
+    return args[2] if found is None else found
 
 
 @RULES.of(hasattr)
@@ -117,7 +120,7 @@ def _callable(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Valu
     if isinstance(value, Const | Obj):
         return Const(callable(value.value))
     if isinstance(value, New):
-        return Const(attributes.has(trace, value, "__call__"))
+        return Const(trace.classes.lookup(value.kind, "__call__") is not MISSING)
     return Const(any("__call__" in vars(base) for base in type_of(value).__mro__))
 
 
@@ -157,7 +160,7 @@ def _len(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     ):
         return _len(trace, [value.storage], {})
     if isinstance(value, New | Obj):
-        return trace.call_value(attributes.get(trace, value, "__len__"), [], {})
+        return trace.call_value(attributes.get_special(trace, value, "__len__"), [], {})
     return fold(len, as_python(trace, value))
 
 
@@ -202,10 +205,19 @@ RULES[max] = _extreme(max)
 
 @RULES.of(sum)
 def _sum(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    total = args[1] if len(args) > 1 else kwargs.get("start", Const(0))
-    for value in trace.all_items(args[0]):
+    total = trace.force(args[1] if len(args) > 1 else kwargs.get("start", Const(0)))
+    values = trace.all_items(args[0])
+    # Python's own sum of its leading numbers: from 3.12 on it rounds floats once, at the end.
+    numbers = list(itertools.takewhile(_is_number, [total, *values]))
+    if numbers:
+        total = fold(sum, [as_python(trace, value) for value in numbers[1:]], as_python(trace, total))
+    for value in values[max(len(numbers) - 1, 0) :]:
         total = binary(trace, "+", total, value)
     return total
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, Const) and type(value.value) in (int, float, bool)
 
 
 def _quantifier(stops_at: bool) -> Rule:

@@ -10,9 +10,20 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.sources import Source
 
-__all__ = ["Guard", "Guards"]
+__all__ = ["Guard", "Guards", "same_constants"]
 
-_SIMPLE = (int, float, bool, str, bytes, type(None), complex)
+
+def same_constants(found: Any, known: Any) -> bool:
+    """Equal and of the same types, part for part: 1 is not True, 0.0 is not -0.0, and a NaN is only itself."""
+    if found is known:
+        return True
+    if type(found) is not type(known):
+        return False
+    if isinstance(found, tuple | frozenset):
+        return len(found) == len(known) and all(map(same_constants, found, known))
+    if isinstance(found, float | complex):
+        return bool(found == known) and str(found) == str(known)
+    return bool(found == known)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +94,12 @@ class Guards:
         self.same_type(source, type(value))
         if isinstance(value, float) and value != value:
             self.add(source, "{0} != {0}", f"{source.name} is NaN")
-        elif isinstance(value, float) and value == 0:
+        elif isinstance(value, complex) or (isinstance(value, float) and value == 0):  # zeros have signs
             self.add(source, "str({}) == " + repr(str(value)), f"{source.name} == {value!r}")
+        elif isinstance(value, range):
+            parts = f"({value.start}, {value.stop}, {value.step})"
+            condition = "({0}.start, {0}.stop, {0}.step) == " + parts
+            self.add(source, condition, f"{source.name} == {value!r}")
         else:
             self.add(source, "{} == " + self.constant(value), f"{source.name} == {value!r}")
 

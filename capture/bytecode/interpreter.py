@@ -37,6 +37,7 @@ class Interpreter:
         self.raised_at = 0  # the outermost frame's step that raised what is handled now, or was last
         trace.call_value = lambda function, args, kwargs: calls.call_value(trace, function, args, kwargs)
         trace.get_attribute = lambda owner, name: attributes.get(trace, owner, name)
+        trace.get_special = lambda owner, name: attributes.get_special(trace, owner, name)
         trace.keep_attribute = lambda owner, name, value: put(trace, owner, name, value, plain=True)
         trace.all_items = lambda value: calls.all_items(trace, value)
         trace.iterate = lambda value: calls.iterate(trace, value)

@@ -36,8 +36,9 @@ class ModuleSlice(list):
 def store(trace: Trace, owner: Dict, key: Value, value: Value) -> None:
     """``owner[key] = value`` for a dict that capture made or that is already marked as changed."""
     python = as_key(trace, key)
+    if python not in owner.items:  # the first of equal keys stays
+        owner.keys[python] = key
     owner.items[python] = value
-    owner.keys[python] = key
 
 
 def get_item(trace: Trace, owner: Value, key: Value) -> Value:
@@ -83,8 +84,7 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
             trace.guard_keys(modules)
             return Seq(ModuleSlice, list(modules.items.values())[where])
     if isinstance(owner, New | Obj | Bound):
-        found = trace.get_attribute(owner, "__getitem__")
-        return trace.call_value(found, [key], {})
+        return trace.call_value(trace.get_special(owner, "__getitem__"), [key], {})
     if isinstance(owner, Const):
         return fold(operator.getitem, owner.value, as_python(trace, key))
     raise Unsupported(f"an item of a {describe(owner)}")
@@ -107,7 +107,7 @@ def set_item(trace: Trace, owner: Value, key: Value, value: Value) -> None:
         trace.changing(owner)
         store(trace, owner, key, value)
     elif isinstance(owner, New | Obj):
-        trace.call_value(trace.get_attribute(owner, "__setitem__"), [key, value], {})
+        trace.call_value(trace.get_special(owner, "__setitem__"), [key, value], {})
     else:
         raise Unsupported(f"an item of a {describe(owner)} is set")
 
@@ -127,6 +127,8 @@ def delete_item(trace: Trace, owner: Value, key: Value) -> None:
         trace.changing(owner)
         if python not in owner.items:
             raise Raised(Error(KeyError, [key], is_exact=True))
-        del owner.items[python]
+        owner.remove(python)
+    elif isinstance(owner, New | Obj):
+        trace.call_value(trace.get_special(owner, "__delitem__"), [key], {})
     else:
         raise Unsupported(f"an item of a {describe(owner)} is deleted")

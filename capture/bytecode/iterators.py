@@ -116,8 +116,8 @@ def _filter(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
 @RULES.of(reversed)
 def _reversed(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = trace.force(args[0])
-    if isinstance(value, New | Obj) and attributes.has(trace, value, "__reversed__"):
-        return trace.call_value(attributes.get(trace, value, "__reversed__"), [], {})
+    if isinstance(value, New | Obj):
+        return trace.call_value(attributes.get_special(trace, value, "__reversed__"), [], {})
     if isinstance(value, Range):
         return Iter(map(Const, reversed(value.value)), is_fixed=True)
     if not isinstance(value, Seq) or isinstance(value, View):

@@ -19,6 +19,7 @@ _BUILTIN = (
     types.GetSetDescriptorType,
     types.ClassMethodDescriptorType,
 )
+_ALIASES = (types.GenericAlias, types.UnionType)
 _MODULES = frozenset(
     [
         "torch",
@@ -111,4 +112,4 @@ def is_constant_object(value: Any) -> bool:
             return True
         # pybind11 binds its functions to an object of its own.
         return type(owner).__name__ == "PyCapsule" or type(owner).__module__ == "pybind11_builtins"
-    return isinstance(value, _BUILTIN) or type(value).__module__ in ("typing", "types", "functools._lru")
+    return isinstance(value, (_BUILTIN, _ALIASES)) or type(value).__module__ == "typing"

@@ -16,7 +16,7 @@ from longhand.capture.bytecode.breaks import Raised, Unsupported
 from longhand.capture.bytecode.constants import as_key, as_python, describe, from_key, from_python
 from longhand.capture.bytecode.construction import empty_instance, fill_dict
 from longhand.capture.bytecode.items import delete_item, get_item, set_item
-from longhand.capture.bytecode.operators import compare, contains, is_none, truth
+from longhand.capture.bytecode.operators import compare, contains, is_found, is_none, truth
 from longhand.capture.bytecode.tensors import tensor_method
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -172,7 +172,8 @@ def _of_sequence(trace: Trace, owner: Seq, name: str, args: list[Value], kwargs:
 def _question(trace: Trace, owner: Seq, name: str, args: list[Value]) -> Value:
     if name == "copy":
         return Seq(owner.kind, list(owner.items))
-    positions = [i for i, part in enumerate(owner.items) if _is_equal(trace, part, args[0])]
+    wanted = trace.force(args[0])
+    positions = [i for i, part in enumerate(owner.items) if is_found(trace, trace.force(part), wanted)]
     if len(args) > 1:
         raise Unsupported(f"{name} within bounds")
     if name == "count":
@@ -185,12 +186,6 @@ def _question(trace: Trace, owner: Seq, name: str, args: list[Value]) -> Value:
         )
         raise Raised(Error(ValueError, [Const(text)]))
     return Const(positions[0])
-
-
-def _is_equal(trace: Trace, left: Value, right: Value) -> bool:
-    if trace.force(left) is trace.force(right):
-        return True
-    return truth(trace, compare(trace, "==", left, right))
 
 
 def _write(trace: Trace, owner: Seq, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -213,7 +208,7 @@ def _write(trace: Trace, owner: Seq, name: str, args: list[Value], kwargs: dict[
         return trace.force(items.pop(where))
     elif name == "remove":
         for position, part in enumerate(items):
-            if _is_equal(trace, part, args[0]):
+            if is_found(trace, trace.force(part), trace.force(args[0])):
                 del items[position]
                 return Const(None)
         raise Raised(Error(ValueError, [Const("list.remove(x): x not in list")]))
@@ -275,16 +270,18 @@ def _of_dict(trace: Trace, owner: Dict, name: str, args: list[Value], kwargs: di
         fill_dict(trace, owner, args, kwargs)
     elif name == "clear":
         owner.items.clear()
+        owner.keys.clear()
     elif name == "popitem" and owner.items and not args and not kwargs:
-        key, value = owner.items.popitem()
-        return Seq(tuple, [owner.keys.get(key) or from_key(trace, key), trace.force(value)])
+        last = next(reversed(owner.items))
+        key = owner.keys.get(last) or from_key(trace, last)
+        return Seq(tuple, [key, trace.force(owner.remove(last))])
     elif name == "move_to_end":
         key = as_key(trace, args[0])
         if key not in owner.items:
             raise Raised(Error(KeyError, [args[0]], is_exact=True))
-        last = truth(trace, args[1] if len(args) > 1 else kwargs.get("last", Const(True)))
+        is_last = truth(trace, args[1] if len(args) > 1 else kwargs.get("last", Const(True)))
         value = owner.items.pop(key)
-        owner.items = {**owner.items, key: value} if last else {key: value, **owner.items}
+        owner.items = {**owner.items, key: value} if is_last else {key: value, **owner.items}
     else:
         raise Unsupported(f"the method {name} of a dict")
     return Const(None)
@@ -299,7 +296,7 @@ def _with_default(trace: Trace, owner: Dict, name: str, args: list[Value]) -> Va
         owner.items[key] = value
         if name == "pop":
             trace.changing(owner)
-            del owner.items[key]
+            owner.remove(key)
         return value
     if name == "setdefault":
         set_item(trace, owner, args[0], default)

@@ -11,7 +11,7 @@ import torch
 
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.classes import MISSING
-from longhand.capture.bytecode.constants import as_key, as_python, describe, fold, from_python
+from longhand.capture.bytecode.constants import as_key, as_python, describe, fold, hold_if_nan
 from longhand.capture.bytecode.sets import combined
 from longhand.capture.bytecode.tensors import has_tensor, operate
 from longhand.capture.bytecode.trace import Trace
@@ -41,6 +41,7 @@ __all__ = [
     "binary",
     "compare",
     "contains",
+    "is_found",
     "is_none",
     "is_python",
     "is_same",
@@ -129,8 +130,7 @@ def truth(trace: Trace, value: Value) -> bool:
             return truth(trace, value.storage)
         for name in ("__bool__", "__len__"):
             if trace.classes.lookup(kind, name) is not MISSING:
-                found = trace.get_attribute(value, name)
-                return truth(trace, trace.call_value(found, [], {}))
+                return truth(trace, trace.call_value(trace.get_special(value, name), [], {}))
         return True
     raise Unsupported(f"the truth of a {describe(value)}")
 
@@ -197,21 +197,22 @@ def contains(trace: Trace, owner: Value, key: Value) -> bool:
     if isinstance(owner, SetOf):
         return as_key(trace, key) in owner.items
     if isinstance(owner, Seq):
-        for part in owner.items:
-            part = trace.force(part)
-            if part is key or (
-                isinstance(part, Const) and isinstance(key, Const) and part.value == key.value
-            ):
-                return True
-            if not isinstance(part, Const) and truth(trace, compare(trace, "==", part, key)):
-                return True
-        return False
+        return any(is_found(trace, trace.force(part), key) for part in owner.items)
     if isinstance(owner, Range | Const) and isinstance(key, Const):
         return operator.contains(owner.value, key.value)
     if isinstance(owner, New | Obj):
-        found = trace.get_attribute(owner, "__contains__")
+        found = trace.get_special(owner, "__contains__")
         return truth(trace, trace.call_value(found, [key], {}))
     raise Unsupported(f"`in` a {describe(owner)}")
+
+
+def is_found(trace: Trace, part: Value, key: Value) -> bool:
+    """``part is key or part == key``: how ``in``, index and remove look for something."""
+    if part is key:
+        return True
+    if hold_if_nan(trace, part) and hold_if_nan(trace, key):
+        return part.value is key.value  # type: ignore[attr-defined]
+    return truth(trace, compare(trace, "==", part, key))
 
 
 def unary(trace: Trace, name: str, value: Value) -> Value:
@@ -222,8 +223,8 @@ def unary(trace: Trace, name: str, value: Value) -> Value:
         return operate(trace, _UNARY[name], [value])
     if isinstance(value, New | Obj):
         word = {"UNARY_NEGATIVE": "__neg__", "UNARY_INVERT": "__invert__", "UNARY_POSITIVE": "__pos__"}[name]
-        return trace.call_value(trace.get_attribute(value, word), [], {})
-    return from_python(_UNARY[name](as_python(trace, value)))
+        return trace.call_value(trace.get_special(value, word), [], {})
+    return fold(_UNARY[name], as_python(trace, value))
 
 
 def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
@@ -261,9 +262,13 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         trace.guard_keys(right)
         if in_place:
             trace.changing(left)
-            left.items.update(right.items)
+            left.merge(right)
             return left
-        return Dict(left.kind, {**left.items, **right.items})
+        if left.kind is not right.kind:
+            raise Unsupported(f"a {left.kind.__qualname__} | a {right.kind.__qualname__}")
+        made = Dict(left.kind, dict(left.items), factory=left.factory, keys=dict(left.keys))
+        made.merge(right)
+        return made
     if isinstance(left, SetOf) and isinstance(right, SetOf):
         return combined(trace, plain, left, right, in_place)
     if isinstance(left, New | Obj) or isinstance(right, New | Obj):
@@ -284,17 +289,34 @@ def _concatenate(trace: Trace, left: Seq, right: Seq, in_place: bool) -> Value:
 
 def _user_binary(trace: Trace, symbol: str, left: Value, right: Value, in_place: bool) -> Value:
     word = _METHODS[symbol]
-    tries = [(left, f"__{word}__", right), (right, f"__r{word}__", left)]
+    tries = [(left, f"__{word}__", right)]
+    kinds = _class_of(left), _class_of(right)
+    if kinds[0] is not kinds[1] or None in kinds:
+        tries.append((right, f"__r{word}__", left))
+        if _comes_first(trace, kinds[1], kinds[0], f"__r{word}__"):
+            tries.reverse()
     if in_place:
         tries.insert(0, (left, f"__i{word}__", right))
     for owner, name, other in tries:
-        kind = type(owner.value) if isinstance(owner, Obj) else owner.kind if isinstance(owner, New) else None
+        kind = _class_of(owner)
         if kind is None or trace.classes.lookup(kind, name) is MISSING:
             continue
-        result = trace.call_value(trace.get_attribute(owner, name), [other], {})
+        result = trace.call_value(trace.get_special(owner, name), [other], {})
         if not (isinstance(result, Const) and result.value is NotImplemented):
             return result
     raise Unsupported(f"{describe(left)} {symbol} {describe(right)}")
+
+
+def _class_of(value: Value) -> type | None:
+    """The class of an instance; None for all else."""
+    return kind_of(value) if isinstance(value, New | Obj) else None
+
+
+def _comes_first(trace: Trace, kind: type | None, other: type | None, name: str) -> bool:
+    """Whether a right side's method is asked before the left's: its class derives from the left's, and has its own."""
+    if kind is None or other is None or kind is other or not issubclass(kind, other):
+        return False
+    return trace.classes.lookup(kind, name) is not trace.classes.lookup(other, name)
 
 
 def compare(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
@@ -310,17 +332,25 @@ def compare(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         and symbol in ("==", "!=")
     ):
         return Const(_equal_items(trace, left, right) == (symbol == "=="))
-    for owner, other, name in ((left, right, symbol), (right, left, _MIRRORED[symbol])):
-        kind = type(owner.value) if isinstance(owner, Obj) else owner.kind if isinstance(owner, New) else None
+    tries = [(left, right, symbol), (right, left, _MIRRORED[symbol])]
+    kinds = _class_of(left), _class_of(right)
+    if None not in kinds and kinds[0] is not kinds[1] and issubclass(kinds[1], kinds[0]):  # type: ignore[arg-type]
+        tries.reverse()
+    for owner, other, name in tries:
+        kind = _class_of(owner)
         if kind is None:
             continue
         method = f"__{_WORDS[name]}__"
         found = trace.classes.lookup(kind, method)
+        is_inverted = found is object.__ne__  # which asks __eq__
+        if is_inverted:
+            method = "__eq__"
+            found = trace.classes.lookup(kind, method)
         if isinstance(found, types.FunctionType):
-            result = trace.call_value(trace.get_attribute(owner, method), [other], {})
+            result = trace.call_value(trace.get_special(owner, method), [other], {})
             if not (isinstance(result, Const) and result.value is NotImplemented):
-                return result
-        elif found not in (object.__eq__, object.__ne__):
+                return Const(not truth(trace, result)) if is_inverted else result
+        elif found is not object.__eq__:
             raise Unsupported(f"a {describe(owner)} is compared")
     if symbol in ("==", "!=") and (_has_identity(left) or _has_identity(right)):
         return Const(is_same(trace, left, right) == (symbol == "=="))

@@ -213,7 +213,11 @@ def step_code(position: Position) -> CodeType:
         last += 1
     step = decoded.instructions[last]
     nulls = list(position.nulls)
-    row = body[places[last]]
+    # What is entered is a copy: the instruction itself, which a loop may reach again by way of a handler, stays as it
+    # is, for what is on the stack then may lie there in another form.
+    copied: list[Any] = [body[place].copy() for place in places[first : last + 1]]  # type: ignore[union-attr]
+    opened = _open_try(body, places[first])
+    row = copied[-1]
     line = step.line
     at = InstrLocation(line, None, None, None)
     extra: list[Any] = []
@@ -223,25 +227,16 @@ def step_code(position: Position) -> CodeType:
     if step.name in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
         raise SkipFrame(f"a break at {step.name}")  # the continuation would not know which locals there are
     if step.target is not None:
-        extra = _jump_part(body, row, step, position, depth, at)
+        extra = _jump_part(row, step, position, depth, at)
     after: list[Any] = []
     if step.name not in _NO_FALLTHROUGH:
         effect = _effect(step)
         after = _continue_with(position, last + 1, depth + effect, at)
-    place = places[last]
-    opened = _open_try(body, place)
-    inserted: list[Any] = list(after)
-    if opened is not None and after:
-        again = bc.TryBegin(opened.target, opened.push_lasti, opened.stack_depth)
-        inserted = [bc.TryEnd(opened), *after, again]
-        for later in range(place + 1, len(body)):
-            row_later: Any = body[later]
-            if isinstance(row_later, bc.TryEnd) and row_later.entry is opened:
-                body[later] = bc.TryEnd(again)
-    body[place + 1 : place + 1] = inserted
     label = bc.Label()
-    body.insert(places[first], label)
-    body.extend(extra)
+    if opened is not None:
+        begin = bc.TryBegin(opened.target, opened.push_lasti, opened.stack_depth)
+        copied = [begin, *copied, bc.TryEnd(begin)]
+    body.extend([label, *copied, *after, *extra])
     _start(body, position, label, line)
     return _assemble(body, code, "step")
 
@@ -268,7 +263,7 @@ def _open_try(body: bc.Bytecode, place: int) -> Any:
     return opened
 
 
-def _jump_part(body: Any, row: Any, step: Any, position: Position, depth: int, at: Any) -> list[Any]:
+def _jump_part(row: Any, step: Any, position: Position, depth: int, at: Any) -> list[Any]:
     """Sends the jump of the instruction to a continuation of its own."""
     if step.name in ("JUMP_FORWARD", "JUMP_BACKWARD", "SEND", "JUMP_BACKWARD_NO_INTERRUPT"):
         raise SkipFrame(f"a break at {step.name}")

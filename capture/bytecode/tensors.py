@@ -9,6 +9,7 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.raising import check_order
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import Const, Dict, Lazy, Range, Seq, SetOf, Slice, Sym, Tensor, Value
 
@@ -204,6 +205,7 @@ def _record(
     node = trace.call(
         op, target, tuple(pair[0] for pair in pairs), {key: pair[0] for key, pair in keyword_pairs.items()}
     )
+    check_order(trace, target, [*fake_args, *fake_kwargs.values()])
     return trace.result(node, fake)
 
 

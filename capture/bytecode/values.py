@@ -115,6 +115,18 @@ class Dict(Value):
     is_storage: bool = False
     keys: dict[Any, Value] = dataclasses.field(default_factory=dict)
 
+    def remove(self, key: Any) -> Value:
+        """``pop(key)`` of a key that is there."""
+        self.keys.pop(key, None)
+        return self.items.pop(key)
+
+    def merge(self, other: Dict) -> None:
+        """``update(other)``: of equal keys the first stays."""
+        for key in other.keys:
+            if key not in self.items:
+                self.keys[key] = other.keys[key]
+        self.items.update(other.items)
+
 
 class View(Seq):
     """``keys()``, ``values()`` or ``items()`` of a dict: it shows what the dict holds now.

@@ -1,0 +1,108 @@
+"""What stands for a tensor or a number while a graph is made functional, and calls on such.
+
+`functional` says how handles on one memory form a tree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+__all__ = ["Handle", "Memory", "Number", "on_storage_of", "signature", "without_defaults"]
+
+
+@dataclasses.dataclass(eq=False)
+class Memory:
+    """One storage.
+
+    Attributes:
+        version: How often it was written.
+        placeholder: By which it came in.
+        carries: Whether gradients flow through anything in it.
+    """
+
+    version: int = 0
+    placeholder: fx.Node | None = None
+    carries: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Handle:
+    """One tensor of the eager program.
+
+    Attributes:
+        node: The node of the functional graph that holds its value, as of `version` of its memory.
+        fake: What eager has here: shape, dtype, strides, storage.
+        parent: The handle that it is a view of.
+        take: Emits this view of the parent's current value.
+        put: Emits the parent's value with this view's part replaced: (parent's value, this view's new value).
+    """
+
+    node: fx.Node
+    fake: torch.Tensor
+    memory: Memory
+    version: int = 0
+    parent: Handle | None = None
+    take: Callable[[fx.Node], fx.Node] | None = None
+    put: Callable[[fx.Node, fx.Node], fx.Node] | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Number:
+    """A symbolic size or flag that the graph computes."""
+
+    node: fx.Node
+    value: Any
+
+
+def on_storage_of(eager: Any, results: Any, given: Any) -> Any:
+    """A decomposed call's results, from now on known by eager's own values: later views are matched by storage."""
+    sources = [id(leaf) for leaf in pytree.tree_leaves(given)]
+    handles, values = pytree.tree_leaves(results), pytree.tree_leaves(eager)
+    if len(handles) == len(values):
+        for handle, value in zip(handles, values, strict=True):
+            if isinstance(handle, Handle) and isinstance(value, torch.Tensor) and id(handle) not in sources:
+                handle.fake = value
+    return results
+
+
+# Arguments that choose a backend, not a value.
+_HINTS = frozenset(("cudnn_enable", "pin_memory", "layout", "non_blocking"))
+
+
+def without_defaults(
+    target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments without those at the end that say what is the default anyway, and without hints."""
+    schema = {argument.name: argument for argument in target._schema.arguments}
+    order = list(schema)
+    while args and (order[len(args) - 1] in _HINTS or _is_default(schema[order[len(args) - 1]], args[-1])):
+        args = args[:-1]
+    kept = {
+        name: value
+        for name, value in kwargs.items()
+        if name not in _HINTS and not (name in schema and _is_default(schema[name], value))
+    }
+    return args, kept
+
+
+def _is_default(argument: Any, value: Any) -> bool:
+    if not argument.has_default_value() or isinstance(value, Handle | Number | torch.SymInt):
+        return False
+    default = argument.default_value
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return not any(isinstance(part, Handle | Number) for part in value) and list(value) == list(default)
+    return type(value) is type(default) and bool(value == default)
+
+
+def signature(leaf: Any) -> Any:
+    """What decides how an op decomposes: everything of a tensor but its identity."""
+    if isinstance(leaf, Handle):
+        fake = leaf.fake
+        return ("tensor", str(tuple(fake.shape)), str(fake.stride()), fake.dtype, str(fake.device))
+    return ("number", str(leaf.value)) if isinstance(leaf, Number) else (type(leaf), repr(leaf))

@@ -1,0 +1,571 @@
+"""Tensors' corners: aliases, views, in-place writes, gradients, modes, subclasses, shapes, raising graphs."""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.capture.bytecode.scenarios import Scenarios, tell
+
+ALL = Scenarios()
+X = torch.linspace(-2, 2, 6).reshape(2, 3)
+Y = torch.linspace(1, 3, 6).reshape(2, 3)
+
+
+@ALL.scenario
+def inputs_that_are_one(run):
+    def f(a, b):
+        a.add_(1)
+        b.mul_(2)
+        return a + b, a is b
+
+    g, seen = run(f), []
+    for _ in range(2):
+        x, y = X.clone(), Y.clone()
+        seen += [g(x, y), x, y]
+        z = X.clone()
+        seen += [g(z, z), z]
+        w = torch.arange(12.0).reshape(4, 3)
+        seen += [g(w[:2], w[2:]), w]
+        w = torch.arange(9.0).reshape(3, 3)
+        seen += [g(w[:2], w[1:]), w]
+        w = torch.arange(6.0).reshape(2, 3)
+        seen += [g(w, w.view(2, 3)), w]
+    return seen
+
+
+@ALL.scenario
+def writes_through_views(run):
+    def f(x):
+        y = x[0]
+        y.mul_(10)
+        x[:, 1] += 5
+        z = x.view(-1)
+        z[::2] = 0
+        x.t()[2, 1] = -1
+        return y, z, x.sum()
+
+    g, seen = run(f), []
+    for _ in range(3):
+        x = X.clone()
+        seen += [g(x), x]
+    base = torch.arange(12.0).reshape(2, 6)
+    return [*seen, g(base[:, ::2]) if False else tell(g, base[:, :3].clone()), base]
+
+
+@ALL.scenario
+def results_that_are_inputs(run):
+    def f(x, y):
+        return x, [y, x], x.view(-1), x[0], x.detach(), (x + 0), y.t()
+
+    def storage(t):
+        return t.untyped_storage().data_ptr()
+
+    x, y = X.clone(), Y.clone()
+    g, seen = run(f), []
+    for _ in range(2):
+        a, (b, c), d, e, h, i, j = g(x, y)
+        seen.append([a is x, b is y, c is x])
+        seen.append([storage(t) == storage(x) for t in (d, e, h, i)] + [storage(j) == storage(y)])
+        d[0] = 77
+        j[0, 0] = 55
+        seen += [x.clone(), y.clone()]
+    return seen
+
+
+@ALL.scenario
+def gradients_switched_inside(run):
+    def f(x, w):
+        w.requires_grad_(True)
+        y = (x * w).sum()
+        y.backward()
+        return w.grad.clone(), y.detach(), w.requires_grad
+
+    g = run(f)
+    return [g(X, Y.clone()) for _ in range(2)]
+
+
+@ALL.scenario
+def gradients_of_some_inputs(run):
+    def f(x, y):
+        with torch.no_grad():
+            a = x * 2
+        b = y.detach() * x
+        c = (x + y) * a + b
+        return c, a, c.requires_grad, a.requires_grad, (x * 1).is_leaf
+
+    g, seen = run(f), []
+    for flags in ((False, False), (True, False), (False, True), (True, True)):
+        x, y = (t.clone().requires_grad_(flag) for t, flag in zip((X, Y), flags, strict=True))
+        c, a, *rest = g(x, y)
+        if c.requires_grad:
+            c.sum().backward()
+        seen += [c.detach(), a, rest, x.grad, y.grad]
+    return seen
+
+
+@ALL.scenario
+def functions_behind_no_grad(run):
+    @torch.no_grad()
+    def quiet(x):
+        return x * 2, torch.is_grad_enabled()
+
+    @torch.enable_grad()
+    def loud(x):
+        return x * 3, torch.is_grad_enabled()
+
+    @torch.inference_mode(False)
+    def plain(x):
+        return x + 1
+
+    def f(x):
+        a, was = quiet(x)
+        b, could = loud(x)
+        return (
+            (a + b + plain(x)).detach(),
+            was,
+            could,
+            torch.is_grad_enabled(),
+            (a + 1).requires_grad,
+            b.requires_grad,
+        )
+
+    g, x = run(f), X.clone().requires_grad_()
+    with torch.no_grad():
+        second = g(x)
+    return g(x), second, g(x)
+
+
+@ALL.scenario
+def a_mode_that_stays(run):
+    def f(x):
+        torch.set_grad_enabled(False)
+        y = x * 2
+        return y, torch.is_grad_enabled()
+
+    g, seen = run(f), []
+    try:
+        for _ in range(2):
+            seen += [g(X), torch.is_grad_enabled()]
+            torch.set_grad_enabled(True)
+    finally:
+        torch.set_grad_enabled(True)
+    return seen
+
+
+@ALL.scenario
+def autocast_inside_autocast(run):
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            a = x @ x.T
+            with torch.autocast("cpu", enabled=False):
+                b = x @ x.T
+                with torch.autocast("cpu", dtype=torch.float16):
+                    c = x @ x.T
+            d = a @ a
+        return a, b, c, d, a.dtype, b.dtype, c.dtype, (x @ x.T).dtype
+
+    g = run(f)
+    first = g(X)
+    with torch.autocast("cpu", dtype=torch.float16):
+        second = g(X)
+    return first, second, g(X), torch.is_autocast_enabled("cpu")
+
+
+@ALL.scenario
+def inference_tensors(run):
+    def f(x):
+        y = x + 1
+        return y * 2, y.is_inference(), torch.is_inference_mode_enabled()
+
+    g = run(f)
+    with torch.inference_mode():
+        made = torch.ones(2, 3)
+        one = g(made)[1:]
+    two = tell(g, made)
+    return one, two, g(X), (X + 0).is_inference()
+
+
+class Tagged(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, kinds, args=(), kwargs=None):
+        made = super().__torch_function__(function, kinds, args, kwargs or {})
+        CALLS.append(getattr(function, "__name__", "?"))
+        return made
+
+
+CALLS = []
+
+
+@ALL.scenario
+def tensor_subclasses(run):
+    def f(x):
+        return torch.relu(x) + x.sum()
+
+    g = run(f)
+    CALLS.clear()
+    first = g(X)
+    made = g(X.as_subclass(Tagged))
+    return first, type(made).__name__, made.as_subclass(torch.Tensor), list(CALLS), g(X)
+
+
+@ALL.scenario
+def objects_that_stand_for_tensors(run):
+    class Wrapped:
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_function__(cls, function, kinds, args=(), kwargs=None):
+            plain = [arg.inner if isinstance(arg, Wrapped) else arg for arg in args]
+            return cls(function(*plain, **(kwargs or {})))
+
+    def f(x):
+        return torch.add(x, 1).inner
+
+    g = run(f)
+    return g(Wrapped(X)), g(Wrapped(Y)), tell(g, X)[0]
+
+
+@ALL.scenario
+def sizes_as_values(run):
+    def f(x):
+        s = x.shape
+        t = s + (4,)
+        rows, *rest = s
+        return (
+            s,
+            type(s),
+            t,
+            type(t),
+            s[1:],
+            type(s[1:]),
+            s.numel(),
+            rest,
+            s == (2, 3),
+            tuple(s),
+            x.new_zeros(s[::-1]),
+            x.reshape(rows, x.shape[1], 1),
+            list(s) * 2,
+            s * 2,
+            max(s),
+            sum(s),
+            x.size(-1) ** 2,
+            f"{s}",
+        )
+
+    g = run(f)
+    return g(X), g(torch.ones(3, 4)), g(torch.ones(4, 5)), g(torch.ones(1, 3)), g(torch.ones(0, 3))
+
+
+@ALL.scenario
+def tensors_as_conditions(run):
+    def f(x):
+        n = 0
+        while x.sum() > 0 and n < 5:
+            x = x - 1
+            n += 1
+        if x.any():
+            x = x * 2
+        y = x if x.max() > 0 else -x
+        return y, n, bool((x == x).all()), not x[0, 0], x[0, 0] and 3, x.min() in [1.0]
+
+    g = run(f)
+    return g(X), g(X + 5), g(X * 0), g(-X)
+
+
+@ALL.scenario
+def numbers_from_tensors(run):
+    def f(x):
+        n = int(x.sum().round())
+        k = x[0, 0].item()
+        items = x.tolist()
+        y = torch.full((2,), float(n)) + k
+        return y, n, items[0][0], len(x), x.nonzero().shape, x[x > 0]
+
+    g = run(f)
+    return g(X), g(X + 1), g(X)
+
+
+@ALL.scenario
+def random_numbers(run):
+    def f(x):
+        a = torch.rand(3)
+        b = nn.functional.dropout(x, 0.5, training=True)
+        return (
+            a,
+            b,
+            torch.randn_like(x),
+            torch.randint(0, 9, (4,)),
+            torch.randperm(4),
+            torch.bernoulli(x.abs() / 4),
+        )
+
+    g = run(f)
+    first = g(X)
+    torch.manual_seed(9)
+    second = g(X)
+    torch.manual_seed(9)
+    return first, second, g(X), torch.rand(2)
+
+
+@ALL.scenario
+def generators_of_random_numbers(run):
+    def f(x, gen):
+        a = torch.rand(3, generator=gen)
+        return x[0] + a, torch.randn(3, generator=gen), gen.initial_seed()
+
+    g = run(f)
+    gen, other = torch.Generator().manual_seed(4), torch.Generator().manual_seed(5)
+    return g(X, gen), g(X, gen), g(X, other), torch.rand(2, generator=gen), g(X, None) if False else None
+
+
+@ALL.scenario
+def seeds_set_inside(run):
+    def f(x):
+        torch.manual_seed(5)
+        a = torch.rand(3)
+        with torch.random.fork_rng(devices=[]):
+            b = torch.rand(3)
+        return x[0] + a, b, torch.rand(3)
+
+    g = run(f)
+    return g(X), g(X), torch.rand(2)
+
+
+@ALL.scenario
+def pythons_random_numbers(run):
+    def f(x):
+        k = random.random()
+        n = np.random.randint(0, 100)
+        items = [1, 2, 3]
+        random.shuffle(items)
+        return x * k + n, items, random.choice("abc"), np.random.rand(2)
+
+    random.seed(1)
+    np.random.seed(1)
+    g = run(f)
+    return g(X), g(X), random.random(), np.random.rand()
+
+
+@ALL.scenario
+def a_custom_function_with_gradients(run):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, k):
+            ctx.save_for_backward(x)
+            ctx.k = k
+            return x * k
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * ctx.k * 100 + x * 0, None
+
+    def f(x):
+        return Double.apply(x + 1, 3) * 2
+
+    g, seen = run(f), [run(f)(X)]
+    for _ in range(2):
+        x = X.clone().requires_grad_()
+        y = g(x)
+        y.sum().backward()
+        seen += [y.detach(), x.grad]
+    return seen
+
+
+@ALL.scenario
+def raising_graphs_and_effects(run):
+    def f(x, index, log):
+        log.append("before")
+        y = x * 2
+        z = y[index]
+        log.append("after")
+        return z
+
+    g, logs = run(f), []
+    good, bad = torch.tensor([0, 1]), torch.tensor([0, 9])
+    seen = [
+        tell(g, X, good, logs),
+        tell(g, X, bad, logs)[0],
+        tell(g, X, good, logs),
+        tell(g, X, bad, logs)[0],
+    ]
+    return seen, logs
+
+
+@ALL.scenario
+def raising_graphs_that_wrote(run):
+    def f(x, index, log):
+        log.append("before")
+        x.add_(1)
+        try:
+            y = x[index]
+        except IndexError:
+            log.append("handled")
+            y = x[:1]
+        x.mul_(2)
+        log.append("after")
+        return y + x.sum()
+
+    g, logs, seen = run(f), [], []
+    for index in (torch.tensor([0, 1]), torch.tensor([0, 9]), torch.tensor([1]), torch.tensor([7])):
+        x = X.clone()
+        seen += [tell(g, x, index, logs), x]
+    return seen, logs
+
+
+@ALL.scenario
+def raising_graphs_that_draw(run):
+    def f(x, index):
+        noise = torch.rand(3)
+        try:
+            return x[index] + noise
+        except IndexError:
+            return noise, torch.rand(2)
+
+    g = run(f)
+    return [g(X, torch.tensor(rows)) for rows in ([0, 1], [0, 9], [1], [7])], torch.rand(2)
+
+
+@ALL.scenario
+def raising_graphs_that_draw_and_drop(run):
+    def f(x, index):
+        y = nn.functional.dropout(x, 0.5, True)
+        return y[index] + torch.randn(3)
+
+    g = run(f)
+    return [tell(g, X, torch.tensor(rows))[0] for rows in ([0, 1], [0, 9], [1])], torch.rand(2)
+
+
+@ALL.scenario
+def dtypes_and_promotion(run):
+    def f(x, k):
+        return x + k, x * k, x / k, x // k, k - x, x**k, (x + k).dtype, torch.result_type(x, k)
+
+    g = run(f)
+    tensors = (
+        torch.ones(2),
+        torch.ones(2, dtype=torch.int32),
+        torch.ones(2, dtype=torch.bool),
+        torch.ones(2).half(),
+    )
+    return [tell(g, t, k) for t in tensors for k in (2, 2.5, True, torch.tensor(3.0), torch.tensor(2))]
+
+
+@ALL.scenario
+def in_place_on_results_of_views(run):
+    def f(x):
+        a, b = x.chunk(2, dim=0)
+        a.add_(b)
+        c = x.unbind(1)
+        c[0].zero_()
+        d = x.expand(2, 2, 3)
+        y = x.clone()
+        y[y > 0] = -1
+        y.masked_fill_(y < -1, 5)
+        return a, b, d.sum(0), y
+
+    g, seen = run(f), []
+    for _ in range(2):
+        x = X.clone()
+        seen += [g(x), x]
+    return seen
+
+
+@ALL.scenario
+def one_tensor_in_many_places(run):
+    def f(d, items, x):
+        d["t"].add_(1)
+        items[0].mul_(2)
+        return d["t"] + items[0] + x, d["t"] is x, items[0] is x
+
+    g, seen = run(f), []
+    for _ in range(2):
+        x, y, z = X.clone(), Y.clone(), Y.clone() * 3
+        seen += [g({"t": x}, [y], z), x, y, z]
+        x = X.clone()
+        seen += [g({"t": x}, [x], x), x]
+        x, y = X.clone(), Y.clone()
+        seen += [g({"t": x}, [y], x), x, y]
+    return seen
+
+
+@ALL.scenario
+def tensors_in_globals_and_closures(run):
+    scale = torch.tensor(2.0)
+    held = {"w": torch.ones(3)}
+
+    def f(x):
+        held["w"] = held["w"] + 1
+        scale.add_(1)
+        return x * scale + held["w"]
+
+    g = run(f)
+    first = g(X), g(X)
+    held["w"] = torch.zeros(3)
+    return first, g(X), scale, held
+
+
+@ALL.scenario
+def attributes_of_tensors(run):
+    def f(x):
+        x.tag = "new"
+        y = x * 2
+        y.note = [1]
+        return (
+            y.note,
+            getattr(x, "other", 5),
+            x.tag,
+            hasattr(y, "nothing"),
+            x.data_ptr() == x.data_ptr(),
+            y.grad,
+        )
+
+    g, x = run(f), X.clone()
+    first = g(x), x.tag
+    x.other = 9
+    return first, g(x), vars(x)
+
+
+@ALL.scenario
+def hooks_and_parametrizations(run):
+    m = nn.Linear(3, 3)
+    nn.init.eye_(m.weight)
+    nn.init.zeros_(m.bias)
+    torch.nn.utils.parametrize.register_parametrization(m, "weight", nn.Tanh())
+    seen = []
+    m.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    handle = m.register_forward_hook(lambda module, args, kwargs, out: out * 2, with_kwargs=True)
+    m.register_full_backward_hook(lambda module, grads, outs: seen.append("backward"))
+    g, x = run(m), X.clone().requires_grad_()
+    y = g(x)
+    y.sum().backward()
+    first = y.detach(), x.grad.clone()
+    handle.remove()
+    return first, g(X).detach(), seen
+
+
+@ALL.scenario
+def transforms_of_functions(run):
+    def f(x):
+        per_row = torch.func.vmap(lambda row: row.sum() * 2)(x)
+        slope = torch.func.grad(lambda v: (v**2).sum())(x)
+        value, tangent = torch.func.jvp(torch.sin, (x,), (x * 0 + 1,))
+        return per_row, slope, value, tangent, functools.reduce(torch.add, [x, x, x])
+
+    g = run(f)
+    return g(X), g(Y)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_odd_tensors(hook, name):
+    ALL.check(name)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_odd_tensors_with_symbolic_sizes(hook, name):
+    ALL.check(name, dynamic=True)
