@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-_MARKER = re.compile(r"^(<{7}|>{7}|={7})( |$)", re.MULTILINE)
+# Not `=======`, which on its own underlines a heading.
+_MARKER = re.compile(r"^(<{7}|>{7})( |\r?$)", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CPP_FUNCTION = re.compile(r'extern\s+"C"\s+void\s+(\w+)\s*\(([^)]*)\)')
 _CPP_PARAMETER = re.compile(r"(?:const\s+)?([\w:]+)\s*(\*?)\s*(?:__restrict__\s+|__restrict\s+)?(\w+)")
@@ -88,7 +89,7 @@ def _imported_names(files: Mapping[str, str]) -> dict[str, set[str]]:
 
 def _python_breaches(path: str, mine: str, text: str, wanted: set[str]) -> Iterable[Breach]:
     try:
-        tree = ast.parse(mine)
+        tree = ast.parse(mine.removeprefix("\ufeff"))  # a byte order mark is allowed in a file
     except SyntaxError as error:
         yield Breach(path, error.lineno or 1, f"syntax error: {error.msg}")
         return

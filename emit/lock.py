@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import linecache
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +15,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
-from longhand.emit.sources import fingerprints
+from longhand.emit.source_files import in_project, source_fingerprints
 from longhand.options import Frontend
 
 LOCK = "longhand.lock"
@@ -52,7 +50,7 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
         "guards": _guards(graph, words),
         "hashes": {path: _hash(files[path]) for path in sorted(files)},
         "quotes": _quotes(origins.values()),
-        "sources": _sources(origins.values()),
+        "sources": _sources(origins.values(), options.factory),
         "kernels": {names.kernel: key for key, names in named.items()},
         "traffic": {names.kernel: list(traffic(passes, key)) for key, names in named.items()},
         "ledger": Ledger(named).to_json(),
@@ -113,30 +111,14 @@ def _quotes(origins: Iterable[Provenance]) -> dict[str, str]:
     for where in origins:
         if where.statement and where.file:
             found.setdefault(f"{where.qualname}    {where.statement}", where)
-    files = {file: _relative(file) for file in {where.file for where in found.values()}}
+    files = {file: in_project(file) for file in {where.file for where in found.values()}}
     return {quote: f"{files[where.file]}:{where.line}" for quote, where in sorted(found.items())}
 
 
-def _sources(origins: Iterable[Provenance]) -> dict[str, dict[str, str]]:
-    """Fingerprints of the functions that the quoted statements stand in, by file."""
+def _sources(origins: Iterable[Provenance], factory: str | None) -> dict[str, dict[str, str]]:
+    """Fingerprints of the functions that the quoted statements stand in, and of what they rely on, by file."""
     names: dict[str, set[str]] = {}
     for where in origins:
         if where.statement and where.file and where.qualname:
             names.setdefault(where.file, set()).add(where.qualname)
-    found = {
-        _relative(file): fingerprints("".join(linecache.getlines(file)), names[file])
-        for file in sorted(names)
-    }
-    return {file: functions for file, functions in found.items() if functions}
-
-
-def _relative(file: str) -> str:
-    """A file's path within its project or its installed package, so that the lock is the same on every machine."""
-    path = Path(file)
-    for parent in path.parents:
-        if parent.name in ("site-packages", "dist-packages") or (parent / "pyproject.toml").exists():
-            return path.relative_to(parent).as_posix()
-    for parent in path.parents:
-        if (parent / ".git").exists():
-            return path.relative_to(parent).as_posix()
-    return path.name
+    return source_fingerprints(names, factory)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import UnitOnDisk, lock_versions, plan_merge, with_conflicts, with_problems
+from longhand.emit.merge import BASE, UnitOnDisk, lock_versions, plan_merge, with_conflicts, with_problems
 from longhand.emit.merge_report import MergePlan, MergeReport, Outcome
 from longhand.errors import EditError, OutputError
 
@@ -221,9 +221,12 @@ def _check_place(files: Mapping[str, str | bytes], out: Path) -> None:
         )
     foreign = [path for path in files if (out / path).exists()]
     if foreign:
+        is_unit = (out / BASE).is_dir()
+        what = "it was deleted" if is_unit else "longhand did not write it"
+        hint = f"Get {LOCK} back (from git, say), or choose another --out."
         raise OutputError(
-            f"{out} holds {foreign[0]}, but no {LOCK}: longhand did not write it.",
-            hint="Choose another --out.",
+            f"{out} holds {foreign[0]}, but no {LOCK}: {what}.",
+            hint=hint if is_unit else "Choose another --out.",
         )
 
 

@@ -12,21 +12,25 @@ import importlib.util
 import json
 import math
 import os
+import resource
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 _NAME = "longhand_checked_unit"
+_INTERPRETER_SECONDS = 120
 
 
 def main(folder: Path, result: Path, names: list[str]) -> None:
     """Checks the named kernels, or all of them and the model."""
+    limit_interpreter()
     package = import_file(_NAME, folder / "__init__.py", [str(folder)])
     check = trusted_check(folder, _NAME)
     kernels = [name for name in check.KERNELS if name in names or not names]
     if os.environ.get("TRITON_INTERPRET") == "1" and check.DEVICE == "cuda":
-        _move_to_cpu(package, check)
+        check.DEVICE = "cpu"
+        move_to_cpu(package)
     # With gradients on: in a training unit the backward kernels run too. Inference turns them off by itself.
     rows = check.check_kernels(kernels) + ([] if names else check.check_model())
     called = {row[0] for row in rows}
@@ -36,6 +40,15 @@ def main(folder: Path, result: Path, names: list[str]) -> None:
         if name not in called
     ]
     result.write_text(json.dumps([[*row[:1], list(row[1]), *row[2:]] for row in rows]))
+
+
+def limit_interpreter() -> None:
+    """Ends this process (SIGXCPU) after two minutes of Triton's interpreter, which takes a millisecond a program.
+
+    Time of this process and not of the clock: the machine may be busy.
+    """
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        resource.setrlimit(resource.RLIMIT_CPU, (_INTERPRETER_SECONDS, _INTERPRETER_SECONDS + 5))
 
 
 def trusted_check(folder: Path, package: str) -> Any:
@@ -62,9 +75,8 @@ def import_file(name: str, path: Path, locations: list[str] | None = None) -> An
     return module
 
 
-def _move_to_cpu(package: ModuleType, check: Any) -> None:
+def move_to_cpu(package: ModuleType) -> None:
     """Lets a CUDA unit run on the CPU: its checks of devices are the only thing that forbids it."""
-    check.DEVICE = "cpu"
     model: Any = importlib.import_module(f"{package.__name__}.model")
     for name in ("check_tensor", "check_weights"):
         if hasattr(model, name):

@@ -6,19 +6,19 @@ import dataclasses
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import torch
 
 from longhand.emit.cpp_syntax import syntax_errors
 from longhand.errors import UnitError
 from longhand.original import read_lock
-
-_INTERPRETER_SECONDS = 120.0  # Triton's interpreter takes a millisecond a program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,36 +54,43 @@ def check_kernels(folder: Path, names: Sequence[str] = ()) -> tuple[KernelCheck,
     Raises:
         UnitError: It cannot run here, or crashed; the message says why.
     """
-    is_interpreted = read_lock(folder).get("device") == "cuda" and not torch.cuda.is_available()
-    environment = dict(os.environ)
-    root = str(Path(__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    if is_interpreted:
-        environment["TRITON_INTERPRET"] = "1"
-    with tempfile.TemporaryDirectory() as scratch:
-        result = Path(scratch) / "rows.json"
-        command = [sys.executable, "-m", "longhand.check_worker", str(folder), str(result), *names]
-        try:
-            done = subprocess.run(
-                command,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=_INTERPRETER_SECONDS if is_interpreted else None,
-            )
-        except subprocess.TimeoutExpired:
-            raise UnitError(
-                f"{folder} is too large for Triton's interpreter, and there is no GPU here.",
-                hint="Run longhand verify where there is one.",
-            ) from None
-        if done.returncode != 0 or not result.exists():
-            raise UnitError(f"{folder} cannot run: {_last_words(done)}")
-        rows = json.loads(result.read_text())
+    rows = run_worker("longhand.check_worker", folder, *names)
     return tuple(
         KernelCheck(name, tuple(sizes), _number(error), _number(allowed), mismatch)
         for name, sizes, error, allowed, mismatch in rows
     )
+
+
+def is_interpreted(folder: Path) -> bool:
+    """Whether a unit's kernels run in Triton's interpreter here: it is for CUDA, and there is no GPU."""
+    return read_lock(folder).get("device") == "cuda" and not torch.cuda.is_available()
+
+
+def run_worker(worker: str, folder: Path, *words: str) -> list[Any]:
+    """Runs ``python -m WORKER FOLDER RESULT WORD...`` in a process of its own; what it wrote to RESULT, as JSON.
+
+    Raises:
+        UnitError: The unit cannot run here, or crashed; the message says why.
+    """
+    environment = dict(os.environ)
+    root = str(Path(__file__).resolve().parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    if is_interpreted(folder):
+        environment["TRITON_INTERPRET"] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        result = Path(scratch) / "rows.json"
+        command = [sys.executable, "-m", worker, str(folder), str(result), *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode == -signal.SIGXCPU:
+            raise UnitError(
+                f"{folder} is too large for Triton's interpreter, and there is no GPU here.",
+                hint="Run longhand verify where there is one.",
+            )
+        if done.returncode != 0 or not result.exists():
+            raise UnitError(f"{folder} cannot run: {_last_words(done)}")
+        rows: list[Any] = json.loads(result.read_text())
+    return rows
 
 
 def inspect_edits(folder: Path, edited: Sequence[str]) -> dict[str, str]:

@@ -141,8 +141,8 @@ def verify_command(folder: Path, factory: str | None, kernels: tuple[str, ...]) 
     """Compare a unit with the eager original, and each kernel with its reference.
 
     The references are longhand's own, from .base/: an edited one proves
-    nothing. With --kernel a CUDA unit runs in Triton's interpreter where there
-    is no GPU.
+    nothing. Where there is no GPU, a CUDA unit runs on the CPU, its kernels in
+    Triton's interpreter.
 
     A result may be at most twice as far from float64 as eager's is, or one
     unit in the last place. Exit code 1 if one is farther.

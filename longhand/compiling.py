@@ -132,6 +132,7 @@ class Owned:
         self._unit: Callable[..., Any] | None = None
         self._state = ModuleState.of(original)
         self._refusal: str | None = None  # why the unit must not run
+        self._told_of_change = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
@@ -161,9 +162,11 @@ class Owned:
             self._call_of_unit = call
         standing = self._state.standing()
         if standing is Standing.CHANGED:
-            self._refusal = f"the model was changed after {self._out} was written"
-            warnings.warn(f"{self._refusal}. Calls run in eager: compile it anew.", stacklevel=2)
-            return self._eager(self._refusal, args, kwargs)
+            reason = f"the model was changed after {self._out} was written"
+            if not self._told_of_change:
+                self._told_of_change = True
+                warnings.warn(f"{reason}. Calls run in eager: compile it anew.", stacklevel=2)
+            return self._eager(reason, args, kwargs)
         if standing is Standing.MOVED:
             self._unit = self._bind()
         if call != self._call_of_unit:
@@ -213,4 +216,10 @@ class Owned:
             )
             for leaf in leaves
         ]
-        return (described, spec, getattr(self._original, "training", False))
+        devices = {leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        casts = [
+            (device, torch.get_autocast_dtype(device))
+            for device in sorted(devices)
+            if torch.is_autocast_enabled(device)
+        ]
+        return (described, spec, casts, torch.get_default_dtype())

@@ -201,7 +201,7 @@ def _changes(disk: UnitOnDisk, new: Mapping[str, bytes]) -> list[Change]:
                 found.append(Change(path, 1, "its tensors differ"))
         elif base is None:
             found.append(Change(path, 1, "would be new"))
-        elif base != new[path]:
+        elif base.replace(b"\r\n", b"\n") != new[path]:  # git may give text the line ends of a machine
             old_text, new_text = base.decode(errors="replace"), new[path].decode()
             there = changed_lines(new_text, old_text)
             here = changed_lines(old_text, new_text)

@@ -63,6 +63,8 @@ def show_diff(folder: Path, edits: Iterable[FileEdit]) -> None:
     """Unified diffs, coloured where the terminal has colours."""
     for edit in edits:
         click.secho(f"{folder / edit.path}", bold=True)
+        if not edit.lines:
+            click.echo("only line ends differ")
         for line in edit.lines:
             click.secho(line, fg=_COLOURS.get(line[:1]))
 
@@ -79,7 +81,8 @@ def show_stat(folder: Path, edits: Sequence[FileEdit]) -> None:
         click.echo(f" {edit.path:<{width}} | {edit.n_added + edit.n_removed:>4} {bar}")
     added, removed = sum(edit.n_added for edit in edits), sum(edit.n_removed for edit in edits)
     files = f"{len(edits)} file{'s' * (len(edits) != 1)}"
-    click.echo(f"{folder}: {files} edited by hand, {added} lines added, {removed} removed")
+    lines = f"{added} line{'s' * (added != 1)}"
+    click.echo(f"{folder}: {files} edited by hand, {lines} added, {removed} removed")
 
 
 def show_markdown(folder: Path, lines: Sequence[KernelLine], edits: Sequence[FileEdit]) -> None:

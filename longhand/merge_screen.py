@@ -85,8 +85,11 @@ def _show_conflict(path: str, conflict: Conflict) -> None:
     ):
         click.echo(f"      {title}:{' nothing' * (not lines)}")
         for line in lines[:_SHOWN_LINES]:
-            click.echo(
-                click.style(f"        {mark} {line.strip()}"[:_WIDTH], fg="red" if mark == "-" else "green")
-            )
+            shown = _shortened(f"        {mark} {line.strip()}")
+            click.echo(click.style(shown, fg="red" if mark == "-" else "green"))
         if len(lines) > _SHOWN_LINES:
             click.echo(f"          and {len(lines) - _SHOWN_LINES} more lines")
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 4]} ..."

@@ -1,9 +1,10 @@
-"""What a unit that runs in a module's place relies on besides the call's arguments, and whether it still holds.
+"""What a unit that runs in a module's or function's place relies on besides the call's arguments, and whether it
+still holds.
 
-A unit is bound to the memory of the module's parameters and buffers, and was written for its layers, their modes and
-their plain attributes. People replace weights, move modules, swap a layer or set a number after compiling; each call
-looks, at well under a microsecond a module. Not looked at: what a module keeps in lists or objects of its own, and
-globals.
+A unit is bound to the memory of the module's parameters and buffers, and was written for its layers, their modes,
+their attributes and hooks, and for what their code reads of globals and closures. People replace weights, move
+modules, swap a layer or an activation or set a number after compiling; each call looks, at well under a microsecond a
+module. Not looked at: what is inside objects inside objects.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from typing import Any
 import torch
 from torch import nn
 
-_PLAIN = (bool, int, float, str, type(None), torch.dtype)
+from longhand.function_state import Facts, is_library
+
+# What nn.Module keeps for itself; weights and layers among it are looked at on their own.
+_OWN = frozenset(vars(nn.Module())) - {"training"}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 class Standing(enum.Enum):
@@ -29,42 +34,68 @@ class Standing(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class ModuleState:
-    """A module as it was.
+    """A module or function as it was.
 
     Attributes:
         weights: (the dict that holds it, its name, the tensor, its address, dtype, shape).
         layers: (the dict that holds it, its name, the module).
-        plain: (a module's attributes, a name, the value), modes included.
+        classes: (a module, its class, the class's forward, how many attributes it has).
+        facts: Attributes, modes, and what the code reads.
+        can_be_bound: Whether the unit takes other weights: a module's does.
     """
 
     weights: tuple[tuple[dict[str, Any], str, torch.Tensor, int, torch.dtype, torch.Size], ...]
     layers: tuple[tuple[dict[str, Any], str, nn.Module | None], ...]
-    plain: tuple[tuple[dict[str, Any], str, object], ...]
+    classes: tuple[tuple[nn.Module, type, object, int], ...]
+    facts: Facts
+    can_be_bound: bool
 
     @staticmethod
     def of(original: Callable[..., Any]) -> ModuleState:
-        """The state of a module; of a function there is none."""
-        weights, layers, plain = [], [], []
-        for module in original.modules() if isinstance(original, nn.Module) else ():
+        """The state of a module with all that is in it, or of a function."""
+        weights, layers, classes, facts = [], [], [], Facts()
+        if isinstance(original, nn.Module):
+            roots = [original]
+        else:
+            owner = getattr(original, "__self__", None)
+            if isinstance(owner, nn.Module):
+                facts.modules.append(owner)
+            elif hasattr(owner, "__dict__"):
+                for name in vars(owner):
+                    facts.add(vars(owner), name)
+            facts.add_function(original, type(owner).__mro__ if owner is not None else ())
+            roots = facts.modules
+        is_module = roots == [original]
+        for module in dict.fromkeys(module for root in roots for module in root.modules()):
             for held in (module._parameters, module._buffers):
                 for name, tensor in held.items():
-                    if tensor is not None:
-                        weights.append((held, name, tensor, tensor.data_ptr(), tensor.dtype, tensor.shape))
+                    if tensor is None:
+                        continue
+                    weights.append((held, name, tensor, tensor.data_ptr(), tensor.dtype, tensor.shape))
+                    if not is_module:
+                        facts.add_tensor(tensor)  # a function's unit has it among its constants
             layers += [(module._modules, name, child) for name, child in module._modules.items()]
             attributes = vars(module)
-            plain += [
-                (attributes, name, value) for name, value in attributes.items() if type(value) in _PLAIN
-            ]
-        return ModuleState(tuple(weights), tuple(layers), tuple(plain))
+            classes.append((module, type(module), type(module).forward, len(attributes)))
+            for name in attributes:
+                if name not in _OWN:
+                    facts.add(attributes, name)
+            for name in _HOOKS:
+                facts.contents.append((attributes[name], tuple(_flat(attributes[name]))))
+            if not is_library(type(module).__module__):
+                facts.add_function(type(module).forward, type(module).__mro__)
+        return ModuleState(tuple(weights), tuple(layers), tuple(classes), facts, is_module)
 
     def standing(self) -> Standing:
         """Whether all that is still so."""
         for held, name, layer in self.layers:
             if held.get(name) is not layer:
                 return Standing.CHANGED
-        for attributes, name, value in self.plain:
-            if (now := attributes.get(name)) is not value and (type(now) is not type(value) or now != value):
+        for module, owner, forward, n_attributes in self.classes:
+            if type(module) is not owner or owner.forward is not forward or len(vars(module)) != n_attributes:
                 return Standing.CHANGED
+        if not self.facts.hold():
+            return Standing.CHANGED
         is_moved = False
         for held, name, tensor, address, dtype, shape in self.weights:
             now = held.get(name)
@@ -73,4 +104,10 @@ class ModuleState:
             if now is None or now.dtype != dtype or now.shape != shape or now.device != tensor.device:
                 return Standing.CHANGED
             is_moved = True
-        return Standing.MOVED if is_moved else Standing.SAME
+        if is_moved:
+            return Standing.MOVED if self.can_be_bound else Standing.CHANGED
+        return Standing.SAME
+
+
+def _flat(hooks: dict[Any, Any]) -> list[object]:
+    return [value for item in hooks.items() for value in item]

@@ -34,6 +34,23 @@ def original_of(folder: Path, factory: str | None = None) -> Call:
         UnitError: The unit names no factory, or is for a device that this machine lacks.
         FactoryError: The factory fails.
     """
+    call = call_of(folder, factory)
+    device = str(read_lock(folder).get("device", "cpu"))
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UnitError(
+            f"{folder} is for CUDA and this machine has no GPU that torch can use.",
+            hint="Run it where there is one, or generate for the CPU.",
+        )
+    return moved(call, device)
+
+
+def call_of(folder: Path, factory: str | None = None) -> Call:
+    """The same, wherever the factory puts it.
+
+    Raises:
+        UnitError: The unit names no factory.
+        FactoryError: The factory fails.
+    """
     lock = read_lock(folder)
     spec = factory or lock.get("factory")
     if not spec:
@@ -42,14 +59,7 @@ def original_of(folder: Path, factory: str | None = None) -> Call:
             hint="Name it: --factory MODULE:FACTORY.",
         )
     torch.manual_seed(SEED)
-    call = resolve(spec, () if factory else tuple(lock.get("inputs", ())))
-    device = str(lock.get("device", "cpu"))
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UnitError(
-            f"{folder} is for CUDA and this machine has no GPU that torch can use.",
-            hint="Run it where there is one, or generate for the CPU.",
-        )
-    return moved(call, device)
+    return resolve(spec, () if factory else tuple(lock.get("inputs", ())))
 
 
 def read_lock(folder: Path) -> dict[str, Any]:

@@ -67,6 +67,8 @@ def show_verification(result: Verification) -> None:
     """What `verify` compared."""
     terminal = console()
     mismatches = []
+    if result.is_interpreted:
+        terminal.print("There is no GPU here: on the CPU, the kernels in Triton's interpreter.\n")
     if result.whole:
         table = Table("", "error", "eager's", "allowed", "", box=None, pad_edge=False)
         for comparison in result.whole:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from longhand.checking import KernelCheck, check_kernels
+from longhand.checking import KernelCheck, check_kernels, is_interpreted, run_worker
 from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
 from longhand.currency import broken_edits
 from longhand.emit.merge import refuse
@@ -32,10 +32,12 @@ class Verification:
             eager and float64.
         kernels: Each kernel, at each set of sizes that it is called with, against longhand's own reference, and the
             model against itself on references.
+        is_interpreted: A CUDA unit ran on the CPU, its kernels in Triton's interpreter.
     """
 
     whole: tuple[Comparison, ...]
     kernels: tuple[KernelCheck, ...]
+    is_interpreted: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -44,13 +46,12 @@ class Verification:
 
 
 def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()) -> Verification:
-    """Runs the unit, its original and its own checks.
+    """Runs the unit, its original and its own checks; a CUDA unit in Triton's interpreter where there is no GPU.
 
     Args:
         folder: The unit.
         factory: ``MODULE:FACTORY``; by default the one that the lock names.
-        kernels: Only these kernels, and not the whole. A CUDA unit's kernels run in Triton's interpreter where there
-            is no GPU.
+        kernels: Only these kernels, and not the whole.
 
     Raises:
         UnitError: There is no such unit, or it cannot run here.
@@ -66,10 +67,19 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
         )
     refuse(broken_edits(folder), folder)
     if kernels:
-        return Verification((), check_kernels(folder, kernels))
-    compared = compare_training if lock.get("train") else compare_with_eager
-    whole = compared(load(folder, check=False), original_of(folder, factory))
-    return Verification(whole, check_kernels(folder))
+        return Verification((), check_kernels(folder, kernels), is_interpreted(folder))
+    if is_interpreted(folder):
+        rows = run_worker("longhand.interpreted_worker", folder, *([factory] if factory else []))
+        whole = tuple(Comparison(**row) for row in rows)
+    else:
+        whole = compare_whole(folder, load(folder, check=False), original_of(folder, factory))
+    return Verification(whole, check_kernels(folder), is_interpreted(folder))
+
+
+def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
+    """A unit against its original: one call, and of a unit that trains one step."""
+    compared = compare_training if read_lock(folder).get("train") else compare_with_eager
+    return compared(unit, call)
 
 
 def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:

@@ -57,6 +57,140 @@ def project(tmp_path, monkeypatch):
     sys.modules.pop("loaded_model", None)
 
 
+PARTS = {
+    "parts_model.py": """
+import torch
+from torch import nn
+
+import sizes
+from numbers_of_ours import FACTOR, UNUSED
+
+SHIFT = 1.5
+OTHER = 3
+
+
+def depth():
+    return 2
+
+
+def shift(x):
+    return x + SHIFT
+
+
+class Base(nn.Module):
+    power = 2
+
+    def __init__(self):
+        super().__init__()
+        self.bias = 0.5
+
+    def raised(self):
+        return self.power
+
+    def unused(self):
+        return OTHER
+
+
+class Net(Base):
+    def forward(self, x):
+        for _ in range(depth()):
+            x = shift(x) * FACTOR
+        return torch.tanh(x ** self.raised() + self.bias)
+
+
+class Another(nn.Module):
+    pass
+
+
+def scaled(by):
+    gain = by
+
+    def inner(x):
+        return torch.sin(x) * gain
+
+    return inner
+
+
+def make():
+    return Net().eval(), (torch.randn(sizes.ROWS, 8),)
+
+
+def make_inner():
+    return scaled(4), (torch.randn(4, 8),)
+""",
+    "numbers_of_ours.py": "FACTOR = 2\nUNUSED = 3\n",
+    "sizes.py": "ROWS = 4\nCOLS = 5\n",
+}
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """A model whose numbers stand all over its project, and its units."""
+    folder = tmp_path_factory.mktemp("parts")
+    (folder / "pyproject.toml").write_text("")
+    for name, text in PARTS.items():
+        (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        module = importlib.import_module("parts_model")
+        for factory in ("make", "make_inner"):
+            longhand.generate(
+                *getattr(module, factory)(), out=folder / factory, factory=f"parts_model:{factory}"
+            )
+        yield folder
+        for name in PARTS:
+            sys.modules.pop(name.removesuffix(".py"))
+
+
+def told(folder, file, old, new, unit):
+    """What `load` warns of once a file says something else."""
+    text = PARTS[file]
+    assert old in text
+    (folder / file).write_text(text.replace(old, new, 1))
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            longhand.load(folder / unit)
+    finally:
+        (folder / file).write_text(text)
+    return " ".join(str(one.message) for one in caught if one.category is StaleUnitWarning)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named", "unit"),
+    [
+        ("parts_model.py", "SHIFT = 1.5", "SHIFT = 2.5", "SHIFT", "make"),
+        ("parts_model.py", "return 2", "return 3", "depth", "make"),
+        ("parts_model.py", "power = 2", "power = 3", "Base", "make"),
+        ("parts_model.py", "self.bias = 0.5", "self.bias = 0.7", "Base.__init__", "make"),
+        ("parts_model.py", "return self.power", "return self.power + 1", "Base.raised", "make"),
+        ("parts_model.py", "class Net(Base)", "class Net(Another)", "Net", "make"),
+        ("parts_model.py", "sizes.ROWS, 8", "sizes.ROWS, 9", "make", "make"),
+        ("parts_model.py", "gain = by", "gain = 2 * by", "scaled", "make_inner"),
+        ("parts_model.py", "scaled(4)", "scaled(5)", "make_inner", "make_inner"),
+        ("numbers_of_ours.py", "FACTOR = 2", "FACTOR = 5", "FACTOR", "make"),
+        ("sizes.py", "ROWS = 4", "ROWS = 6", "ROWS", "make"),
+    ],
+)
+def test_what_the_model_relies_on_is_told_wherever_it_stands(parts, file, old, new, named, unit):
+    assert f"{named} ({file}) changed since" in told(parts, file, old, new, unit)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "unit"),
+    [
+        ("parts_model.py", "OTHER = 3", "OTHER = 4", "make"),
+        ("parts_model.py", "return OTHER", "return OTHER + 1", "make"),
+        ("parts_model.py", "class Another(nn.Module):\n    pass", "class Another:\n    x = 1", "make"),
+        ("parts_model.py", "SHIFT = 1.5", "SHIFT = 2.5", "make_inner"),
+        ("numbers_of_ours.py", "UNUSED = 3", "UNUSED = 4", "make"),
+        ("sizes.py", "COLS = 5", "COLS = 6", "make"),
+    ],
+)
+def test_what_the_model_does_not_rely_on_is_not_told(parts, file, old, new, unit):
+    assert not told(parts, file, old, new, unit)
+
+
 def load(project):
     return longhand.load(project.parent / "unit")
 
@@ -152,7 +286,7 @@ def test_the_look_is_cheap(project):
 def test_the_lock_names_functions_and_no_place_of_this_machine(project):
     lock = json.loads((project.parent / "unit/longhand.lock").read_text())
     assert set(lock["sources"]) == {"loaded_model.py"}
-    assert set(lock["sources"]["loaded_model.py"]) == {"Net.__init__", "Net.forward"}
+    assert set(lock["sources"]["loaded_model.py"]) == {"Net", "Net.__init__", "Net.forward", "make"}
 
 
 def test_fingerprints_of_odd_files():
@@ -162,8 +296,9 @@ def test_fingerprints_of_odd_files():
                 """Only a docstring."""
             return inner
         ''')
-    assert set(fingerprints(text, ["outer.<locals>.inner", "outer.<locals>.<lambda>"])) == {"outer.inner"}
+    found = set(fingerprints(text, ["outer.<locals>.inner", "outer.<locals>.<lambda>"]))
+    assert found == {"outer", "outer.inner"}, "what is around a function may hold its numbers"
     known = fingerprints(text, ["outer.<locals>.inner"])
     assert changed_functions(text.replace('"""Only a docstring."""', "pass"), known) == []
-    assert changed_functions("not python (", known) == ["outer.inner"]
+    assert changed_functions("not python (", known) == ["outer", "outer.inner"]
     assert fingerprints("not python (", ["f"]) == {}

@@ -1,0 +1,32 @@
+"""Compares a whole CUDA unit with the eager original where there is no GPU: both run on the CPU.
+
+``python -m longhand.interpreted_worker FOLDER RESULT [FACTORY]``, with TRITON_INTERPRET=1, writes RESULT, a JSON list
+of comparisons. The kernels run in Triton's interpreter, library calls as the CPU's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from longhand.check_worker import import_file, limit_interpreter, move_to_cpu
+from longhand.original import call_of, moved
+from longhand.verify import compare_whole
+
+_NAME = "longhand_interpreted_unit"
+
+
+def main(folder: Path, result: Path, factory: str | None = None) -> None:
+    """Runs the unit and its original."""
+    limit_interpreter()
+    package = import_file(_NAME, folder / "__init__.py", [str(folder)])
+    move_to_cpu(package)
+    unit = getattr(package, package.__all__[0])
+    rows = compare_whole(folder, unit, moved(call_of(folder, factory), "cpu"))
+    result.write_text(json.dumps([dataclasses.asdict(row) for row in rows]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
