@@ -45,7 +45,7 @@ from longhand.emit.merge_report import Outcome
 from longhand.errors import LonghandError, OptionError, UnitError
 from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
-from longhand.options import Options
+from longhand.options import Device, Options
 from longhand.pipeline import compile_unit
 from longhand.summary import Summary
 from longhand.targets import options_for
@@ -58,6 +58,10 @@ _TRANSFORMS = (
     "_func_increment_nesting",
 )
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
+_UNRECORDED = (
+    "it is not recorded as a CUDA graph, since gradients flow through it: what is kept for the backward pass would lie "
+    "in the recording's memory until then. Record the whole step with torch.cuda.graph."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +73,14 @@ class GraphReport:
         folder: The unit's folder; None if the graph runs in eager.
         summary: What was generated; None in eager, and when the unit was in the cache already.
         reason: Why it runs in eager.
+        note: What of the mode does not apply to it, and why; empty if all does.
     """
 
     n_ops: int
     folder: Path | None = None
     summary: Summary | None = None
     reason: str | None = None
+    note: str = ""
 
 
 def longhand_backend(
@@ -117,7 +123,9 @@ def longhand_backend(
         say(GraphReport(n_ops, reason=reason))
         return eager_function(graph_module)
     try:
-        function, folder, summary = _compile(graph_module, example_inputs, mode, (options or {}).get("out"))
+        function, folder, summary, note = _compile(
+            graph_module, example_inputs, mode, (options or {}).get("out")
+        )
     except Exception as error:
         if strict or (isinstance(error, OptionError)):
             raise
@@ -125,13 +133,15 @@ def longhand_backend(
         warnings.warn(f"longhand runs a graph of {n_ops} ops in eager: {reason}", stacklevel=2)
         say(GraphReport(n_ops, reason=reason))
         return eager_function(graph_module)
-    say(GraphReport(n_ops, folder, summary))
+    if note:
+        logger(Subject.EAGER).info("a graph of %d ops: %s", n_ops, note)
+    say(GraphReport(n_ops, folder, summary, note=note))
     return function
 
 
 def _compile(
     graph_module: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, out: str | None
-) -> tuple[GraphFunction, Path, Summary | None]:
+) -> tuple[GraphFunction, Path, Summary | None, str]:
     given = [*example_inputs, *graph_module.parameters(), *graph_module.buffers()]
     requires_grad = any(isinstance(value, torch.Tensor) and value.requires_grad for value in given)
     train = requires_grad and records_gradients(graph_module)
@@ -164,7 +174,12 @@ def _compile(
     function = _callable(unit, graph, graph_module, options, requires_grad)
     if peeled is not None:
         function = peeled.completed(function)
-    return function, folder, summaries[0] if summaries else None
+    note = _UNRECORDED if options.train and _asks_to_record(options) else ""
+    return function, folder, summaries[0] if summaries else None, note
+
+
+def _asks_to_record(options: Options) -> bool:
+    return options.mode.records_cuda_graphs and options.target.device is Device.CUDA
 
 
 def _callable(

@@ -14,11 +14,10 @@ import torch.utils._pytree as pytree
 from longhand.api import generate
 from longhand.backend import longhand_backend, number_from_one
 from longhand.capture.bytecode.entries import forget_all
-from longhand.capture.bytecode.hook import is_available
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.emit.merge_report import Outcome
 from longhand.errors import GraphBreakError, OptionError
-from longhand.from_bytecode import captured
+from longhand.from_bytecode import captured, default_frontend
 from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.module_state import ModuleState, Standing
@@ -59,14 +58,16 @@ def compile(
             bytecode frontend and without `fullgraph`, code that is not one graph becomes several units below it.
         options: ``{"strict": True}`` raises where a graph would run in eager.
         frontend: What captures the code: ``bytecode`` (longhand's own; the default, where its frame hook is built),
-            ``dynamo`` (torch's; the default elsewhere) or ``export`` (one graph, by torch.export). With `out`,
-            ``dynamo`` stands for export.
+            ``dynamo`` (torch's; the default elsewhere, and for the ``step`` of a torch.optim optimizer) or ``export``
+            (one graph, by torch.export). With `out`, ``dynamo`` stands for export.
 
     Raises:
         OptionError: An option is unknown or contradicts another.
     """
     parse_enum(Mode, mode, "The mode")
-    captured_by = _default() if frontend is None else parse_enum(Frontend, frontend, "The frontend")
+    captured_by = (
+        default_frontend(fn_or_module) if frontend is None else parse_enum(Frontend, frontend, "The frontend")
+    )
     if fn_or_module is None:
         return functools.partial(
             compile,
@@ -91,10 +92,6 @@ def compile(
         )
     door = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
     return Owned(fn_or_module, Path(out), mode, door, fullgraph=fullgraph, options=options)
-
-
-def _default() -> Frontend:
-    return Frontend.BYTECODE if is_available() else Frontend.DYNAMO
 
 
 class Owned:

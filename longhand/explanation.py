@@ -15,7 +15,7 @@ from longhand.capture.bytecode.entries import Event, forget_all
 from longhand.capture.facts import facts_of
 from longhand.capture.torch_dynamo import reasons_of_breaks
 from longhand.errors import OptionError
-from longhand.from_bytecode import captured, log_event
+from longhand.from_bytecode import captured, default_frontend, log_event
 from longhand.options import Frontend, parse_enum
 
 __all__ = ["Break", "Explanation", "explain"]
@@ -58,6 +58,7 @@ class Explanation:
         lines = [f"{n_graphs} graph{'s' * (n_graphs != 1)}, {n_breaks} break{'s' * (n_breaks != 1)}"]
         for number, graph in enumerate(self.graphs, 1):
             lines.append(f"graph {number}: {graph.n_ops} ops, {_outcome(graph)}")
+            lines += [f"    {graph.note}"] if graph.note else []
             if graph.summary is not None:
                 lines += [
                     f"    {call.target} x{call.count}: {call.reason}" for call in graph.summary.fallbacks
@@ -83,19 +84,20 @@ def _outcome(graph: GraphReport) -> str:
 
 
 def explain(
-    fn: Callable[..., Any], *, mode: str = "default", frontend: str = "bytecode"
+    fn: Callable[..., Any], *, mode: str = "default", frontend: str | None = None
 ) -> Callable[..., Explanation]:
     """A function that takes the arguments of a call, runs it, and tells what it became.
 
     Args:
         fn: A function or module.
         mode: As in torch.compile.
-        frontend: ``bytecode`` or ``dynamo``, whose explainer runs the call twice.
+        frontend: ``bytecode`` or ``dynamo``, whose explainer runs the call twice. By default the one with which
+            `longhand.compile` captures the function.
 
     Raises:
         OptionError: An unknown mode or frontend.
     """
-    captured_by = parse_enum(Frontend, frontend, "The frontend")
+    captured_by = default_frontend(fn) if frontend is None else parse_enum(Frontend, frontend, "The frontend")
     if captured_by is Frontend.EXPORT:
         raise OptionError("torch.export makes one graph or none.", hint="Use frontend='bytecode'.")
     through = _through_bytecode if captured_by is Frontend.BYTECODE else _through_dynamo

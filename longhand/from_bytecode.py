@@ -10,15 +10,17 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from longhand.backend import GraphReport, longhand_backend
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
-from longhand.capture.bytecode.hook import frame_hook
+from longhand.capture.bytecode.hook import frame_hook, is_available
 from longhand.logs import Subject, logger
+from longhand.options import Frontend
 from longhand.tracebacks import hide_own_frames
 
-__all__ = ["CompiledFunction", "CompiledModule", "captured", "log_event"]
+__all__ = ["CompiledFunction", "CompiledModule", "captured", "default_frontend", "log_event"]
 
 _SUBJECTS = {
     EventKind.BREAK: Subject.GRAPH_BREAKS,
@@ -26,6 +28,16 @@ _SUBJECTS = {
     EventKind.RECOMPILE: Subject.RECOMPILES,
     EventKind.GRAPH: Subject.GUARDS,
 }
+
+
+def default_frontend(original: Any) -> Frontend:
+    """What captures a callable unless the user says: our own capture, where its hook is built.
+
+    It does not look into torch.optim, whose code asks torch's Dynamo for more than Python says; Dynamo does.
+    """
+    owner = getattr(original, "__self__", None)
+    is_step = isinstance(owner, torch.optim.Optimizer) and getattr(original, "__name__", "") == "step"
+    return Frontend.BYTECODE if is_available() and not is_step else Frontend.DYNAMO
 
 
 def captured(

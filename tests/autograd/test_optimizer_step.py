@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 
 import examples.adamw
+import longhand
 from longhand.backend import GraphReport, longhand_backend
 from longhand.comparison import compare
 from longhand.from_bytecode import captured
@@ -284,4 +285,60 @@ def test_a_step_of_torch_optim_is_few_launches(name: str, tmp_path, monkeypatch)
     assert reports[0].summary.n_launches == n_launches
     for place, (mine, eager, true) in enumerate(zip(*results, strict=True)):
         comparison = compare(f"parameter {place}", mine, eager, true)
+        assert comparison.is_right, comparison
+
+
+def _after_three_steps(name: str, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """The optimizer and its parameters; the first step, which makes the state, is eager's."""
+    optimizer, options, _ = STEPS[name]
+    generator = torch.Generator().manual_seed(0)
+    params = [torch.randn(size, generator=generator).requires_grad_() for size in (64, 7, 30, 9)]
+    made = optimizer(params, lr=0.01, **options)
+    for number in range(3):
+        for param in params:
+            param.grad = torch.randn(param.shape, generator=generator)
+        (compiled(made.step) if number else made.step)()
+    return made, [param.detach().clone() for param in params]
+
+
+@pytest.mark.parametrize("name", ["adamw foreach", "adamw loop", "sgd"])
+def test_the_step_of_an_optimizer_needs_no_other_frontend(name: str, tmp_path, monkeypatch) -> None:
+    """longhand.compile and longhand.explain take Dynamo for it by themselves."""
+    monkeypatch.setenv("LONGHAND_CACHE_DIR", str(tmp_path / "cache"))
+    torch.compiler.reset()
+    made, ours = _after_three_steps(name, functools.partial(longhand.compile, options={"strict": True}))
+    _, eager = _after_three_steps(name, lambda step: step)
+    for mine, theirs in zip(ours, eager, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
+    explained = longhand.explain(made.step)()
+    assert [graph.reason for graph in explained.graphs] == [None]
+    assert not explained.breaks
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e6], ids=("clipped", "as they are"))
+def test_gradients_are_clipped_as_in_eager(max_norm: float, tmp_path, monkeypatch) -> None:
+    """By way of Dynamo: longhand's own capture breaks where gradients are read."""
+    monkeypatch.setenv("LONGHAND_CACHE_DIR", str(tmp_path / "cache"))
+    torch.compiler.reset()
+    reports: list[GraphReport] = []
+    backend = functools.partial(longhand_backend, report=reports.append)
+
+    def clip(params: list[torch.Tensor]) -> torch.Tensor:
+        return torch.nn.utils.clip_grad_norm_(params, max_norm)
+
+    results = []
+    for run, dtype in (
+        (torch.compile(clip, backend=backend), torch.float32),
+        (clip, torch.float32),
+        (clip, torch.float64),
+    ):
+        generator = torch.Generator().manual_seed(0)
+        params = [torch.zeros(shape, dtype=dtype, requires_grad=True) for shape in SHAPES]
+        for param in params:
+            param.grad = torch.randn(param.shape, generator=generator).to(dtype)
+        norm = run(params)
+        results.append([norm, *(param.grad for param in params)])
+    assert [report.reason for report in reports] == [None]
+    for place, (mine, theirs, true) in enumerate(zip(*results, strict=True)):
+        comparison = compare(f"norm or gradient {place}", mine, theirs, true)
         assert comparison.is_right, comparison

@@ -1,0 +1,119 @@
+"""A whole training step with dropout, recorded by the user as a CUDA graph: masks go on and can be reproduced."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.backend import GraphReport, longhand_backend
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+
+def make() -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    layers = (
+        nn.Linear(64, 256),
+        nn.GELU(),
+        nn.Dropout(0.5),
+        nn.Linear(256, 64),
+        nn.LayerNorm(64),
+        nn.Dropout(0.2),
+    )
+    return nn.Sequential(*layers).cuda(), torch.randn(128, 64, device="cuda")
+
+
+def step_of(
+    model: nn.Module, run: Callable[..., torch.Tensor], x: torch.Tensor
+) -> Callable[[], torch.Tensor]:
+    def step() -> torch.Tensor:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        loss = run(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    return step
+
+
+def warm_up(step: Callable[[], torch.Tensor]) -> None:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+
+
+def seen(model: nn.Module, step: Callable[[], torch.Tensor], n_steps: int) -> list[list[torch.Tensor]]:
+    """The loss and all gradients of each step, from one seed."""
+    torch.manual_seed(5)
+    found = []
+    for _ in range(n_steps):
+        loss = step().clone()
+        found.append([loss, *(parameter.grad.clone() for parameter in model.parameters())])
+    return found
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_recorded_step_draws_new_masks_and_follows_the_seed(mode: str) -> None:
+    model, x = make()
+    step = step_of(model, longhand.compile(model, mode=mode), x)
+    warm_up(step)
+    unrecorded = seen(model, step, 3)
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+
+    def replay() -> torch.Tensor:
+        graph.replay()
+        return loss
+
+    first, second = seen(model, replay, 3), seen(model, replay, 3)
+    for number in range(3):
+        for again, before, plain in zip(second[number], first[number], unrecorded[number], strict=True):
+            assert torch.equal(again, before), "the seed says which masks are drawn"
+            torch.testing.assert_close(before, plain, rtol=1e-5, atol=1e-6, msg="recorded and not")
+    assert not torch.equal(first[0][0], first[1][0]), "each replay draws masks of its own"
+
+
+def test_the_masks_of_a_recorded_step_are_eagers() -> None:
+    model, x = make()
+    twin = copy.deepcopy(model)
+    ours, eager = step_of(model, longhand.compile(model), x), step_of(twin, twin, x)
+    warm_up(ours)
+    warm_up(eager)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = ours()
+
+    def replay() -> torch.Tensor:
+        graph.replay()
+        return loss
+
+    for mine, theirs in zip(seen(model, replay, 2), seen(twin, eager, 2), strict=True):
+        for one, other in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_the_mode_that_records_says_that_training_is_not_recorded() -> None:
+    model, x = make()
+    torch.compiler.reset()
+    reports: list[GraphReport] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+        return longhand_backend(graph, inputs, mode="reduce-overhead", report=reports.append)
+
+    torch.compile(model, backend=backend)(x).sum().backward()
+    assert [report.reason for report in reports] == [None]
+    assert "not recorded" in reports[0].note
