@@ -66,17 +66,23 @@ def dynamic_shapes(call: Call, texts: tuple[str, ...]) -> dict[str, Any] | None:
     """``x:0`` and the like as torch.export wants them: an entry for each parameter of the call.
 
     Raises:
-        OptionError: A text does not read ``NAME:DIM``.
+        OptionError: A text does not read ``NAME:DIM``, or there is no such dimension.
     """
     if not texts:
         return None
     names = parameter_names(call.model)[: len(call.args)] + list(call.kwargs)
+    given = dict(zip(names, [*call.args, *call.kwargs.values()], strict=False))
     shapes: dict[str, Any] = dict.fromkeys(names)
     for text in texts:
         name, _, dim = text.partition(":")
         if name not in shapes or not dim.isdigit():
             raise OptionError(
                 f"--dynamic {text!r} does not read NAME:DIM.", hint=f"Names: {', '.join(names)}."
+            )
+        n_dims = getattr(given[name], "ndim", 0)
+        if int(dim) >= n_dims:
+            raise OptionError(
+                f"--dynamic {text!r}: {name} has {n_dims} dimensions.", hint="The first is number 0."
             )
         shapes[name] = {**(shapes[name] or {}), int(dim): torch.export.Dim.AUTO}
     return shapes

@@ -18,6 +18,7 @@ from longhand.check_worker import import_file
 from longhand.emit.merge import BASE, edits
 from longhand.emit.writer import read_unit
 from longhand.errors import UnitError
+from longhand.loading import load
 from longhand.original import read_lock
 
 _COPIED = 64 * 2**20  # bytes read; as many are written
@@ -54,11 +55,13 @@ def time_kernels(folder: Path, *, n_turns: int = 7) -> dict[str, KernelTime]:
 
     Raises:
         UnitError: There is no such unit, or it is for a device that this machine lacks.
+        ToolError: The C++ compiler is missing or refuses a kernel.
     """
     lock = read_lock(folder)
     device = str(lock.get("device", "cpu"))
     if device == "cuda" and not torch.cuda.is_available():
         raise UnitError(f"{folder} is for CUDA and this machine has no GPU that torch can use.")
+    load(folder, check=False)  # tells what keeps the unit from running
     edited = {Path(path).stem for path, _, _ in edits(read_unit(folder).files) if path.startswith("kernels/")}
     number = next(_turn)
     calls: dict[str, Callable[[], Any]] = {}

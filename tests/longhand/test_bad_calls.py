@@ -22,7 +22,7 @@ class Net(nn.Module):
         self.linear = nn.Linear(n, n)
 
     def forward(self, x):
-        return self.linear(x).relu()
+        return torch.softmax(self.linear(x) * 2, -1)
 
 
 def good():
@@ -102,6 +102,7 @@ FACTORY, OUT = "bad_call_models:good", ["--out", "unit"]
         ([FACTORY, *OUT, "--arch", "sm_90"], ("the target is the CPU",)),
         ([FACTORY, *OUT, "--mode", "fast"], ("'fast' is unknown", "max-autotune")),
         ([FACTORY, *OUT, "--dynamic", "q:0"], ("NAME:DIM", "Names: x")),
+        ([FACTORY, *OUT, "--dynamic", "x:2"], ("x has 2 dimensions", "number 0")),
         ([FACTORY, "--out", ""], ("holds the current folder", "another --out")),
         ([FACTORY, "--out", ".."], ("holds the current folder", "another --out")),
         ([FACTORY, "--out", "file"], ("is a file", "another --out")),
@@ -118,6 +119,25 @@ def test_a_bad_call_of_generate(arguments, words, folder, capsys):
     assert said.startswith("longhand: ") and all(word in said for word in words), said
     assert "bug" not in said and len(said) < 600
     assert contents(folder) == before
+
+
+@pytest.mark.parametrize("command", ["verify", "bench", "tune"])
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("CXX", "no-such-compiler", ("'no-such-compiler' was not found", "Install g++")),
+        ("XDG_CACHE_HOME", "/proc", ("cannot be used for built kernels", "Set XDG_CACHE_HOME")),
+    ],
+)
+def test_kernels_that_cannot_be_built(command, variable, value, words, folder, capsys, monkeypatch, tmp_path):
+    before = contents(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(variable, value)
+    code = run([command, "unit"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert code == 2
+    assert said.startswith("longhand: ") and all(word in said for word in words), said
+    assert "bug" not in said and contents(folder) == before
 
 
 def test_a_function_of_no_tensors_is_a_unit(tmp_path, monkeypatch):

@@ -1,0 +1,121 @@
+"""docs/ops.md: what becomes of each op of core ATen. ``python -m benchmarks.op_table --write docs/ops.md``."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import textwrap
+from pathlib import Path
+
+import torch
+
+from longhand.capture import decompositions
+from longhand.lower import lowering, registry
+
+
+class Fate(enum.Enum):
+    """What becomes of an op, in the words of the page's headings."""
+
+    KERNEL = "Generated kernels"
+    VIEW = "Views"
+    GONE = "Gone"
+    DECOMPOSED = "Decomposed"
+    DATA = "Outside of graphs"
+    LIBRARY = "Library calls"
+
+
+_WORDS = {
+    Fate.KERNEL: (
+        "Loops that fuse with others. Complex numbers, reductions of nothing and tables of whole numbers (which have "
+        "no NaN for positions out of range) are left to ATen; so is a lone op that ATen does as well."
+    ),
+    Fate.VIEW: "Maps of positions: they copy nothing, and fuse into whatever reads them.",
+    Fate.GONE: "Nothing is left of them in inference.",
+    Fate.DECOMPOSED: "Written out in ops of the other kinds when the model is captured, as torch.export does.",
+    Fate.DATA: (
+        "The size or the value of their result depends on data. `longhand.compile` runs them between two graphs; "
+        "`longhand generate` refuses them, with the line."
+    ),
+    Fate.LIBRARY: "Calls of ATen in model.py, with a comment: cuBLAS, cuDNN, oneDNN, sorting, scattering, FFT.",
+}
+
+
+# What capture rewrites to another op, which is the one that is lowered.
+_WRITTEN_AS = {torch.ops.aten.native_group_norm.default: torch.ops.aten.group_norm.default}
+
+
+def core_ops() -> list[torch._ops.OpOverload]:
+    """The ops that torch tags as core ATen, less those that only read a size or write to `out`."""
+    packets = [getattr(torch.ops.aten, name) for name in sorted(dir(torch.ops.aten))]
+    ops = [
+        getattr(packet, overload)
+        for packet in packets
+        if isinstance(packet, torch._ops.OpOverloadPacket)
+        for overload in packet.overloads()
+    ]
+    return [
+        op
+        for op in ops
+        if torch.Tag.core in op.tags and not str(op).startswith("aten.sym_") and not op._schema.is_mutable
+    ]
+
+
+def fate(op: torch._ops.OpOverload) -> Fate:
+    """What becomes of one op."""
+    assert lowering.lower  # its import fills the registry
+    op = _WRITTEN_AS.get(op, op)
+    name = decompositions.packet_name(op)
+    if op in registry.VIEWS or name in decompositions.RESHAPES:
+        return Fate.VIEW
+    if name in decompositions.FRESH_IDENTITIES | decompositions.ALIAS_IDENTITIES | decompositions.DROPOUTS:
+        return Fate.GONE
+    if op in registry.LOWERINGS:
+        return Fate.KERNEL
+    if not decompositions.is_kept(op):
+        return Fate.DECOMPOSED
+    if {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(op.tags):
+        return Fate.DATA
+    return Fate.LIBRARY
+
+
+def page() -> str:
+    """The text of docs/ops.md."""
+    found: dict[Fate, dict[str, list[str]]] = {kind: {} for kind in Fate}
+    for op in core_ops():
+        name, _, overload = str(op).removeprefix("aten.").rpartition(".")
+        found[fate(op)].setdefault(name, []).append(overload)
+    version = torch.__version__.partition("+")[0]
+    lines = [
+        "# What becomes of each op of core ATen",
+        "",
+        *textwrap.wrap(
+            f"Made by `python -m benchmarks.op_table --write docs/ops.md` with PyTorch {version}, which tags these "
+            f"{len(core_ops())} overloads as core ATen. Ops that a person writes as one call (`layer_norm`, "
+            "`cross_entropy`, `linear`, `conv2d`, ...) stay whole besides: `capture/decompositions.py` lists them.",
+            118,
+        ),
+    ]
+    for kind, ops in found.items():
+        count = sum(map(len, ops.values()))
+        spelled = [
+            f"`{name}`" if overloads == ["default"] else f"`{name}` ({', '.join(overloads)})"
+            for name, overloads in ops.items()
+        ]
+        lines += ["", f"## {kind.value}: {count}", "", *textwrap.wrap(_WORDS[kind], 118), ""]
+        lines += textwrap.wrap(", ".join(spelled) + ".", 118, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Prints the page, or writes it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path, help="the file; else it is printed")
+    arguments = parser.parse_args()
+    if arguments.write:
+        arguments.write.write_text(page())
+    else:
+        print(page(), end="")
+
+
+if __name__ == "__main__":
+    main()
