@@ -29,10 +29,10 @@ lint: $(STAMP)
 	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p longhand
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
 sweep: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu"
 
 gallery: $(STAMP)
 	$(BIN)/python -m examples.gallery

@@ -37,8 +37,11 @@ def show_check(result: CheckResult) -> None:
         click.echo(f"  and {len(result.changes) - _MOST_SHOWN} more files")
     if result.currency is Currency.CURRENT and result.sources:
         click.echo("  The model's code changed and its unit need not: generate notes that in the lock.")
-    if result.currency is Currency.STALE:
+    if result.currency is Currency.OTHER_VERSIONS:
+        click.echo("  Install those versions to compare, or generate it with these:")
+    elif result.currency is Currency.STALE:
         click.echo("  Bring it up to date (your edits are merged):")
+    if result.currency in (Currency.STALE, Currency.OTHER_VERSIONS):
         click.echo(f"  longhand generate {result.factory or 'MODULE:FACTORY'} --out {result.folder}")
 
 

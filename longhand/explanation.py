@@ -54,8 +54,7 @@ class Explanation:
     guards: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
-        n_graphs, n_breaks = len(self.graphs), len(self.breaks)
-        lines = [f"{n_graphs} graph{'s' * (n_graphs != 1)}, {n_breaks} break{'s' * (n_breaks != 1)}"]
+        lines = [f"{_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"]
         for number, graph in enumerate(self.graphs, 1):
             lines.append(f"graph {number}: {graph.n_ops} ops, {_outcome(graph)}")
             lines += [f"    {graph.note}"] if graph.note else []
@@ -77,10 +76,17 @@ def _outcome(graph: GraphReport) -> str:
     if graph.reason is not None:
         return f"runs in eager: {graph.reason}"
     if graph.summary is None:
-        return f"in the cache: {graph.folder}"
+        return f"in the cache\n    {graph.folder}"
     made = graph.summary
     n_calls = sum(call.count for call in made.library_calls)
-    return f"{made.n_kernels} kernels launched {made.n_launches} times, {n_calls} library calls: {made.out}"
+    return (
+        f"{_counted(made.n_kernels, 'kernel')} launched {_counted(made.n_launches, 'time')}, "
+        f"{_counted(n_calls, 'library call')}\n    {graph.folder}"
+    )
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def explain(

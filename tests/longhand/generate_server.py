@@ -8,19 +8,14 @@ import importlib
 import os
 import sys
 import traceback
-from pathlib import Path
 
-import longhand
 from tests.longhand import pair_models
-
-FACTORY = "tests.longhand.pair_models:from_environment"
 
 
 def generate(version, out):
     """One run, as the command line makes it."""
     os.environ["PAIR_VERSION"] = version
-    model, args = pair_models.make(version)
-    return longhand.generate(model, args, out=Path(out), factory=FACTORY).merge
+    return pair_models.generate(version, out)
 
 
 def main():

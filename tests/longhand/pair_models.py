@@ -1,9 +1,15 @@
 """A small network in many versions, each one change away from the first: what people do to models."""
 
+import os
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import longhand
+
+FACTORY = "tests.longhand.pair_models:from_environment"
 VERSIONS = (
     "first",
     "op before",
@@ -100,6 +106,10 @@ def make(version):
 
 def from_environment():
     """The factory of tests that generate in processes of their own."""
-    import os
-
     return make(os.environ["PAIR_VERSION"])
+
+
+def generate(version, out):
+    """Writes a version's unit; what became of the files that were there."""
+    model, args = make(version)
+    return longhand.generate(model, args, out=Path(out), factory=FACTORY).merge

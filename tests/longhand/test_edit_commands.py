@@ -2,35 +2,15 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-import longhand
 from longhand import cli
 from longhand.currency import Currency, check
 from longhand.emit.merge import Outcome
-from tests.longhand import pair_models
-
-FACTORY = "tests.longhand.pair_models:from_environment"
-
-
-def git(folder, *words, succeeds=True):
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "core.autocrlf=false"]
-    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True)
-    assert (done.returncode == 0) is succeeds, done.stdout + done.stderr
-    return done.stdout
-
-
-def commit(folder, message):
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", message)
-
-
-def generate(version, out):
-    model, args = pair_models.make(version)
-    return longhand.generate(model, args, out=out, factory=FACTORY).merge
+from tests.longhand import git
+from tests.longhand.pair_models import FACTORY, generate
 
 
 def run(capsys, *words):
@@ -43,16 +23,6 @@ def edit(path, old, new):
     text = path.read_text()
     assert old in text, text
     path.write_text(text.replace(old, new, 1))
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory):
-    """A repository with a unit of the first version."""
-    folder = tmp_path_factory.mktemp("first")
-    generate("first", folder / "unit")
-    git(folder, "init", "-q", "-b", "main")
-    commit(folder, "first")
-    return folder
 
 
 @pytest.fixture
@@ -95,8 +65,8 @@ def test_diff_since_tells_what_is_new_gone_regenerated_and_edited(repository, ca
 
 def test_diff_since_before_the_unit_was_there_and_of_no_revision(repository, capsys):
     unit = repository / "unit"
-    git(repository, "mv", "unit", "moved")
-    commit(repository, "moved")
+    git.run(repository, "mv", "unit", "moved")
+    git.commit(repository, "moved")
     found = rows(
         run(capsys, "diff", repository / "moved", "--markdown", "--no-check", "--since", "HEAD~1")[1]
     )
@@ -144,16 +114,16 @@ def test_an_ejected_file_is_still_held_to_its_callers(repository, capsys, monkey
 def test_two_branches_that_both_generated_are_settled_by_one_generate(repository, monkeypatch, capsys):
     """Each branch changes the model, generates and edits; git merges; what it leaves in lock and base is settled."""
     unit = repository / "unit"
-    git(repository, "switch", "-qc", "theirs")
+    git.run(repository, "switch", "-qc", "theirs")
     edit(unit / "kernels/scale_softmax.cpp", "#pragma omp parallel", "// Theirs.\n#pragma omp parallel")
     generate("another activation", unit)
-    commit(repository, "SiLU")
-    git(repository, "switch", "-q", "main")
+    git.commit(repository, "SiLU")
+    git.run(repository, "switch", "-q", "main")
     edit(unit / "kernels/add_and_layer_norm.cpp", "#pragma omp parallel", "// Ours.\n#pragma omp parallel")
     generate("layer added", unit)
-    commit(repository, "a layer more")
-    git(repository, "merge", "theirs", succeeds=False)
-    conflicts = git(repository, "diff", "--name-only", "--diff-filter=U").split()
+    git.commit(repository, "a layer more")
+    git.run(repository, "merge", "theirs", succeeds=False)
+    conflicts = git.run(repository, "diff", "--name-only", "--diff-filter=U").split()
     assert "unit/longhand.lock" in conflicts
     # model.py and README.md say both; nobody edited them by hand, so longhand settles those too.
     allowed = {"unit/longhand.lock", "unit/model.py", "unit/README.md", "unit/check.py"}
@@ -171,11 +141,11 @@ def test_two_branches_that_both_generated_are_settled_by_one_generate(repository
     for path in unit.rglob("*"):
         if path.is_file() and path.suffix != ".pt":
             assert "<<<<<<< " not in path.read_text(), path
-    commit(repository, "merged")
+    git.commit(repository, "merged")
 
 
 def test_reviews_collapse_what_is_longhands_own(repository):
-    attributes = git(
+    attributes = git.run(
         repository, "check-attr", "linguist-generated", "diff", "--",
         "unit/longhand.lock", "unit/.base/model.py", "unit/.base/kernels/gelu.cpp",
         "unit/kernels/gelu.cpp", "unit/model.py",

@@ -1,5 +1,7 @@
 """`longhand.explain`: graphs, breaks with causes and hints, guards; LONGHAND_LOGS tells the same."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -42,6 +44,8 @@ def test_graphs_breaks_and_guards():
     assert text.startswith("2 graphs, 1 break\n")
     assert "width = 6" in text and broken.where in text and broken.hint in text
     assert any("sizes (4, 6)" in guard for guard in explanation.guards[0])
+    folders = [line.strip() for line in text.splitlines() if line.strip().startswith("/")]
+    assert len(folders) == 2 and all((Path(folder) / "model.py").is_file() for folder in folders)
 
 
 @torch.no_grad()
