@@ -12,23 +12,44 @@ from tests.autograd.cases import Cases, Mlp, flags, gradients, leaf
 case = Cases()
 
 
-@case(tolerance=2e-2)
-def autocast_around(wrap):
-    model, x = Mlp(), leaf(4, 8)
+class Wide(nn.Module):
+    """Sums of many numbers, so that their rounding is no luck."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a = nn.Linear(64, 256)
+        self.b = nn.Linear(256, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(F.gelu(self.a(x)))
+
+
+def mixed_or_exact(model: nn.Module, x: torch.Tensor, in_float64: bool):
+    """The model and its input, and the autocast that they run under; in float64 there is none."""
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=not in_float64)
+    if not in_float64:
+        return model, x, autocast
+    return model.double(), x.detach().double().requires_grad_(), autocast
+
+
+@case(tolerance=None)
+def autocast_around(wrap, in_float64=False):
+    model, x, autocast = mixed_or_exact(Wide(), leaf(128, 64), in_float64)
     compiled = wrap(model)
-    with torch.autocast("cpu", torch.bfloat16):
+    with autocast:
         y = compiled(x)
-    y.float().square().sum().backward()
+    (y.to(x.dtype) * leaf(128, 64, grad=False, seed=2)).sum().backward()
     return {"y": y, **gradients(model, x=x)}
 
 
-@case(tolerance=2e-2)
-def autocast_around_the_backward_too(wrap):
-    model, x = Mlp(), leaf(4, 8)
+@case(tolerance=None)
+def autocast_around_the_backward_too(wrap, in_float64=False):
+    model, x, autocast = mixed_or_exact(Wide(), leaf(128, 64), in_float64)
     compiled = wrap(model)
-    with torch.autocast("cpu", torch.bfloat16):
+    with autocast:
         y = compiled(x)
-        y.float().square().sum().backward()
+        (y.to(x.dtype) * leaf(128, 64, grad=False, seed=2)).sum().backward()
     return {"y": y, **gradients(model, x=x)}
 
 
@@ -42,17 +63,18 @@ def autocast_around_the_backward_only(wrap):
     return {"y": y, "kinds": flags(*(p.grad.dtype == torch.float32 for p in model.parameters()))}
 
 
-@case(tolerance=2e-2)
-def autocast_inside(wrap):
-    model, x = Mlp(), leaf(4, 8)
+@case(tolerance=None)
+def autocast_inside(wrap, in_float64=False):
+    model, x, _ = mixed_or_exact(Wide(), leaf(128, 64), in_float64)
+    is_mixed = not in_float64
 
     def f(x):
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
             y = model(x)
-        return y.float() * 2
+        return y.to(x.dtype) * 2
 
     y = wrap(f)(x)
-    y.square().sum().backward()
+    (y * leaf(128, 64, grad=False, seed=2)).sum().backward()
     return {"y": y, **gradients(model, x=x)}
 
 
@@ -291,22 +313,24 @@ def statistics_of_batch_norm(wrap):
     return {"y": y, "z": z, **gradients(model, x=x), **dict(model.named_buffers())}
 
 
-@case(tolerance=3e-2)
-def statistics_of_batch_norm_in_16_bits(wrap):
+@case(tolerance=None)
+def statistics_of_batch_norm_in_16_bits(wrap, in_float64=False):
     torch.manual_seed(0)
-    model = nn.BatchNorm2d(8).bfloat16()
-    x = leaf(4, 8, 6, 6, dtype=torch.bfloat16)
+    dtype = torch.float64 if in_float64 else torch.bfloat16
+    x = leaf(16, 32, 12, 12, dtype=torch.bfloat16).detach().to(dtype).requires_grad_()
+    model = nn.BatchNorm2d(32).to(dtype)
     y = wrap(model)(x)
-    y.float().sin().sum().backward()
+    (y.to(torch.float64) * leaf(16, 32, 12, 12, grad=False, seed=2)).sum().backward()
     return {"y": y, **gradients(model, x=x), **dict(model.named_buffers())}
 
 
-@case(tolerance=3e-2)
-def statistics_of_batch_norm_under_autocast(wrap):
+@case(tolerance=None)
+def statistics_of_batch_norm_under_autocast(wrap, in_float64=False):
     torch.manual_seed(0)
-    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)), leaf(4, 3, 6, 6)
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32))
+    model, x, autocast = mixed_or_exact(model, leaf(16, 3, 14, 14), in_float64)
     compiled = wrap(model)
-    with torch.autocast("cpu", torch.bfloat16):
+    with autocast:
         y = compiled(x)
-    y.float().sin().sum().backward()
+    (y.to(torch.float64) * leaf(16, 32, 12, 12, grad=False, seed=2)).sum().backward()
     return {"y": y, **gradients(model, x=x), **dict(model.named_buffers())}
