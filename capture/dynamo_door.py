@@ -223,10 +223,16 @@ def _origin(node: fx.Node, value: Any) -> tuple[InputKind, str]:
     if not isinstance(value, torch.Tensor):
         return InputKind.SIZE, _plain(source)
     if re.search(r"\._parameters\[[^\]]*\]$", source) or isinstance(value, torch.nn.Parameter):
-        return InputKind.PARAMETER, dotted_path(source)
+        return InputKind.PARAMETER, _weight_path(source)
     if re.search(r"\._buffers\[[^\]]*\]$", source):
-        return InputKind.BUFFER, dotted_path(source)
+        return InputKind.BUFFER, _weight_path(source)
     return InputKind.ARGUMENT, _plain(source)
+
+
+def _weight_path(source: str) -> str:
+    """``blocks.0.weight``; ``params_0`` of a parameter in a list that is an argument, which no module holds."""
+    path = dotted_path(source)
+    return path if path.partition(".")[0].isidentifier() else _plain(source)
 
 
 def _plain(source: str) -> str:

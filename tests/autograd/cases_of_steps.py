@@ -334,3 +334,35 @@ def statistics_of_batch_norm_under_autocast(wrap, in_float64=False):
         y = compiled(x)
     (y.to(torch.float64) * leaf(16, 32, 12, 12, grad=False, seed=2)).sum().backward()
     return {"y": y, **gradients(model, x=x), **dict(model.named_buffers())}
+
+
+@case()
+def parameters_in_a_list(wrap):
+    """No module holds them: their names are those of the argument."""
+    params = [nn.Parameter(leaf(8, 8, grad=False, seed=seed)) for seed in range(3)]
+    x = leaf(4, 8)
+
+    def f(params, x):
+        for param in params:
+            x = (x @ param).tanh()
+        return x
+
+    y = wrap(f)(params, x)
+    y.square().sum().backward()
+    return {"y": y, "d_x": x.grad, **{f"d_{place}": param.grad for place, param in enumerate(params)}}
+
+
+@case()
+def parameters_in_a_list_updated_in_place(wrap):
+    params = [nn.Parameter(leaf(8, seed=seed, grad=False)) for seed in range(5)]
+
+    def f(params):
+        with torch.no_grad():
+            for param in params:
+                param.mul_(0.9)
+                param.clamp_(-1, 1)
+
+    versions = [param._version for param in params]
+    wrap(f)(params)
+    written = flags(*(param._version > before for param, before in zip(params, versions, strict=True)))
+    return {"written": written, **{f"{place}": param.detach() for place, param in enumerate(params)}}
