@@ -271,6 +271,25 @@ def test_wrong_weights_and_values_are_refused(unit_folder: Any) -> None:
         load_unit(unit_folder(cache.model, cache.args, cache.kwargs, name="cache"))()(same, same, gain=3.0)
 
 
+def test_a_layer_in_anothers_place(unit_folder: Any) -> None:
+    """However a layer is replaced after the first call, the new one's tensors are used; another kind is refused."""
+    case = _cases()["norms"]
+    ours = load_unit(unit_folder(case.model.eval(), case.args))()
+    ours.load_state_dict(case.model.state_dict())
+    ours(*case.args)
+    replaced = copy.deepcopy(case.model)
+    for value, put in enumerate([ours._modules.__setitem__, ours.register_module, ours.__setattr__], start=2):
+        other = copy.deepcopy(ours.ln_1)
+        for layer in (other, replaced.ln_1):
+            layer.bias.data.fill_(value)
+        put("ln_1", other)
+        with torch.no_grad():
+            torch.testing.assert_close(ours(*case.args), replaced(*case.args))
+    ours._modules["ln_1"] = copy.deepcopy(case.model.ln_1)
+    with pytest.raises(TypeError, match=r"ln_1: not the layer that the kernels were written for"):
+        ours(*case.args)
+
+
 def test_broken_units_are_refused(tmp_path: Path, unit_folder: Any) -> None:
     with pytest.raises(UnitError, match=r"no generated unit"):
         load_unit(tmp_path / "nowhere")

@@ -161,12 +161,25 @@ class Weights(nn.Module):
 def check_weights(module, device):
     """Raise unless all weights are what the kernels were written for, and on `device`.
 
-    Looks at addresses first: only after weights were loaded, moved or replaced are they looked at again.
+    Looks at addresses first: only after weights were loaded, moved or replaced are they looked at again. A layer that
+    replaces another is used if it holds tensors of the same shapes and dtypes.
     """
     state = module.__dict__
-    if "_holders" not in state:
+    layers = [layer for held in state.get("_layer_holders", ()) for layer in held.values()]
+    # The first call, or a layer was put in another's place.
+    if "_holders" not in state or layers != state["_seen_layers"]:
+        named = [*module.named_modules(remove_duplicate=False)]
+        expected = {path: part._expected for path, part in named if isinstance(part, Weights)}
+        for path, known in state.setdefault("_expected_layers", expected).items():
+            if expected.get(path) != known:
+                raise TypeError(
+                    f"{path}: not the layer that the kernels were written for; load weights instead"
+                )
+        state["_layer_holders"] = [part._modules for _, part in named if part._modules]
+        state["_seen_layers"] = [layer for held in state["_layer_holders"] for layer in held.values()]
         parts = [part for part in module.modules() if isinstance(part, Weights)]
         state["_holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
+        state["_seen_weights"] = None
     tensors = []
     for held in state["_holders"]:
         tensors += held.values()
@@ -175,7 +188,7 @@ def check_weights(module, device):
             "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
         )
     seen = (device, [tensor.data_ptr() for tensor in tensors])
-    if seen != state.get("_seen_weights"):
+    if seen != state["_seen_weights"]:
         for path, part in module.named_modules():
             if isinstance(part, Weights):
                 part.check(path, device)
