@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import BackwardInput, BackwardKind, InputKind, TrainingGraphs
 from longhand.emit.backward_writer import BackwardWriter
@@ -14,10 +14,27 @@ from longhand.emit.module_tree import Branch
 from longhand.emit.passes import Pass
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.templates import render_template
-from longhand.emit.trained_call import TrainedCall, launched_words
+from longhand.emit.trained_call import SavedLayers, TrainedCall, launched_words
 from longhand.emit.words import identifier
 from longhand.lower.ir import View
 from longhand.schedule.plan import UnitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A named tuple of what each layer of a list saves.
+
+    Attributes:
+        name: The class.
+        owner: The path of the list.
+        fields: (word, what is said about it).
+        word: The variable of the list of records.
+    """
+
+    name: str
+    owner: str
+    fields: tuple[tuple[str, str], ...]
+    word: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +50,8 @@ class BackwardText:
         results: Words for the user's results.
         constants: Words of the user's results that have no gradient.
         saved: The single tensors that the forward keeps, as expressions.
-        layers: For each loop of the backward pass: (its word, for each tensor of a layer those of all layers).
+        records: What each layer of a loop saves, as (the class, its docstring, its fields, the list's word).
+        layers: For each other loop of the backward pass: (its word, for each tensor of a layer those of all layers).
         unpacking: The lines that take apart what was kept.
         tangents: The words of the results' gradients, of all results; those that have none begin with ``_``.
         read: Those of them that the backward function is given.
@@ -51,6 +69,7 @@ class BackwardText:
     results: tuple[str, ...]
     constants: tuple[str, ...]
     saved: tuple[str, ...]
+    records: tuple[Record, ...]
     layers: tuple[tuple[str, tuple[str, ...]], ...]
     unpacking: tuple[str, ...]
     tangents: tuple[str, ...]
@@ -60,13 +79,34 @@ class BackwardText:
     rest: tuple[str, ...]
     device: str
 
+    @property
+    def record_classes(self) -> tuple[Record, ...]:
+        """Each class once, for all lists whose layers save it."""
+        owners = {name: " or ".join(r.owner for r in self.records if r.name == name) for name in self._names}
+        return tuple(
+            dataclasses.replace(next(r for r in self.records if r.name == name), owner=owner)
+            for name, owner in owners.items()
+        )
 
-def trained_call(training: TrainingGraphs, plan: UnitPlan) -> TrainedCall:
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(record.name for record in self.records))
+
+
+def trained_call(
+    training: TrainingGraphs, plan: UnitPlan, records: tuple[SavedLayers, ...] = ()
+) -> TrainedCall:
     """What model.py needs to know of backward.py."""
+    in_records = frozenset(place for record in records for place in record.places)
     parameters = [entry.node for entry in training.forward.inputs if entry.kind is InputKind.PARAMETER]
     return TrainedCall(
         function=f"{training.forward.name[:1].upper()}{training.forward.name[1:]}Function",
-        launched=tuple(place for place, result in enumerate(plan.results) if isinstance(result, View)),
+        launched=tuple(
+            place
+            for place, result in enumerate(plan.results)
+            if isinstance(result, View) and place not in in_records
+        ),
+        records=records,
         allowed=frozenset(training.forward.grad_inputs),
         frozen=tuple(node for node in parameters if node not in training.forward.grad_inputs),
     )
@@ -86,6 +126,8 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pas
     function = _Function(training, forward, writer, places).text()
     imports = {line for line in writer.imports if ".runtime import check" not in line}
     imports.add("import torch")
+    if function.records:
+        imports.add("from typing import NamedTuple")
     if not function.is_module:
         imports.add("from . import model")
     return render_template(
@@ -123,6 +165,7 @@ class _Function:
         self.backward = backward
         self.places = places
         self.graph = training.forward
+        self._lengths: dict[str, int] = {}  # of the lists that launch() returns
 
     def text(self) -> BackwardText:
         assert self.forward.training is not None
@@ -138,7 +181,6 @@ class _Function:
         is_tail = all(place is not None for place in self.places[n_leading:])
         named = tuple(f"d_{identifier(name)}" for name in self._gradient_names())
         rest = () if is_tail else named
-        lengths = Counter(text.partition("[")[0] for text in expressions.values() if "[" in text)
         read = tuple(tangents[place] for place in user if place in tangents)
         return BackwardText(
             function=self.forward.training.function,
@@ -151,15 +193,26 @@ class _Function:
                 expressions[place] for place in user if place not in self.training.differentiable
             ),
             saved=tuple(sources[node] for node in kept),
+            records=tuple(
+                Record(
+                    layers.record.class_name,
+                    layers.record.owner,
+                    tuple(zip(layers.record.fields, self.backward.shapes_of(layers.own[0]), strict=True)),
+                    layers.record.word,
+                )
+                for layers in self.backward.layers
+                if layers.record is not None
+            ),
             layers=tuple(
                 (
                     layers.word,
                     tuple(
-                        _column([sources[own[n]] for own in layers.own], lengths)
+                        _column([sources[own[n]] for own in layers.own], self._lengths, self._n_modules)
                         for n in range(layers.n_each)
                     ),
                 )
                 for layers in self.backward.layers
+                if layers.record is None
             ),
             unpacking=tuple(self.backward.unpacking([self._word(entries[node]) for node in kept])),
             tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
@@ -179,6 +232,11 @@ class _Function:
         words = iter(named)
         return tuple("None" if place is None else next(words) for place in self.places)
 
+    def _n_modules(self, expression: str) -> int:
+        """How many modules the list has that the Function reaches as ``model.blocks``."""
+        path = expression.removeprefix("model").lstrip(".")
+        return len(self.forward.tree.root.at(path).branches)
+
     def _word(self, entry: BackwardInput) -> str:
         return self.backward.variables[entry.node]
 
@@ -193,7 +251,7 @@ class _Function:
         users = [text for place, text in variables.items() if place < n_results]
         saved = [text for place, text in variables.items() if place >= n_results]
         returned = launched_words(users, saved)
-        used = set(taken)
+        used = taken | {record.word for record in self.forward.training.records}
         words: dict[str, str] = {}
         for text in dict.fromkeys(returned):
             plain = identifier(text.rpartition(".")[2].partition("[")[0])
@@ -202,11 +260,16 @@ class _Function:
                 unique, count = f"{plain}_{count}", count + 1
             used.add(unique)
             words[text] = unique
+        entries = Counter(
+            text.partition("[")[0] for text in set(self.forward.variables.values()) if "[" in text
+        )
+        self._lengths = {word: entries[text] for text, word in words.items()}
         expressions: dict[int, str] = {}
         for place, text in variables.items():
             word, bracket, entry = text.partition("[")
             expressions[place] = words.get(text) or f"{words[word]}{bracket}{entry}"
-        return tuple(words[text] for text in returned), expressions
+        records = (record.word for record in self.forward.training.records)
+        return (*(words[text] for text in returned), *records), expressions
 
     def _source(self, entry: BackwardInput, results: dict[int, str]) -> str:
         """How the Function's forward reaches a value that the backward reads."""
@@ -222,16 +285,21 @@ class _Function:
 _ENTRY = re.compile(r"(.*?)\[(\d+)\](.*)")
 
 
-def _column(texts: Sequence[str], lengths: Mapping[str, int]) -> str:
+def _column(texts: Sequence[str], lengths: Mapping[str, int], n_modules: Callable[[str], int]) -> str:
     """One tensor of each layer, first to last: ``[x, *xs]``, ``[layer.ln_1.weight for layer in model.blocks]``.
 
     Args:
         texts: How each is reached.
         lengths: Of the lists that launch() returns.
+        n_modules: The number of modules in a list of the model's.
     """
     first = _ENTRY.fullmatch(texts[0])
-    if first and first[3] and list(texts) == [f"{first[1]}[{n}]{first[3]}" for n in range(len(texts))]:
-        return f"[layer{first[3]} for layer in {first[1]}]"
+    start = int(first[2]) if first else 0
+    end = start + len(texts)
+    if first and first[3] and list(texts) == [f"{first[1]}[{n}]{first[3]}" for n in range(start, end)]:
+        stop = "" if end == n_modules(first[1]) else str(end)
+        span = f"[{start or ''}:{stop}]" if start or stop else ""
+        return f"[layer{first[3]} for layer in {first[1]}{span}]"
     pieces: list[str] = []
     rest = list(texts)
     while rest:

@@ -15,14 +15,15 @@ from torch import fx
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.buffer_flow import buffers_read
-from longhand.emit.dim_words import DimWords, Words
+from longhand.emit.carried_words import PRODUCT, Words
+from longhand.emit.dim_words import DimWords
 from longhand.emit.loops import Loop, plain_steps
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_loops import Block, write_method
 from longhand.emit.model_py import ModelWriter
 from longhand.emit.passes import Pass
-from longhand.emit.sizes import PRODUCT
-from longhand.emit.variables import given_to_layers, name_block, owner_word
+from longhand.emit.trained_call import SAVED, SavedLayers
+from longhand.emit.variables import given_to_layers, list_words, name_block
 from longhand.emit.words import snake_case
 from longhand.lower.ir import View
 
@@ -36,10 +37,12 @@ class Layers:
     Attributes:
         word: The list that holds it, in the order of the layers: ``blocks``.
         own: For each layer, first to last: placeholders of the backward graph.
+        record: What the layers save as a record of their own.
     """
 
     word: str
     own: tuple[tuple[str, ...], ...]
+    record: SavedLayers | None = None
 
     @property
     def n_each(self) -> int:
@@ -66,9 +69,32 @@ class BackwardWriter(ModelWriter):
         super().__init__(backward.plan, backward.names, backward.words)
         self._apart = given_to_layers(self.steps)
         self._read = self._read_outside()
-        loops = [step for step in self.steps if isinstance(step, Loop)]
-        # The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers.
-        self.layers = tuple(Layers(owner_word(loop), loop.own[::-1]) for loop in loops)
+        assert forward.training is not None
+        self._lists = list_words(self.steps)
+        self._records = {record.owner: record for record in forward.training.records}
+        self.layers = tuple(self._layers_of(step) for step in self.steps if isinstance(step, Loop))
+
+    def _layers_of(self, loop: Loop) -> Layers:
+        """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
+        record = self._records.get(loop.owner)
+        if record is None:
+            return Layers(self._lists[loop.owner, loop.positions], loop.own[::-1])
+        return Layers(record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record)
+
+    def shapes_of(self, nodes: Sequence[str]) -> list[str]:
+        """``float32 (batch, seq, dim)`` of tensors that the backward pass is given; of a layer's weights the path."""
+        found = []
+        for node in nodes:
+            path = self.graph.paths.get(node)
+            if path is not None:
+                found.append(re.sub(r".*\.\d+\.", "", path))
+                continue
+            buffer = self.plan.buffers[node]
+            words = self.dims.of(node, len(buffer.shape))
+            shape = [word or str(size) for word, size in zip(words, buffer.shape, strict=True)]
+            comma = "," if len(shape) == 1 else ""
+            found.append(f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(shape)}{comma})")
+        return found
 
     def unpacking(self, saved: Sequence[str]) -> list[str]:
         """The lines that take apart the list ``saved``: single tensors, then those of the layers.
@@ -79,12 +105,20 @@ class BackwardWriter(ModelWriter):
         if not self.layers:
             return [f"{', '.join(saved)}{',' * (len(saved) == 1)} = saved", "saved.clear()"] if saved else []
         lines = [f"{', '.join([*saved, '*of_layers'])} = saved", "saved.clear()"]
-        begin = 0
+        begin, last_record = 0, ""
         for layers in self.layers:
             end = begin + layers.n_each * len(layers.own)
             last = "len(of_layers)" if layers is self.layers[-1] else str(end)
-            span = f"range({begin}, {last}, {layers.n_each})"
-            lines.append(f"{layers.word} = [of_layers[at : at + {layers.n_each}] for at in {span}]")
+            if layers.record is not None:
+                name = layers.record.class_name
+                lines += [f"n_each = len({name}._fields)"] if name != last_record else []
+                last_record = name
+                taken = f"{name}(*of_layers[at : at + n_each])"
+                span = f"range({begin}, {last}, n_each)"
+            else:
+                taken = f"of_layers[at : at + {layers.n_each}]"
+                span = f"range({begin}, {last}, {layers.n_each})"
+            lines.append(f"{layers.word} = [{taken} for at in {span}]")
             begin = end
         return [*lines, "del of_layers"]
 
@@ -152,6 +186,10 @@ class BackwardWriter(ModelWriter):
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
         variables = name_block(loop, self.words)
+        record = self._records.get(loop.owner)
+        if record is not None:
+            given = zip(record.nodes[loop.positions[0]], record.fields, strict=True)
+            variables |= {node: f"{SAVED}.{field}" for node, field in given}
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
         results = [variables[outputs[place]] for place in (*handed_on, *loop.collected)]
@@ -159,13 +197,17 @@ class BackwardWriter(ModelWriter):
         name = f"{snake_case(loop.class_name)}_backward"
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
-        method = write_method(name, "", inputs, run, results, body, variables)
+        device = f"{variables[(*loop.repeat.inputs[0], *loop.own[0])[0]]}.device"
+        method = write_method(name, "", inputs, run, results, body, variables, device=device)
+        if record is not None:
+            rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
+            method = dataclasses.replace(method, parameters=(SAVED, *rest))
         block = Block(name, loop.owner, "", "", (), (method,), frozenset())
         return block, self._loop_lines(loop, name, handed_on, body)
 
     def _loop_lines(self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter) -> list[str]:
         variables = body.variables
-        word = owner_word(loop)
+        word = self._lists[loop.owner, loop.positions]
         last = loop.repeat.outputs[-1]
         lines = []
         given = []
@@ -179,8 +221,13 @@ class BackwardWriter(ModelWriter):
         if loop.collected:
             lines.append(f"d_{word} = {{}}")
             targets.append(f"*d_{word}[layer]")
-        call = f"{name}({', '.join([f'*{word}.pop()', *given])})"
-        return [*lines, f"for layer in {_backwards(loop.positions)}:", f"    {', '.join(targets)} = {call}"]
+        record = self._records.get(loop.owner)
+        layers = f"{record.word}.pop()" if record is not None else f"*{word}.pop()"
+        call = f"{name}({', '.join([layers, *given])})"
+        n_layers = len(loop.positions)
+        is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
+        head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
+        return [*lines, f"for layer in {head}:", f"    {', '.join(targets)} = {call}"]
 
     def _returned(self, texts: list[str]) -> str:
         """The gradients; those of all layers of a loop together."""
@@ -228,5 +275,5 @@ def _all_of_loop(texts: Sequence[str]) -> tuple[int, str]:
     expected = [(layer, place) for layer in range(first, last + 1) for place in range(n_each)]
     if entries != expected or any(m is None or m[1] != word for m in found[: len(expected)]):
         return 0, ""
-    layers = f"range({last + 1})" if first == 0 else f"range({first}, {last + 1})"
+    layers = f"range(len({word}))" if first == 0 else f"range({first}, {last + 1})"
     return len(expected), f"*(gradient for layer in {layers} for gradient in {word}[layer])"

@@ -94,6 +94,8 @@ class BufferWords:
         self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         self._users = self._local_of_views(graph)
+        returned = graph.outputs[: len(graph.outputs) - graph.n_saved]
+        self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
         self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
         self._statements: dict[tuple[str, str], str] = {}
 
@@ -325,8 +327,8 @@ class BufferWords:
         sides = [side for side in node.args[:2] if isinstance(side, fx.Node) and side.name not in self._held]
         if len(sides) != 2 or len({str(_shape_of(side)) for side in (*sides, node)}) != 1:
             return
-        users = [user for user in node.users if not op_word(user).silent]
-        if any(user.op == "output" for user in users):
+        users = [user for user in node.users if user.op != "output" and not op_word(user).silent]
+        if node.name in self._returned_by_user:
             yield "out"
         elif len(users) > 1:
             yield "residual"
@@ -408,7 +410,9 @@ def _of_module(origin: Provenance) -> Iterator[str]:
     word = _last_word(origin.module)
     path = _without_positions(origin.module)
     if path != origin.module and path and _is_call_of(origin.statement, path):
-        yield identifier(path.rpartition(".")[2])
+        owner = identifier(path.rpartition(".")[2])
+        yield owner
+        yield f"{owner}{origin.module[len(path) :].replace('.', '_')}"
     if word and (not origin.statement or not origin.qualname or _is_call_of(origin.statement, origin.module)):
         yield word
 

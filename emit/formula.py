@@ -94,7 +94,7 @@ def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
 
 def _some(words: list[str]) -> str:
     """All of a few; of many the first two, and how many there are besides."""
-    return listed(words) if len(words) <= 3 else f"{words[0]}, {words[1]} and {len(words) - 2} more"
+    return listed(words) if len(words) <= 4 else f"{words[0]}, {words[1]} and {len(words) - 2} more"
 
 
 def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:

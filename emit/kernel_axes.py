@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from longhand.emit.carried_words import PRODUCT
 from longhand.emit.dim_words import DimWords
 from longhand.emit.names import AxisNames
 from longhand.emit.sizes import grouped
@@ -66,9 +67,9 @@ def dimensions_of(
             [sizes[axis] for axis in pointer.dims or ()],
         )
         for axis, group in zip(pointer.dims or (), parts or (), strict=False):
-            known = tuple(word for _, word in group if word is not None)
+            known = [word for _, word in group if word is not None]
             if known and len(known) == len(group):
-                found.setdefault(axis, known)
+                found.setdefault(axis, tuple(part for word in known for part in word.split(PRODUCT)))
     return found
 
 

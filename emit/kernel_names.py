@@ -34,6 +34,7 @@ _DTYPES = {
     torch.uint8: "uint8",
     torch.bool: "bool",
 }
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
 _LAYOUTS = {
     Style.COLUMNS: "columns",
     Style.TRANSPOSED: "transposed",
@@ -74,6 +75,7 @@ def _candidates(
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
     derivatives = _of_derivatives(plan, nodes, words) or _of_summands(nodes)
     base = derivatives or _of_two_results(plan, nodes) or name_of_ops(nodes)
+    base = _of_many_results(plan, nodes, base, words) or base
     if plan.style is Style.COLUMNS and not derivatives:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
@@ -170,6 +172,17 @@ def _of_two_results(plan: KernelPlan, nodes: list[fx.Node]) -> str | None:
         return None
     name = f"{name_of_ops(before)}_and_{name_of_ops(after)}"
     return name if len(name) <= _LONGEST and name_of_ops(before) != name_of_ops(after) else None
+
+
+def _of_many_results(plan: KernelPlan, nodes: list[fx.Node], base: str, words: BufferWords) -> str | None:
+    """``decay_and_step_size``: results that the user names, where arithmetic alone makes them."""
+    stored = {value.buffer for value in plan.body if isinstance(value, Store)}
+    results = [words.provenance(node.name).local for node in nodes if node.name in stored]
+    named = [identifier(result) for result in dict.fromkeys(results) if result]
+    if len(named) < 2 or not _ARITHMETIC.issuperset(base.split("_")) or base.count("_") < 2:
+        return None
+    name = f"{'_'.join(named[:-1])}_and_{named[-1]}"
+    return name if len(name) <= _LONGEST else None
 
 
 def _of_update(origins: list[Provenance]) -> str:

@@ -143,7 +143,13 @@ class LibraryWriter:
         """Arguments as they are given; those by position begin with the schema's number `first`."""
         names = [parameter.name for parameter in step.target._schema.arguments[first:]]
         given = dict(zip(names, step.args, strict=False))
-        parts = [self._length(name, given) or self.value(value) for name, value in given.items()]
+        made = self._buffers[step.outputs[0]] if len(step.outputs) == 1 else None
+        parts: list[str] = []
+        by_name = False  # what is no tensor says what it is, and so does all after it
+        for name, value in given.items():
+            by_name |= not first and name != "self" and not _holds_tensor(value)
+            text = self._length(name, given) or self._n_rows(name, value, made) or self.value(value)
+            parts.append(f"{name}={text}" if by_name else text)
         parts += [f"{name}={self.value(value)}" for name, value in step.kwargs]
         return ", ".join(parts)
 
@@ -154,6 +160,12 @@ class LibraryWriter:
             return None
         words = self.sizes.words_at(view.calls[-1].origin, len(view.shape))
         return self.sizes.text(given[name], words[2]) if given[name] == view.shape[2] else None
+
+    def _n_rows(self, name: str, value: Any, made: Buffer | None) -> str | None:
+        """The word for ``num_weights``: how many rows a table has whose gradient is made."""
+        if name != "num_weights" or made is None or made.shape[0] != value:
+            return None
+        return self.sizes.text(value, self.sizes.words_of(made)[0])
 
 
 def _qualified(target: torch._ops.OpOverload) -> str:

@@ -16,8 +16,9 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.first_runs import find_first_run, matching_buffers, read_from_outside
 from longhand.emit.odd_layers import UnevenRepeat, join_odd_layers, n_unlike, without_first
 from longhand.emit.odd_runs import Alternative, hold_the_same
+from longhand.emit.trained_call import SavedLayers
 from longhand.emit.words import identifier
-from longhand.lower.ir import Buffer
+from longhand.lower.ir import Buffer, View
 from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
 
 
@@ -39,6 +40,7 @@ class Loop:
         own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
         pattern: The number of the run that the function is printed from.
         alternatives: What some runs do otherwise.
+        record: In training: what each layer saves for its backward pass, if that is a record of its own.
     """
 
     repeat: Repeat
@@ -54,6 +56,7 @@ class Loop:
     own: tuple[tuple[str, ...], ...] = ()
     pattern: int = 0
     alternatives: tuple[Alternative, ...] = ()
+    record: SavedLayers | None = None
 
     @property
     def run(self) -> tuple[PlanStep, ...]:
@@ -69,6 +72,11 @@ class Loop:
     def outputs(self) -> tuple[str, ...]:
         """What the pattern hands on."""
         return self.repeat.outputs[self.pattern]
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """The pattern's buffers that its record holds."""
+        return self.record.buffers[self.positions[self.pattern]] if self.record is not None else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,8 +113,14 @@ class Choice:
 ModelStep = PlanStep | Loop | FirstCall | Choice
 
 
-def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
-    """The plan's steps with repeats as loops, or unrolled where they are none."""
+def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] = ()) -> tuple[ModelStep, ...]:
+    """The plan's steps with repeats as loops, or unrolled where they are none.
+
+    Args:
+        plan: The unit's.
+        words: The captured graph's.
+        records: What layers save for their backward pass as a record.
+    """
     arranged: list[ModelStep] = []
     steps = join_odd_layers(plan)
     for place, step in enumerate(steps):
@@ -120,6 +134,9 @@ def arrange(plan: UnitPlan, words: BufferWords) -> tuple[ModelStep, ...]:
         rest = _distinct_inputs(step, n_first)
         loop = _as_loop(plan, rest, steps[place + 1 :], words) if len(rest.runs) > 1 else None
         if loop is not None:
+            record = next((one for one in records if one.owner == loop.owner), None)
+            if record is not None:
+                loop = _with_record(plan, loop, record, steps[place + 1 :])
             call = None if loop.own else _as_first_call(plan, arranged, loop, steps[place + 1 :])
             if call is not None:
                 n_before, first, loop = call
@@ -183,10 +200,14 @@ def _as_first_call(
         return None
     if any(one.start < found.n_head < one.stop for one in loop.alternatives):
         return None
+    if loop.record is not None:
+        twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_weights.items()}
+        saved = tuple(found.buffers.get(name) or twins_of.get(name) for name in loop.saved)
+        if saved != loop.record.buffers.get(position):
+            return None
     outputs = tuple(found.buffers[name] for name in loop.outputs)
     made = {name for step in found.rest for name in buffers_made(step)}
-    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
-    read = results.union(*(buffers_read(step) for step in (loop.repeat, *later)))
+    read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
     if (made & read) - set(outputs) or not set(outputs) <= made:
         return None
     order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
@@ -219,6 +240,36 @@ def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> boo
             dataclasses.replace(buffers[name], name=twin, kind=buffers[twin].kind) == buffers[twin]
             for name, twin in found.items()
         )
+    )
+
+
+def results_apart(plan: UnitPlan, record: SavedLayers | None) -> set[str]:
+    """The buffers that the plan returns, without those that only a record of layers needs."""
+    in_record = record.places if record is not None else frozenset()
+    return {
+        view.buffer
+        for place, view in enumerate(plan.results)
+        if isinstance(view, View) and place not in in_record
+    }
+
+
+def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Sequence[UnitStep]) -> Loop:
+    """The loop whose runs hand on a record, and by themselves only what it does not hold for them alone."""
+    read_later = results_apart(plan, record).union(*(buffers_read(step) for step in later))
+    runs = loop.repeat.outputs
+    collected = [p for p in range(len(runs[0])) if any(run[p] in read_later for run in runs[:-1])]
+    kept = [
+        place
+        for place in range(len(runs[0]))
+        if place in loop.carried or place in collected or runs[-1][place] in read_later
+    ]
+    outputs = tuple(tuple(run[place] for place in kept) for run in runs)
+    return dataclasses.replace(
+        loop,
+        repeat=dataclasses.replace(loop.repeat, outputs=outputs),
+        carried=tuple(kept.index(place) for place in loop.carried),
+        collected=tuple(kept.index(place) for place in collected),
+        record=record,
     )
 
 

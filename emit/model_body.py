@@ -10,7 +10,7 @@ from torch import fx
 
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.dim_words import Words
+from longhand.emit.carried_words import Words
 from longhand.emit.halves import half_of
 from longhand.emit.library_calls import LibraryWriter
 from longhand.emit.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
@@ -20,6 +20,7 @@ from longhand.emit.op_words import aten_name
 from longhand.emit.pointer_shapes import shape_words
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.tensor_lists import MadeList, TensorList, list_text
+from longhand.emit.trained_call import SAVED
 from longhand.emit.view_calls import argument, number, write_view
 from longhand.emit.words import singular
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
@@ -241,8 +242,10 @@ class BodyWriter:
                 and other.layout_is_known
                 and not self._differs_in_words(buffer, other)
             )
-            if is_alike and self.variables[name].isidentifier() and self._reads(launch, name):
-                return self.variables[name]
+            variable = self.variables[name]
+            is_plain = variable.removeprefix(f"{SAVED}.").isidentifier()
+            if is_alike and is_plain and self._reads(launch, name):
+                return variable
         return None
 
     def _differs_in_words(self, buffer: Buffer, other: Buffer) -> bool:
@@ -321,12 +324,17 @@ class BodyWriter:
         buffers = dict(zip(passed, step.buffers, strict=True))
         return [
             (
-                self.sizes.stride(value, self._buffer(buffers[parameter.pointer]))
-                if parameter.axis is not None and parameter.pointer in buffers
+                self._int(value, self._buffer(buffers[parameter.pointer]), parameter.axis is None)
+                if parameter.pointer in buffers
                 else self.sizes.text(value)
             )
             for parameter, value in zip(kernel.ints, step.ints, strict=True)
         ]
+
+    def _int(self, value: Size, buffer: Buffer, is_offset: bool) -> str:
+        if not is_offset:
+            return self.sizes.stride(value, buffer)
+        return self.sizes.before_padding(value, buffer) or self.sizes.text(value)
 
     def _boundary(self, kernel: KernelPlan, position: int, value: float | Size) -> str | None:
         """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""
@@ -394,11 +402,13 @@ class BodyWriter:
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
         for pointer, name in zip(passed, step.buffers, strict=True):
             buffer, words = self._buffer(name), shape_words(kernel, names, pointer) or ()
-            if names.scalars[position] not in words or len(words) != len(buffer.shape):
+            known = zip(buffer.shape, self.sizes.words_of(buffer), strict=True)
+            dims = [(size, word) for size, word in known if str(size) != "1"]
+            if names.scalars[position] not in words or len(words) != len(dims):
                 continue
-            dim = words.index(names.scalars[position])
-            if not isinstance(value, float) and str(buffer.shape[dim]) == str(value):
-                return self.sizes.text(value, self.sizes.words_of(buffer)[dim])
+            size, word = dims[words.index(names.scalars[position])]
+            if not isinstance(value, float) and str(size) == str(value):
+                return self.sizes.text(value, word)
         return None
 
     def _scalar(self, value: float | Size) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from longhand.emit.dim_words import DimWords
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.tensor_lists import TensorList
+from longhand.emit.words import listed
 from longhand.lower.ir import Size, View
 from longhand.schedule.plan import UnitPlan
 
@@ -23,10 +25,21 @@ def title(plan: UnitPlan, is_training: bool) -> str:
     values = [node.meta.get("val") for node in graph.graph.nodes if node.name in inputs]
     dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
     floats = dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in dtypes if dtype.is_floating_point)
-    return (
-        f"{graph.name} as kernels: {graph.source} for {', '.join([where, *floats])},"
-        f" {'training' if is_training else 'inference'}."
-    )
+    head = f"{graph.name} as kernels: {graph.source} for {', '.join([where, *floats])}"
+    updated = updated_arguments(plan)
+    if updated and not is_training:
+        return f"{head}: updates {listed(updated)} in place."
+    return f"{head}, {'training' if is_training else 'inference'}."
+
+
+def updated_arguments(plan: UnitPlan) -> list[str]:
+    """Of a function that returns nothing: the arguments that it is called for, lists as a whole."""
+    graph = plan.program.graph
+    if graph.is_module or any(isinstance(result, View) for result in plan.results):
+        return []
+    written = {mutation.input_node for mutation in graph.mutations}
+    targets = (entry.target for entry in graph.inputs if entry.node in written)
+    return list(dict.fromkeys(re.sub(r"\W.*|_\d+$", "", target) for target in targets))
 
 
 def signature_lines(
@@ -54,7 +67,7 @@ def signature_lines(
     said: set[str] = set()
     for node, path in tensors:
         if node in first_of:
-            yield f"{first_of[node].name:<{width}}  {_described_list(first_of[node])}"
+            yield f"{first_of[node].name:<{width}}  {described_list(first_of[node])}"
         if node in inside:
             continue
         value = nodes[node].meta["val"]
@@ -87,7 +100,7 @@ def _sizes_of_view(plan: UnitPlan, view: View, dims: DimWords, sizes: SizeWriter
     return list(map(sizes.text, view.shape, words))
 
 
-def _described_list(one: TensorList) -> str:
+def described_list(one: TensorList) -> str:
     """``148 tensors, float32: (512, 64), (64,), (64,), ...``"""
     dtypes = dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in one.dtypes)
     shapes = [*map(str, one.shapes[:_MOST_SHAPES]), *(["..."] if len(one.shapes) > _MOST_SHAPES else [])]

@@ -11,6 +11,7 @@ from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_weights import construct_block
 from longhand.emit.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.sizes import SizeWriter
+from longhand.emit.trained_call import SAVED, SavedLayers
 from longhand.emit.variables import name_block
 from longhand.emit.words import plural
 from longhand.schedule.plan import Release
@@ -77,20 +78,26 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         variables[buffer] = member(expression(branch, path))
     inputs = (*loop.inputs, *loop.shared)
     results = [variables[buffer] for buffer in loop.outputs]
+    saved = ""
+    if loop.record is not None:
+        saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     methods: tuple[Method, ...]
     word = _position_word(branch) if loop.alternatives else ""
     if loop.n_head:
         head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
         newest = variables[_newest(loop)]
         second = f"after_{newest}"
-        remark = f"The block after {newest}; the first one starts here: what makes its {newest} is a kernel of its own."
+        remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
         given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
         methods = (
             write_method("forward", "", inputs, head, [f"self.{second}({given})"], outer, variables, word),
-            write_method(second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word),
+            write_method(
+                second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word, saved
+            ),
         )
     else:
-        methods = (write_method("forward", "", inputs, steps_of(loop), results, outer, variables, word),)
+        steps = steps_of(loop)
+        methods = (write_method("forward", "", inputs, steps, results, outer, variables, word, saved),)
     made = construct_block(branch)
     name = loop.class_name
     while name in taken:
@@ -116,13 +123,32 @@ def write_method(
     outer: BodyWriter,
     variables: dict[str, str],
     position: str = "",
+    saved: str = "",
+    device: str = "",
 ) -> Method:
-    """A function of a block from the steps of one run; `position` is the attribute that holds the layer's place."""
+    """A function of a block from the steps of one run.
+
+    Args:
+        name: The function.
+        remark: What its docstring says, or empty.
+        inputs: The buffers that it takes.
+        steps: What it does.
+        results: What it returns, as expressions.
+        outer: The writer of the function around the loop.
+        variables: The variable of each buffer.
+        position: The attribute that holds the layer's place, if the steps ask for it.
+        saved: What it returns last for its backward pass, or empty.
+        device: Of new tensors, as an expression; empty: that of the first input.
+    """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = _sizes_inside(inputs, outer, variables)
-    device = f"{parameters[0]}.device" if parameters else outer.device
+    if not device:
+        device = f"{parameters[0]}.device" if parameters else outer.device
     body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device, position=position)
     paragraphs = body.write(steps, {})
+    if saved:
+        paragraphs.append(Paragraph((), [f"{SAVED} = {saved}"]))
+        results = [*results, SAVED]
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
@@ -155,10 +181,22 @@ def _position_word(branch: Branch) -> str:
 
 def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWriter) -> list[str]:
     """``x, mlp = self.blocks[0].after_ln_1(x, ln_1)``"""
-    targets = ", ".join(outer.variables[buffer] for buffer in call.repeat.outputs[0])
+    targets = ", ".join(
+        [
+            *(outer.variables[buffer] for buffer in call.repeat.outputs[0]),
+            *([SAVED] if loop.record is not None else []),
+        ]
+    )
     given = ", ".join(outer.variables[buffer] for buffer in call.repeat.inputs[0])
     owner = member(loop.owner) if loop.owner else "self"
-    return [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
+    lines = [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
+    return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
+
+
+def write_record(record: SavedLayers, values: Sequence[str]) -> str:
+    """``BlockSaved(widen=widen, widen_weight=self.mlp.widen.weight)``"""
+    fields = (f"{field}={value}" for field, value in zip(record.fields, values, strict=True))
+    return f"{record.class_name}({', '.join(fields)})"
 
 
 def _sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
@@ -201,9 +239,14 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
         if variables[first[place]] != variable:
             lines.append(f"{variable} = {variables[first[place]]}")
     lines += [f"{name} = []" for name in lists.values()]
+    record = loop.record
+    if record is not None and not loop.n_head:
+        lines.append(f"{record.word} = []")
     given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
     owner = member(loop.owner) if loop.owner else "self"
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
+    if record is not None:
+        targets.append(SAVED)
     is_whole = loop.positions == tuple(range(len(branch.branches)))
     if is_whole:
         head, called = f"for block in {owner}:", "block"
@@ -213,7 +256,7 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
         head, called = f"for layer in range({begin}, {stop}):", f"{owner}[layer]"
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
-    return lines
+    return [*lines, f"    {record.word}.append({SAVED})"] if record is not None else lines
 
 
 def _singular(name: str, buffer: str, outer: BodyWriter) -> str:

@@ -12,7 +12,7 @@ from longhand.emit.dim_words import DimWords
 from longhand.emit.loops import FirstCall, Loop, ModelStep, does_the_same
 from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
 from longhand.emit.model_head import signature_lines, title
-from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop
+from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop, write_record
 from longhand.emit.model_text import ModelFile, ModelText
 from longhand.emit.model_weights import BlockClass, construct, construct_block
 from longhand.emit.module_tree import ModuleTree, grow, member
@@ -24,6 +24,7 @@ from longhand.emit.templates import render_template
 from longhand.emit.tensor_lists import MadeList, TensorList, find_lists, find_made_lists, shape_lines
 from longhand.emit.trained_call import TrainedCall, launched_words
 from longhand.emit.trees import Parameter, build, children, parameters
+from longhand.emit.variables import records_apart
 from longhand.emit.view_calls import argument, write_view
 from longhand.emit.words import identifier
 from longhand.lower.ir import BufferKind, View
@@ -138,6 +139,7 @@ class ModelWriter:
                     loop_lines[call] = write_first_call(first, step, block, body)
                 self.runtime |= block.runtime_names
         paragraphs = body.write(self.steps, loop_lines)
+        paragraphs += self._records_apart()
         self._finish(paragraphs, sizes)
         text = self._text(paragraphs, sizes, blocks)
         if body.needs.functional:
@@ -148,10 +150,19 @@ class ModelWriter:
             self.runtime.add("empty")
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
+            self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
         if body.needs.channels_last:
             self.runtime.add("channels_last")
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
+
+    def _records_apart(self) -> list[Paragraph]:
+        """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
+        found: list[Paragraph] = []
+        for record, place, buffers in records_apart(self.steps):
+            made = write_record(record, [self.variables[buffer] for buffer in buffers])
+            found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
+        return found
 
     def _known_block(self, loop: Loop, before: Sequence[tuple[Loop, Block]]) -> Block | None:
         """The class of an earlier loop over the same list, if this one does the same."""
@@ -215,7 +226,11 @@ class ModelWriter:
 
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
-        texts = [self._result(result, sizes) for result in self.plan.results]
+        in_records = self.training.in_records if self.training is not None else frozenset[int]()
+        texts = [
+            self._result(result, sizes) if place not in in_records else ""
+            for place, result in enumerate(self.plan.results)
+        ]
         returned = self._returned(texts)
         if returned == "None" and paragraphs:
             return
@@ -238,7 +253,7 @@ class ModelWriter:
             n_results = len(self.graph.outputs) - self.graph.n_saved
             users = [texts[place] for place in self.training.launched if place < n_results]
             saved = [texts[place] for place in self.training.launched if place >= n_results]
-            words = launched_words(users, saved)
+            words = [*launched_words(users, saved), *(record.word for record in self.training.records)]
             return f"{', '.join(words)}{',' * (len(words) == 1)}"
         returned = self._built(texts)
         if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
@@ -346,6 +361,20 @@ class ModelWriter:
             blocks=tuple({block.name: block for _, block in blocks}.values()),
             constants=tuple(constants),
             training=self._trained(),
+            remark=self._remark(),
+        )
+
+    def _remark(self) -> str:
+        """Why the forward pass makes gradients."""
+        begun = [
+            result.buffer
+            for result in self.plan.results
+            if isinstance(result, View) and self.variables.get(result.buffer, "").startswith("unscaled_d_")
+        ]
+        if self.training is None or not begun:
+            return ""
+        return (
+            "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."
         )
 
     def _function_constants(self) -> list[str]:

@@ -50,6 +50,7 @@ class ModelText:
         blocks: Classes of repeated blocks.
         constants: Lines that bind module-level constants (functions only).
         training: In training: what forward() returns, a call of backward.py's autograd.Function.
+        remark: What the docstring of launch() says besides, or empty.
     """
 
     title: str
@@ -70,3 +71,4 @@ class ModelText:
     blocks: tuple[Block, ...]
     constants: tuple[str, ...]
     training: tuple[str, ...] = ()
+    remark: str = ""

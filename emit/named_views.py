@@ -18,6 +18,8 @@ from torch import fx
 from longhand.emit.buffer_words import BufferWords
 from longhand.lower.ir import Extern, Size, View, ViewCall
 
+_RESHAPES = ("view", "reshape", "_unsafe_view")
+
 
 @dataclasses.dataclass(frozen=True)
 class NamedView:
@@ -72,7 +74,28 @@ def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
             source, n_before = call.origin, number + 1
         reads[source] += 1
     found = [dataclasses.replace(line, is_last=reads[line.source] == 1) for line in lines.values()]
-    return tuple(_heads_at_once(found, words))
+    return tuple(_without_detours(_heads_at_once(found, words), words))
+
+
+def _without_detours(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
+    """Not two lines where the first only gives a value the shape that the second, of the same name, changes again."""
+    found: list[NamedView] = []
+    for line in lines:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and (line.source,) == last.keys
+            and last.is_last
+            and last.split is None
+            and last.unbind is None
+            and words.provenance(line.source).local == words.provenance(line.keys[0]).local
+            and all(_op(call) in _RESHAPES for call in last.view.calls[last.n_before :])
+            and _op(line.view.calls[line.n_before]) in _RESHAPES
+        ):
+            found.pop()
+            line = dataclasses.replace(line, source=last.source, n_before=last.n_before, is_last=last.is_last)
+        found.append(line)
+    return found
 
 
 def view_key(step: Extern, node: str) -> str:
@@ -110,7 +133,7 @@ def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferWords) ->
     if not is_alike or len(set(map(str, sizes))) > 1 or dim not in (-1, len(lead)) or len(rest) != 2:
         return None
     reshape, transpose = rest
-    if _op(reshape) not in ("view", "reshape", "_unsafe_view") or _op(transpose) != "transpose":
+    if _op(reshape) not in _RESHAPES or _op(transpose) != "transpose":
         return None
     shape = list(reshape.args[0])
     if len(shape) != len(lead) + 2 or list(map(str, shape[:-2])) != list(map(str, lead)):

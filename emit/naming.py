@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
@@ -15,6 +15,7 @@ from longhand.emit.kernel_names import kernel_scope, name_kernel
 from longhand.emit.ledger import Ledger
 from longhand.emit.loops import arrange
 from longhand.emit.names import AxisNames, KernelNames, Quote, UnitNames
+from longhand.emit.trained_call import SavedLayers
 from longhand.emit.value_words import ValueWords
 from longhand.emit.variables import name_variables
 from longhand.emit.words import (
@@ -93,6 +94,16 @@ def name_unit(
         kernels[launch.kernel] = _name_kernel_words(kernel, launch, words, name, device, dimensions)
     steps = arrange(plan, words)
     return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
+
+
+def with_records(
+    plan: UnitPlan, names: UnitNames, words: BufferWords, records: Sequence[SavedLayers]
+) -> UnitNames:
+    """The same words in a unit whose layers save records for their backward pass."""
+    if not records:
+        return names
+    steps = arrange(plan, words, records)
+    return dataclasses.replace(names, steps=steps, buffers=name_variables(plan, words, steps))
 
 
 def launches(plan: UnitPlan) -> Iterator[Launch]:

@@ -8,10 +8,14 @@ from collections import Counter
 import torch
 
 from longhand.capture.graph import InputKind
+from longhand.emit.model_head import described_list, updated_arguments
 from longhand.emit.naming import launches
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.size_text import condition_text
 from longhand.emit.templates import render_template
+from longhand.emit.tensor_lists import find_lists
+from longhand.emit.trees import parameters
+from longhand.emit.words import listed
 from longhand.lower.ir import Extern
 from longhand.options import Device
 from longhand.schedule.plan import PlanStep, Repeat
@@ -50,9 +54,16 @@ def write_readme(passes: list[Pass], exported: str, report: str = "") -> str:
     rows = [_row(passes, key) for key in kernels_of(passes)]
     target = plan.options.target
     guards = []
+    lists = find_lists(plan, parameters(graph), words.nodes)
+    first_of = {one.nodes[0]: one for one in lists}
+    inside = {node for one in lists for node in one.nodes}
     for entry in graph.inputs:
         value = words.nodes[entry.node].meta.get("val")
-        if entry.kind is InputKind.ARGUMENT and isinstance(value, torch.Tensor):
+        if entry.node in first_of:
+            guards.append(f"`{first_of[entry.node].name}`: {described_list(first_of[entry.node])}")
+        elif entry.node in inside:
+            continue
+        elif entry.kind is InputKind.ARGUMENT and isinstance(value, torch.Tensor):
             shape = ", ".join(map(str, value.shape))
             guards.append(f"`{entry.target}`: {str(value.dtype).removeprefix('torch.')}, shape ({shape})")
     for size in graph.symbols:
@@ -65,6 +76,7 @@ def write_readme(passes: list[Pass], exported: str, report: str = "") -> str:
         name=exported,
         is_module=graph.is_module,
         source=graph.source,
+        updated=listed(f"`{name}`" for name in updated_arguments(plan)),
         target=target.device.value + (f" ({target.arch})" if target.arch else ""),
         extension="cpp" if target.device is Device.CPU else "py",
         kernels=rows,

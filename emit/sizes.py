@@ -6,11 +6,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence, Set
 
-from longhand.emit.dim_words import DimWords, Words
+from longhand.emit.carried_words import PADDED, PRODUCT, Words
+from longhand.emit.dim_words import DimWords
 from longhand.emit.size_text import size_text
 from longhand.lower.ir import Buffer, Size, memory_order
-
-PRODUCT = " * "  # between the words of dimensions that are one
 
 
 class SizeWriter:
@@ -74,9 +73,15 @@ class SizeWriter:
                 lines.append(f"{', '.join(named)}{',' * (len(named) == 1)} = {path}.shape")
         lines += [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
         stated = {word: size for word, size in self._stated.items() if word in self.used}
-        if stated:
-            lines.append(f"{', '.join(stated)} = {', '.join(map(str, stated.values()))}")
-        return lines
+        known = {*stated, *self._values}
+        padded = {word for word in stated if word.startswith(PADDED) and word.removeprefix(PADDED) in known}
+        plain = {word: size for word, size in stated.items() if word not in padded}
+        if plain:
+            lines.append(f"{', '.join(plain)} = {', '.join(map(str, plain.values()))}")
+        return lines + [
+            f"{word} = {stated[word]}  # {word.removeprefix(PADDED)} and the padding"
+            for word in sorted(padded)
+        ]
 
     def dims(self, buffer: Buffer) -> list[str]:
         """The sizes of a buffer's dimensions."""
@@ -138,6 +143,7 @@ class SizeWriter:
             shape, words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
+                literal = self._of_padded(axes, sizes, shape, words) | literal
                 continue
             for axis, group in zip(axes, groups, strict=True):
                 texts = [self._peek(size, word) for size, word in group]
@@ -158,6 +164,38 @@ class SizeWriter:
         }
         return rest | found
 
+    def _of_padded(
+        self,
+        axes: Sequence[str],
+        sizes: Mapping[str, Size],
+        shape: Sequence[Size],
+        words: Words,
+    ) -> dict[str, str]:
+        """The text for axes that walk a padded tensor up to its padding, or the padding alone."""
+        last, known = shape[-1], words[-1] or ""
+        plain, size = known.removeprefix(PADDED), sizes[axes[-1]]
+        value = self._stated.get(plain, self._values.get(plain))
+        if plain == known or not isinstance(value, int) or not isinstance(last, int):
+            return {}
+        if grouped(shape[:-1], words[:-1], [sizes[axis] for axis in axes[:-1]]) is None:
+            return {}
+        if str(size) not in (str(value), str(last - value)):
+            return {}
+        text = self.text(value, plain)
+        if str(size) != str(value):
+            text = f"{self.text(last, known)} - {text}"
+        rest = dict(zip(axes[:-1], shape[:-1], strict=True)) if len(axes) == len(shape) else {}
+        heads = {axis: self.text(size, word) for (axis, size), word in zip(rest.items(), words, strict=False)}
+        return heads | {axes[-1]: text}
+
+    def before_padding(self, size: Size, buffer: Buffer) -> str | None:
+        """The word for where a buffer's padding begins."""
+        for word in self.words_of(buffer):
+            plain = (word or "").removeprefix(PADDED)
+            if plain != word and isinstance(size, int) and self.stands_for(plain, size):
+                return self.text(size, plain)
+        return None
+
     def _product(self, texts: list[str]) -> str:
         for text in texts:
             self.used |= set(re.findall(r"[A-Za-z_]\w*", text)) & {*self._values, *self._stated}
@@ -167,7 +205,7 @@ class SizeWriter:
         used = set(self.used)
         text = self.text(size, word)
         self.used = used
-        return text if re.fullmatch(r"\w+", text) else f"({text})"
+        return text if re.fullmatch(r"\w+( \* \w+)*", text) else f"({text})"
 
     def _use(self, word: str) -> str:
         self.used.add(word)

@@ -4,7 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+SAVED = "saved"  # the variable of what one layer saves for its backward pass
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedLayers:
+    """What each layer of a list saves for its backward pass: a record with the same fields for all of them.
+
+    Attributes:
+        owner: The path of the list: ``gpt.blocks``.
+        word: The variable of the list of records, in the order of the layers: ``saved_blocks``.
+        class_name: The record: ``BlockSaved``.
+        fields: Its fields.
+        buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made.
+        nodes: By the layer's position: the backward's placeholder for each field.
+        places: Positions among the forward's results of what only these records need.
+    """
+
+    owner: str
+    word: str
+    class_name: str
+    fields: tuple[str, ...]
+    buffers: Mapping[int, tuple[str, ...]]
+    nodes: Mapping[int, tuple[str, ...]]
+    places: frozenset[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,14 +39,21 @@ class TrainedCall:
     Attributes:
         function: The autograd.Function in backward.py.
         launched: Positions among the plan's results that launch() returns: tensors, first the user's.
+        records: What it returns after these, for each list of layers.
         allowed: Placeholders of the forward that may require grad: they did when it was captured.
         frozen: Placeholders of parameters that may not: their gradients would be missing.
     """
 
     function: str
     launched: tuple[int, ...]
+    records: tuple[SavedLayers, ...]
     allowed: frozenset[str]
     frozen: tuple[str, ...]
+
+    @property
+    def in_records(self) -> frozenset[int]:
+        """Positions among the plan's results of what launch() returns in records only."""
+        return frozenset(place for record in self.records for place in record.places)
 
 
 _ENTRY = re.compile(r"(\w+)\[(\d+)\]")

@@ -13,11 +13,12 @@ from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK, write_lock
 from longhand.emit.merge import BASE
 from longhand.emit.model_py import ModelWriter, write_model
-from longhand.emit.naming import name_unit
+from longhand.emit.naming import name_unit, with_records
 from longhand.emit.passes import Pass, name_backward
 from longhand.emit.readme import write_readme
 from longhand.emit.renamed_locals import NOTHING_RENAMED, find_renamed
 from longhand.emit.runtime_py import imported_from_runtime, write_runtime
+from longhand.emit.saved_layers import find_saved_layers
 from longhand.emit.templates import render_template
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 
@@ -45,7 +46,10 @@ def emit_unit(
         model = write_model(plan, names, words)
     else:
         passes.append(name_backward(training, ledger, passes[0]))
-        writer = ModelWriter(plan, names, words, trained_call(training.graphs, plan))
+        records = find_saved_layers(training.graphs, *passes)
+        names = with_records(plan, names, words, records)
+        passes[0] = Pass(plan, names, words)
+        writer = ModelWriter(plan, names, words, trained_call(training.graphs, plan, records))
         model = writer.write()
         backward["backward.py"] = write_backward(training.graphs, writer, passes[1])
     kernels = write_kernels(passes)

@@ -12,6 +12,7 @@ from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.named_views import named_views, view_key
+from longhand.emit.trained_call import SAVED, SavedLayers
 from longhand.emit.words import RESERVED_IN_MODULE, Scope, identifier, plural
 from longhand.lower.ir import Extern, View
 from longhand.schedule.plan import Release, Reuse, UnitPlan
@@ -41,6 +42,12 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     own = set() if plan.program.graph.is_module else {plan.program.graph.name}
     scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
     of_layers = given_to_layers(steps)
+    in_records: set[int] = set()
+    for step in steps:
+        if isinstance(step, Loop) and step.record is not None:
+            scope.take(step.record.word)
+            scope.take(SAVED)
+            in_records |= step.record.places
     for entry in plan.program.graph.inputs:
         if entry.node in of_layers:
             names[entry.node] = of_layers[entry.node]
@@ -48,14 +55,51 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
             names[entry.node] = scope.pick(words.variables(entry.node))
         elif not plan.program.graph.is_module:
             names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
-    kept = {result.buffer for result in plan.results if isinstance(result, View)}
+    held = {buffer for _, _, buffers in records_apart(steps) for buffer in buffers}
+    kept = held | {
+        result.buffer
+        for place, result in enumerate(plan.results)
+        if isinstance(result, View) and place not in in_records
+    }
     _Namer(words, names, scope, kept).name(steps)
     return names
 
 
-def owner_word(loop: Loop) -> str:
-    """The word of the list that holds the layers: ``blocks``."""
-    return identifier(loop.owner.rpartition(".")[2])
+def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
+    """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart."""
+    found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
+    for place, step in enumerate(steps):
+        if isinstance(step, Loop) and step.record is not None:
+            first = (
+                [one.position for one in steps[:place] if isinstance(one, FirstCall)] if step.n_head else []
+            )
+            inside = {*step.positions, *first[-1:]}
+            layers = sorted(step.record.buffers.items())
+            found += [
+                (step.record, number, buffers)
+                for number, (position, buffers) in enumerate(layers)
+                if position not in inside
+            ]
+    return found
+
+
+def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], str]:
+    """By owner and positions of each loop: a word for its layers, ``blocks``, that no other loop has."""
+    loops = [step for step in steps if isinstance(step, Loop)]
+    short = [identifier(loop.owner.rpartition(".")[2]) for loop in loops]
+    owners = {
+        word: {loop.owner for loop, own in zip(loops, short, strict=True) if own == word} for word in short
+    }
+    words = [
+        word if len(owners[word]) == 1 else identifier(loop.owner.replace(".", "_"))
+        for loop, word in zip(loops, short, strict=True)
+    ]
+    return {
+        (loop.owner, loop.positions): (
+            word if words.count(word) == 1 else f"{word}_from_{min(loop.positions)}"
+        )
+        for loop, word in zip(loops, words, strict=True)
+    }
 
 
 def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
@@ -64,8 +108,9 @@ def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
         plain for step in steps if not isinstance(step, Loop | FirstCall) for plain in plain_steps(step)
     )
     elsewhere = {buffer for plain in outside for buffer in buffers_read(plain)}
+    words = list_words(steps)
     return {
-        buffer: f"{owner_word(step)}[{position}][{place}]"
+        buffer: f"{words[step.owner, step.positions]}[{position}][{place}]"
         for step in steps
         if isinstance(step, Loop)
         for position, run in zip(step.positions, step.own, strict=False)
@@ -77,14 +122,15 @@ def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
 def name_block(loop: Loop, words: BufferWords) -> dict[str, str]:
     """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out."""
     names: dict[str, str] = {}
-    scope = Scope(RESERVED_IN_MODULE | _TAKEN - {"block", "layer"})
+    record = {SAVED} if loop.record is not None else set()
+    scope = Scope(RESERVED_IN_MODULE | record | _TAKEN - {"block", "layer"})
     for buffer in (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared):
         names[buffer] = scope.pick(words.variables(buffer))
     # Of steps that only some layers do, each takes words of its own.
     steps: list[ModelStep] = []
     for step in steps_of(loop):
         steps += step.steps if isinstance(step, Choice) else [step]
-    _Namer(words, names, scope, loop.outputs).name(steps)
+    _Namer(words, names, scope, (*loop.outputs, *loop.saved)).name(steps)
     return names
 
 
@@ -94,10 +140,12 @@ class _Namer:
         self.names = names
         self.scope = scope
         self.kept = frozenset(kept)
+        self.lists: dict[tuple[str, tuple[int, ...]], str] = {}
         self.handed_on: set[str] = set()  # buffers whose word a later one took over while it was in use
 
     def name(self, steps: Sequence[ModelStep]) -> None:
         last_use = _last_uses(steps, self.kept)
+        self.lists = list_words(steps)
         given = set(self.names)
         for number, step in enumerate(steps):
             if isinstance(step, Release):
@@ -160,7 +208,7 @@ class _Namer:
         first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
         for place, buffer in enumerate(last):
             if place in loop.collected and loop.own:
-                of_layers = f"d_{owner_word(loop)}"
+                of_layers = f"d_{self.lists[loop.owner, loop.positions]}"
                 for position, run in zip(loop.positions, loop.repeat.outputs, strict=True):
                     self.names[run[place]] = f"{of_layers}[{position}][{loop.collected.index(place)}]"
                 continue

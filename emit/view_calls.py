@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 import torch
 
-from longhand.emit.dim_words import Words, reshaped
+from longhand.emit.carried_words import Words, reshaped
 from longhand.emit.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size, View, ViewCall
 
@@ -49,7 +49,7 @@ def write_view(
     seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
     for call in view.calls[:n_before]:
         seen = _after(call, seen)
-    calls = list(view.calls[n_before:])
+    calls = _without_detours(view.calls[n_before:], seen.shape)
     while calls:
         subscript, n_used = _subscript(calls, sizes, seen)
         for call in calls[:n_used] or calls[:1]:
@@ -59,6 +59,23 @@ def write_view(
         text += subscript
         calls = calls[max(n_used, 1) :]
     return text
+
+
+def _without_detours(calls: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
+    """The calls without reshapes that the next one undoes, or that leave everything as it is."""
+    found: list[ViewCall] = []
+    for call in calls:
+        if found and _base(call) in _RESHAPES and _base(found[-1]) in _RESHAPES:
+            before = found.pop()
+            free = "reshape" in (_base(call), _base(before))
+            target = torch.ops.aten.reshape.default if free else call.target
+            call = dataclasses.replace(call, target=target)
+        found.append(call)
+    if found and _base(found[0]) in _RESHAPES and shape:
+        made = _without_minus_one(tuple(found[0].args[0]), shape)
+        if list(map(str, made)) == list(map(str, shape)):
+            found.pop(0)
+    return found
 
 
 def _after(call: ViewCall, seen: _Seen) -> _Seen:

@@ -71,10 +71,16 @@ def path_words(path: str) -> Iterator[str]:
 
     ``h.0.ln_1.weight`` gives ``weight``, ``ln_1_weight``, ``h_ln_1_weight``, and at last ``h_0_ln_1_weight``.
     """
-    parts = [part for part in path.split(".") if not part.isdigit()]
+    whole = path.split(".")
+    if (
+        len(whole) > 2 and whole[-2].isdigit()
+    ):  # of a layer that a list holds: its place is all that tells which
+        yield identifier(whole[-1])
+        yield identifier("_".join(whole[-3:]))
+    parts = [part for part in whole if not part.isdigit()]
     for start in range(len(parts) - 1, -1, -1):
         yield identifier("_".join(parts[start:]))
-    if any(part.isdigit() for part in path.split(".")):
+    if any(part.isdigit() for part in whole):
         yield identifier(path)
 
 

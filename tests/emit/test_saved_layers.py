@@ -1,0 +1,120 @@
+"""What the layers of a list save for their backward pass: one record a layer, whatever stands around the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.emit.loading import load_unit
+
+
+class Layer(nn.Module):
+    def __init__(self, act: nn.Module) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.up = nn.Linear(16, 32)
+        self.down = nn.Linear(32, 16)
+        self.act = act
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.act(self.up(self.norm(x)))
+        return x + self.down(hidden)
+
+
+class Stack(nn.Module):
+    def __init__(self, n_layers: int = 5, odd: int | None = None) -> None:
+        super().__init__()
+        acts = [nn.Tanh() if place == odd else nn.GELU() for place in range(n_layers)]
+        self.layers = nn.ModuleList(map(Layer, acts))
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x)
+
+
+class Embedded(Stack):
+    """What makes the first layer's norm is fused with the sum before it: it is no run of the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x * 2 + self.first(x))
+
+
+class Watched(Stack):
+    """Every layer's result is one of the model's, too."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros_like(x)
+        for layer in self.layers:
+            x = layer(x)
+            total = total + x
+        return self.norm(total)
+
+
+class TwoStacks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Stack()
+        self.decoder = Stack(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.decoder(self.encoder(x))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "a stack": Stack,
+    "behind a sum": Embedded,
+    "watched": Watched,
+    "two stacks": TwoStacks,
+    "an odd layer inside": lambda: Stack(6, odd=3),
+    "an odd first layer": lambda: Stack(6, odd=0),
+    "an odd last layer": lambda: Stack(6, odd=5),
+}
+
+
+def unit_of(model: nn.Module, folder: Path) -> tuple[str, str]:
+    """model.py and backward.py of a unit whose gradients are the model's."""
+    x = torch.randn(3, 7, 16)
+    longhand.generate(model, (x,), out=folder, device="cpu", train=True)
+    ours = load_unit(folder)()
+    ours.load_state_dict(model.state_dict())
+    for one in (model, ours):
+        result = one(x)
+        result.backward(torch.linspace(-1, 1, result.numel()).view_as(result))
+    gradients = dict(ours.named_parameters())
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(gradients[name].grad, parameter.grad, rtol=1e-4, atol=1e-5)
+    return (folder / "model.py").read_text(), (folder / "backward.py").read_text()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_the_models(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, backward = unit_of(MODELS[name](), tmp_path / "unit")
+    for record in ("LayerSaved",) if name != "an odd layer inside" else ():
+        assert f"class {record}(NamedTuple)" in backward and f"saved = {record}(" in model
+
+
+def test_every_layer_is_called_in_the_loop_or_by_its_function(tmp_path: Path) -> None:
+    model, backward = unit_of(Embedded(), tmp_path / "unit")
+    launch = model[model.index("def launch(") :]
+    assert "saved_layers.append(saved)" in launch
+    assert "norm=" not in launch, "no record is put together by hand"
+    assert "layer_backward(saved_layers.pop(), " in backward
+    assert "saved.up_weight" in backward
+
+
+def test_a_first_layer_that_is_printed_apart_saves_the_same_record(tmp_path: Path) -> None:
+    """Its few calls are not worth a function's second part: see emit/first_runs.py."""
+    model, _ = unit_of(TwoStacks(), tmp_path / "unit")
+    assert model.count("_layers.append(saved)") == 2 or model.count(".append(saved)") == 2
