@@ -28,7 +28,7 @@ def title(plan: UnitPlan, is_training: bool) -> str:
     head = f"{graph.name} as kernels: {graph.source} for {', '.join([where, *floats])}"
     updated = updated_arguments(plan)
     if updated and not is_training:
-        return f"{head}: updates {listed(updated)} in place."
+        return f"{head}.\n\nUpdates {listed(updated)} in place."
     return f"{head}, {'training' if is_training else 'inference'}."
 
 

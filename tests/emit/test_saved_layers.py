@@ -101,8 +101,9 @@ def unit_of(model: nn.Module, folder: Path) -> tuple[str, str]:
 def test_gradients_are_the_models(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, backward = unit_of(MODELS[name](), tmp_path / "unit")
-    for record in ("LayerSaved",) if name != "an odd layer inside" else ():
-        assert f"class {record}(NamedTuple)" in backward and f"saved = {record}(" in model
+    has_records = "class LayerSaved(NamedTuple)" in backward
+    assert has_records == (name in ("a stack", "behind a sum", "two stacks", "an odd first layer"))
+    assert has_records == ("saved = LayerSaved(" in model)
 
 
 def test_every_layer_is_called_in_the_loop_or_by_its_function(tmp_path: Path) -> None:
@@ -114,7 +115,9 @@ def test_every_layer_is_called_in_the_loop_or_by_its_function(tmp_path: Path) ->
     assert "saved.up_weight" in backward
 
 
-def test_a_first_layer_that_is_printed_apart_saves_the_same_record(tmp_path: Path) -> None:
-    """Its few calls are not worth a function's second part: see emit/first_runs.py."""
-    model, _ = unit_of(TwoStacks(), tmp_path / "unit")
-    assert model.count("_layers.append(saved)") == 2 or model.count(".append(saved)") == 2
+def test_two_lists_of_one_name_are_kept_apart(tmp_path: Path) -> None:
+    model, backward = unit_of(TwoStacks(), tmp_path / "unit")
+    for stack in ("encoder", "decoder"):
+        assert f"saved_{stack}_layers.append(saved)" in model
+        assert f"d_{stack}_layers = {{}}" in backward
+    assert backward.count("class LayerSaved(NamedTuple)") == 1
