@@ -1,4 +1,6 @@
-"""adamw as kernels: examples.adamw.adamw for cpu, float32, inference.
+"""adamw as kernels: examples.adamw.adamw for cpu, float32.
+
+Updates params, exp_avgs, exp_avg_sqs and step in place.
 
     params       52 tensors, float32: (512, 128), (128, 128), (128,), (128,), ...
     grads        52 tensors, float32: (512, 128), (128, 128), (128,), (128,), ...
@@ -54,7 +56,7 @@ def adamw(params, grads, exp_avgs, exp_avg_sqs, step, lr):
     root_correction = empty(lr.shape, torch.float32)
     decay = empty(lr.shape, torch.float32)
     step_size = empty(lr.shape, torch.float32)
-    kernels.div_power_sub_sqrt(lr, step, root_correction, decay, step_size)
+    kernels.decay_step_size_and_root_correction(lr, step, root_correction, decay, step_size)
 
     # adamw    param.mul_(decay); exp_avg.lerp_(grad, 1 - BETA1)
     # adamw    param.sub_(step_size * exp_avg / denominator)

@@ -12,7 +12,9 @@ import torch
 
 from . import kernels
 from .kernels.adamw import reference as adamw_reference
-from .kernels.div_power_sub_sqrt import reference as div_power_sub_sqrt_reference
+from .kernels.decay_step_size_and_root_correction import (
+    reference as decay_step_size_and_root_correction_reference,
+)
 from .model import SHAPES, adamw
 
 DEVICE = "cuda"
@@ -90,7 +92,7 @@ def adamw_windows(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sq
     return groups
 
 
-def div_power_sub_sqrt_windows(lr, step, root_correction, decay, step_size):
+def decay_step_size_and_root_correction_windows(lr, step, root_correction, decay, step_size):
     read = {
         "lr": window(lr, (), ()),
         "step": window(step, (), ()),
@@ -110,7 +112,10 @@ def div_power_sub_sqrt_windows(lr, step, root_correction, decay, step_size):
 
 KERNELS = {
     "adamw": (adamw_windows, adamw_reference),
-    "div_power_sub_sqrt": (div_power_sub_sqrt_windows, div_power_sub_sqrt_reference),
+    "decay_step_size_and_root_correction": (
+        decay_step_size_and_root_correction_windows,
+        decay_step_size_and_root_correction_reference,
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""adamw as kernels: examples.adamw.adamw for cuda (sm_90), float32, inference.
+"""adamw as kernels: examples.adamw.adamw for cuda (sm_90), float32.
+
+Updates params, exp_avgs, exp_avg_sqs and step in place.
 
     params       148 tensors, float32: (50257, 768), (1024, 768), (768,), (768,), ...
     grads        148 tensors, float32: (50257, 768), (1024, 768), (768,), (768,), ...
@@ -54,7 +56,7 @@ def adamw(params, grads, exp_avgs, exp_avg_sqs, step, lr):
     root_correction = torch.empty_like(lr)
     decay = torch.empty_like(lr)
     step_size = torch.empty_like(lr)
-    kernels.div_power_sub_sqrt(lr, step, root_correction, decay, step_size)
+    kernels.decay_step_size_and_root_correction(lr, step, root_correction, decay, step_size)
 
     # adamw    param.mul_(decay); exp_avg.lerp_(grad, 1 - BETA1)
     # adamw    param.sub_(step_size * exp_avg / denominator)

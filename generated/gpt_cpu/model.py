@@ -41,7 +41,7 @@ class Block(nn.Module):
         return self.after_ln_1(residual, ln_1)
 
     def after_ln_1(self, residual, ln_1):
-        """The block after ln_1; the first one starts here: what makes its ln_1 is a kernel of its own."""
+        """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
         batch, seq, dim = residual.shape
         n_heads = 4
 

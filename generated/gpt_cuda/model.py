@@ -43,7 +43,7 @@ class Block(nn.Module):
         return self.after_ln_1(residual, ln_1)
 
     def after_ln_1(self, residual, ln_1):
-        """The block after ln_1; the first one starts here: what makes its ln_1 is a kernel of its own."""
+        """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
         batch, seq, dim = residual.shape
         n_heads = 12
 
@@ -91,7 +91,8 @@ class GPT(nn.Module):
         check_tensor("tokens", tokens, dtype=torch.int64, shape=(8, 1024), device="cuda")
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
-        dim, vocab_size, padded_vocab_size = 768, 50257, 50264
+        dim, vocab_size = 768, 50257
+        padded_vocab_size = 50264  # vocab_size and the padding
 
         # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)

@@ -4,10 +4,31 @@ Quoted is the statement that a paragraph differentiates, or computes again becau
 keep it. Gradients have the word of what they belong to: d_x is the gradient of x.
 """
 
+from typing import NamedTuple
+
 import torch
 
 from . import kernels
 from .runtime import empty
+
+
+class BlockSaved(NamedTuple):
+    """What one of gpt.blocks keeps for its backward pass: what it made, and its weights."""
+
+    residual: torch.Tensor  # float32 (batch, seq, dim)
+    qkv: torch.Tensor  # float32 (batch, seq, qkv_dim)
+    mixed: torch.Tensor  # float32 (batch, n_heads, seq, head_dim)
+    logsumexp: torch.Tensor  # float32 (batch, n_heads, seq)
+    x: torch.Tensor  # float32 (batch, seq, dim)
+    widen: torch.Tensor  # float32 (batch, seq, widen_dim)
+    narrow_weight: torch.Tensor  # mlp.narrow.weight
+    widen_weight: torch.Tensor  # mlp.widen.weight
+    ln_2_weight: torch.Tensor  # ln_2.weight
+    ln_2_bias: torch.Tensor  # ln_2.bias
+    proj_weight: torch.Tensor  # attn.proj.weight
+    qkv_weight: torch.Tensor  # attn.qkv.weight
+    ln_1_weight: torch.Tensor  # ln_1.weight
+    ln_1_bias: torch.Tensor  # ln_1.bias
 
 
 class LanguageModelFunction(torch.autograd.Function):
@@ -15,40 +36,8 @@ class LanguageModelFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, model, tokens, targets, *parameters):
-        (
-            loss,
-            x,
-            qkv,
-            mixed,
-            logsumexp,
-            out,
-            widen,
-            x_plus_mlp,
-            unscaled_d_ln_f,
-            unscaled_d_token_embedding,
-            outs,
-            qkvs,
-            mixeds,
-            logsumexps,
-            xes,
-            widens,
-        ) = model.launch(tokens, targets)
-        blocks = zip(
-            [layer.mlp.narrow.weight for layer in model.gpt.blocks],
-            [widen, *widens],
-            [layer.mlp.widen.weight for layer in model.gpt.blocks],
-            [out, *xes],
-            [layer.ln_2.weight for layer in model.gpt.blocks],
-            [layer.ln_2.bias for layer in model.gpt.blocks],
-            [layer.attn.proj.weight for layer in model.gpt.blocks],
-            [mixed, *mixeds],
-            [qkv, *qkvs],
-            [logsumexp, *logsumexps],
-            [layer.attn.qkv.weight for layer in model.gpt.blocks],
-            [x, *outs],
-            [layer.ln_1.weight for layer in model.gpt.blocks],
-            [layer.ln_1.bias for layer in model.gpt.blocks],
-            strict=True,
+        loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(
+            tokens, targets
         )
         ctx.save_for_backward(
             model.gpt.ln_f.weight,
@@ -56,7 +45,7 @@ class LanguageModelFunction(torch.autograd.Function):
             x_plus_mlp,
             unscaled_d_ln_f,
             unscaled_d_token_embedding,
-            *(tensor for layer in blocks for tensor in layer),
+            *(tensor for saved in saved_blocks for tensor in saved),
         )
         return (loss,)
 
@@ -72,51 +61,47 @@ class LanguageModelFunction(torch.autograd.Function):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
-def block_backward(
-    narrow_weight,
-    widen,
-    widen_weight,
-    x,
-    ln_2_weight,
-    ln_2_bias,
-    proj_weight,
-    mixed,
-    qkv,
-    logsumexp,
-    qkv_weight,
-    out,
-    ln_1_weight,
-    ln_1_bias,
-    d_x,
-):
+def block_backward(saved, d_x):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
-    batch, seq, widen_dim = widen.shape
-    dim = x.shape[2]
-    _, n_heads, _, head_dim = mixed.shape
-    qkv_dim = qkv.shape[2]
+    batch, seq, widen_dim = saved.widen.shape
+    dim = saved.x.shape[2]
+    _, n_heads, _, head_dim = saved.mixed.shape
+    qkv_dim = saved.qkv.shape[2]
 
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = empty((dim,), torch.float32)
     kernels.column_sum(d_x, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x.reshape(-1, dim), narrow_weight)
+    d_hidden = torch.mm(d_x.reshape(-1, dim), saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    hidden = empty(widen.shape, torch.float32)
+    hidden = empty(saved.widen.shape, torch.float32)
     d_widen = d_hidden.view(batch, seq, widen_dim)  # in place: nothing reads d_hidden afterwards
     d_widen_bias = empty((widen_dim,), torch.float32)
-    kernels.gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim)
+    kernels.gelu_and_d_gelu_column_sum(
+        saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
+    )
 
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), widen_weight)
+    d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = empty(x.shape, torch.float32)
-    normalized = empty(x.shape, torch.float32)
+    ln_2 = empty(saved.x.shape, torch.float32)
+    normalized = empty(saved.x.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
-        x, ln_2_weight, ln_2_bias, d_x, d_ln_2, ln_2, normalized, d_x, batch * seq, dim, 1e-5
+        saved.x,
+        saved.ln_2_weight,
+        saved.ln_2_bias,
+        d_x,
+        d_ln_2,
+        ln_2,
+        normalized,
+        d_x,
+        batch * seq,
+        dim,
+        1e-5,
     )  # in place
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -130,16 +115,15 @@ def block_backward(
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
     kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x.reshape(-1, dim), proj_weight)
-    mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
+    d_mixed = torch.mm(d_x.reshape(-1, dim), saved.proj_weight)
+    mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
     d_proj_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    d_mixed = d_mixed.reshape(batch, seq, dim)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
-    q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+    q, k, v = saved.qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
     d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
-        d_mixed, q, k, v, mixed, logsumexp, 0.0, True
+        d_mixed, q, k, v, saved.mixed, saved.logsumexp, dropout_p=0.0, is_causal=True
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
@@ -151,14 +135,24 @@ def block_backward(
     kernels.cat_and_column_sum(
         d_q, d_k, d_v, d_qkv, d_qkv_bias, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim
     )
-    d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), qkv_weight)
+    d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = empty(out.shape, torch.float32)
-    normalized = empty(out.shape, torch.float32)
-    d_out = d_x  # in place: nothing reads d_x afterwards
+    ln_1 = empty(saved.residual.shape, torch.float32)
+    normalized = empty(saved.residual.shape, torch.float32)
+    d_residual = d_x  # in place: nothing reads d_x afterwards
     kernels.layer_norm_and_d_add_layer_norm(
-        out, ln_1_weight, ln_1_bias, d_x, d_ln_1, ln_1, normalized, d_out, batch * seq, dim, 1e-5
+        saved.residual,
+        saved.ln_1_weight,
+        saved.ln_1_bias,
+        d_x,
+        d_ln_1,
+        ln_1,
+        normalized,
+        d_residual,
+        batch * seq,
+        dim,
+        1e-5,
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
@@ -169,7 +163,7 @@ def block_backward(
     d_ln_1_weight = empty((dim,), torch.float32)
     kernels.d_layer_norm_weight_and_bias(d_ln_1, normalized, d_ln_1_bias, d_ln_1_weight, batch * seq, dim)
     return (
-        d_out,
+        d_residual,
         d_ln_1_weight,
         d_ln_1_bias,
         d_qkv_weight,
@@ -189,12 +183,13 @@ def language_model_backward(saved, d_loss):
     """The gradients of LanguageModel's arguments and parameters, in their order; empties the list `saved`."""
     ln_f_weight, tokens, x, unscaled_d_ln_f, unscaled_d_token_embedding, *of_layers = saved
     saved.clear()
-    blocks = [of_layers[at : at + 14] for at in range(0, len(of_layers), 14)]
+    n_each = len(BlockSaved._fields)
+    saved_blocks = [BlockSaved(*of_layers[at : at + n_each]) for at in range(0, len(of_layers), n_each)]
     del of_layers
     batch, seq = tokens.shape
     dim = x.shape[2]
     vocab_size = unscaled_d_token_embedding.shape[0]
-    padded_seq = 128
+    padded_seq = 128  # seq and the padding
 
     # GPT.forward    return self.head(self.ln_f(x))
     d_ln_f = empty(unscaled_d_ln_f.shape, torch.float32)
@@ -207,16 +202,16 @@ def language_model_backward(saved, d_loss):
     kernels.d_layer_norm_weight(d_ln_f, normalized, d_ln_f_weight, batch * seq, dim)
 
     d_blocks = {}
-    for layer in reversed(range(4)):
-        d_x, *d_blocks[layer] = block_backward(*blocks.pop(), d_x)
+    for layer in reversed(range(len(saved_blocks))):
+        d_x, *d_blocks[layer] = block_backward(saved_blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding = empty((1, seq, dim), torch.float32)
     kernels.column_sum(d_x, d_position_embedding, batch, seq * dim)
     d_position_embedding_weight = empty((padded_seq, dim), torch.float32)
-    kernels.pad(d_position_embedding, d_position_embedding_weight, padded_seq, dim, 64)
+    kernels.pad(d_position_embedding, d_position_embedding_weight, padded_seq, dim, seq)
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
-        d_x, tokens, 512, -1, False
+        d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )
 
     # GPT.forward    return self.head(self.ln_f(x))
@@ -228,7 +223,7 @@ def language_model_backward(saved, d_loss):
     return (
         d_token_embedding,
         d_position_embedding_weight,
-        *(gradient for layer in range(4) for gradient in d_blocks[layer]),
+        *(gradient for layer in range(len(d_blocks)) for gradient in d_blocks[layer]),
         d_ln_f_weight,
         d_ln_f_bias,
     )

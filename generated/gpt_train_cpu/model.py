@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .backward import LanguageModelFunction
+from .backward import BlockSaved, LanguageModelFunction
 from .runtime import Weights, check_tensor, check_weights, empty, tie
 
 
@@ -32,13 +32,20 @@ class Block(nn.Module):
 
     def forward(self, x, mlp):
         batch, seq, dim = x.shape
-        n_heads = 4
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        out = empty(x.shape, torch.float32)
+        residual = empty(x.shape, torch.float32)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(x, mlp, self.ln_1.weight, self.ln_1.bias, out, ln_1, batch * seq, dim, 1e-5)
+        kernels.add_layer_norm(
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
+        )
+        return self.after_ln_1(residual, ln_1)
+
+    def after_ln_1(self, residual, ln_1):
+        """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
+        batch, seq, dim = residual.shape
+        n_heads = 4
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
         qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
@@ -46,7 +53,7 @@ class Block(nn.Module):
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
         mixed, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
-            q, k, v, 0.0, True
+            q, k, v, dropout_p=0.0, is_causal=True
         )
 
         # CausalSelfAttention.forward    return self.proj(mixed)
@@ -54,9 +61,11 @@ class Block(nn.Module):
         attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = empty(out.shape, torch.float32)
+        x = empty(residual.shape, torch.float32)
         ln_2 = attn  # in place: nothing reads attn afterwards
-        kernels.add_layer_norm(out, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5)
+        kernels.add_layer_norm(
+            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
+        )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
@@ -65,7 +74,24 @@ class Block(nn.Module):
 
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
-        return x, mlp, out, qkv, mixed, logsumexp, widen
+
+        saved = BlockSaved(
+            residual=residual,
+            qkv=qkv,
+            mixed=mixed,
+            logsumexp=logsumexp,
+            x=x,
+            widen=widen,
+            narrow_weight=self.mlp.narrow.weight,
+            widen_weight=self.mlp.widen.weight,
+            ln_2_weight=self.ln_2.weight,
+            ln_2_bias=self.ln_2.bias,
+            proj_weight=self.attn.proj.weight,
+            qkv_weight=self.attn.qkv.weight,
+            ln_1_weight=self.ln_1.weight,
+            ln_1_bias=self.ln_1.bias,
+        )
+        return x, mlp, saved
 
 
 class LanguageModel(nn.Module):
@@ -91,9 +117,12 @@ class LanguageModel(nn.Module):
         return LanguageModelFunction.apply(self, tokens, targets, *self.parameters())[0]
 
     def launch(self, tokens, targets):
-        """What the model runs, in order: returns the results, then what backward.py reads."""
+        """What the model runs, in order: returns the results, then what backward.py reads.
+
+        unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept.
+        """
         batch, seq = tokens.shape
-        dim, vocab_size, n_heads = 128, 512, 4
+        dim, vocab_size = 128, 512
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
@@ -114,66 +143,18 @@ class LanguageModel(nn.Module):
             1e-5,
         )
 
-        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(ln_1, self.gpt.blocks[0].attn.qkv.weight, self.gpt.blocks[0].attn.qkv.bias)
-
-        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
-        mixed, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
-            q, k, v, 0.0, True
-        )
-
-        # CausalSelfAttention.forward    return self.proj(mixed)
-        mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = F.linear(mixed_view, self.gpt.blocks[0].attn.proj.weight, self.gpt.blocks[0].attn.proj.bias)
-
-        # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        out = empty(x.shape, torch.float32)
-        ln_2 = attn  # in place: nothing reads attn afterwards
-        kernels.add_layer_norm(
-            x,
-            attn,
-            self.gpt.blocks[0].ln_2.weight,
-            self.gpt.blocks[0].ln_2.bias,
-            out,
-            ln_2,
-            batch * seq,
-            dim,
-            1e-5,
-        )
-
-        # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(ln_2, self.gpt.blocks[0].mlp.widen.weight, self.gpt.blocks[0].mlp.widen.bias)
-        hidden = empty(widen.shape, torch.float32)
-        kernels.gelu(widen, hidden, hidden.numel())
-
-        # Mlp.forward    return self.narrow(hidden)
-        mlp = F.linear(hidden, self.gpt.blocks[0].mlp.narrow.weight, self.gpt.blocks[0].mlp.narrow.bias)
-
-        layer_x = out
-        xes = []
-        outs = []
-        qkvs = []
-        mixeds = []
-        logsumexps = []
-        widens = []
+        x, mlp, saved = self.gpt.blocks[0].after_ln_1(x, ln_1)
+        saved_blocks = [saved]
         for layer in range(1, len(self.gpt.blocks)):
-            layer_x, mlp, layer_out, layer_qkv, layer_mixed, layer_logsumexp, layer_widen = self.gpt.blocks[
-                layer
-            ](layer_x, mlp)
-            xes.append(layer_x)
-            outs.append(layer_out)
-            qkvs.append(layer_qkv)
-            mixeds.append(layer_mixed)
-            logsumexps.append(layer_logsumexp)
-            widens.append(layer_widen)
+            x, mlp, saved = self.gpt.blocks[layer](x, mlp)
+            saved_blocks.append(saved)
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        x_plus_mlp = empty(mlp.shape, torch.float32)
+        x_plus_mlp = empty(x.shape, torch.float32)
         ln_f = mlp  # in place: nothing reads mlp afterwards
         kernels.add_layer_norm(
-            xes[2], mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, dim, 1e-5
+            x, mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, dim, 1e-5
         )
 
         # GPT.forward    return self.head(self.ln_f(x))
@@ -182,8 +163,8 @@ class LanguageModel(nn.Module):
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = empty((), torch.int64)
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
-        losses = empty((256,), torch.float32)
-        unscaled_d_logits = empty((256, vocab_size), torch.float32)
+        losses = empty((batch * seq,), torch.float32)
+        unscaled_d_logits = empty((batch * seq, vocab_size), torch.float32)
         kernels.cross_entropy_and_d_cross_entropy(
             targets, logits, n_counted, losses, unscaled_d_logits, batch * seq, vocab_size
         )
@@ -191,29 +172,6 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy(losses, targets, loss, batch * seq)
 
         # GPT.forward    return self.head(self.ln_f(x))
-        unscaled_d_ln_f = torch.mm(
-            unscaled_d_logits.reshape(4, 64, vocab_size).reshape(-1, vocab_size),
-            self.gpt.token_embedding.weight,
-        )
-        unscaled_d_token_embedding = torch.mm(
-            unscaled_d_logits.reshape(4, 64, vocab_size).reshape(-1, vocab_size).transpose(0, 1),
-            ln_f.reshape(-1, dim),
-        )
-        return (
-            loss,
-            x,
-            qkv,
-            mixed,
-            logsumexp,
-            out,
-            widen,
-            x_plus_mlp,
-            unscaled_d_ln_f,
-            unscaled_d_token_embedding,
-            outs,
-            qkvs,
-            mixeds,
-            logsumexps,
-            xes,
-            widens,
-        )
+        unscaled_d_ln_f = torch.mm(unscaled_d_logits, self.gpt.token_embedding.weight)
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.transpose(0, 1), ln_f.reshape(-1, dim))
+        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks

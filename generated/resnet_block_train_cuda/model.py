@@ -98,7 +98,7 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
         kernels.add(self.shortcut[1].num_batches_tracked)
-        copied, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
+        shortcut_1, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
             shortcut,
             self.shortcut[1].weight,
             self.shortcut[1].bias,
@@ -111,7 +111,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = out + self.shortcut(x); return F.relu(out)
         activated = torch.empty_like(bn2)
-        kernels.add_relu(bn2, copied, activated, batch * out_channels * out_height * out_width)
+        kernels.add_relu(bn2, shortcut_1, activated, batch * out_channels * out_height * out_width)
         return (
             activated,
             conv1,

@@ -68,7 +68,7 @@ def res_net_block_backward(saved, d_activated):
         bn1_weight,
         conv2_weight,
         bn2_weight,
-        shortcut_weight,
+        shortcut_0_weight,
         shortcut_1_weight,
         x,
         activated,
@@ -90,8 +90,8 @@ def res_net_block_backward(saved, d_activated):
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
     d_shortcut = torch.empty_like(activated)
-    d_shortcut_weight = torch.empty_like(shortcut_mean)
-    d_shortcut_bias = torch.empty_like(shortcut_mean)
+    d_shortcut_1_weight = torch.empty_like(shortcut_mean)
+    d_shortcut_1_bias = torch.empty_like(shortcut_mean)
     kernels.d_relu_d_batch_norm(
         activated,
         d_activated,
@@ -100,8 +100,8 @@ def res_net_block_backward(saved, d_activated):
         shortcut_rstd,
         shortcut_1_weight,
         d_shortcut,
-        d_shortcut_weight,
-        d_shortcut_bias,
+        d_shortcut_1_weight,
+        d_shortcut_1_bias,
         out_channels,
         batch,
         out_height * out_width,
@@ -110,7 +110,17 @@ def res_net_block_backward(saved, d_activated):
 
     # ResNetBlock.forward    out = out + self.shortcut(x)
     d_x_from_shortcut, d_shortcut_0_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_shortcut, x, shortcut_weight, (0,), (2, 2), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False)
+        d_shortcut,
+        x,
+        shortcut_0_weight,
+        bias_sizes=(0,),
+        stride=(2, 2),
+        padding=(0, 0),
+        dilation=(1, 1),
+        transposed=False,
+        output_padding=(0, 0),
+        groups=1,
+        output_mask=(True, True, False),
     )
     del d_shortcut
 
@@ -137,7 +147,17 @@ def res_net_block_backward(saved, d_activated):
 
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_out, d_conv2_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_conv2, out, conv2_weight, (0,), (1, 1), (1, 1), (1, 1), False, (0, 0), 1, (True, True, False)
+        d_conv2,
+        out,
+        conv2_weight,
+        bias_sizes=(0,),
+        stride=(1, 1),
+        padding=(1, 1),
+        dilation=(1, 1),
+        transposed=False,
+        output_padding=(0, 0),
+        groups=1,
+        output_mask=(True, True, False),
     )
     del d_conv2
 
@@ -162,7 +182,17 @@ def res_net_block_backward(saved, d_activated):
     )
     del conv1, out
     d_x_from_conv1, d_conv1_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_conv1, x, conv1_weight, (0,), (2, 2), (1, 1), (1, 1), False, (0, 0), 1, (True, True, False)
+        d_conv1,
+        x,
+        conv1_weight,
+        bias_sizes=(0,),
+        stride=(2, 2),
+        padding=(1, 1),
+        dilation=(1, 1),
+        transposed=False,
+        output_padding=(0, 0),
+        groups=1,
+        output_mask=(True, True, False),
     )
     d_x_from_shortcut = d_x_from_shortcut.contiguous()
     d_x_from_conv1 = d_x_from_conv1.contiguous()
@@ -177,6 +207,6 @@ def res_net_block_backward(saved, d_activated):
         d_bn2_weight,
         d_bn2_bias,
         d_shortcut_0_weight,
-        d_shortcut_weight,
-        d_shortcut_bias,
+        d_shortcut_1_weight,
+        d_shortcut_1_bias,
     )

@@ -1,5 +1,5 @@
-// div_power_sub_sqrt: add, scale, sub, power and more in one pass, from step and lr to step, root_correction
-// and 2 more.
+// decay_step_size_and_root_correction: add, scale, sub, power and more in one pass, from step and lr to step,
+// root_correction, decay and step_size.
 //
 //     adamw    step += 1
 //     adamw    decay = 1 - lr * DECAY
@@ -13,7 +13,7 @@
 #include <cmath>
 
 // A single element.
-extern "C" void div_power_sub_sqrt(
+extern "C" void decay_step_size_and_root_correction(
     const float *lr,         // one element
     float *step,             // one element; updated in place
     float *root_correction,  // one element

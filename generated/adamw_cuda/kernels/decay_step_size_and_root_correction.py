@@ -1,5 +1,5 @@
-"""div_power_sub_sqrt: add, scale, sub, power and more in one pass, from step and lr to step, root_correction
-and 2 more.
+"""decay_step_size_and_root_correction: add, scale, sub, power and more in one pass, from step and lr to step,
+root_correction, decay and step_size.
 
     adamw    step += 1
     adamw    decay = 1 - lr * DECAY
@@ -22,7 +22,7 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def div_power_sub_sqrt_kernel(
+def decay_step_size_and_root_correction_kernel(
     lr_ptr,  # float32, one element
     step_ptr,  # float32, one element
     root_correction_ptr,  # float32, one element
@@ -40,9 +40,9 @@ def div_power_sub_sqrt_kernel(
     tl.store(step_size_ptr, lr / (1.0 - libdevice.pow(0.9, shifted_step)))
 
 
-def div_power_sub_sqrt(lr, step, root_correction, decay, step_size):
+def decay_step_size_and_root_correction(lr, step, root_correction, decay, step_size):
     """Fill root_correction, decay and step_size and update step in place."""
-    div_power_sub_sqrt_kernel[(1,)](
+    decay_step_size_and_root_correction_kernel[(1,)](
         lr,
         step,
         root_correction,
@@ -53,7 +53,7 @@ def div_power_sub_sqrt(lr, step, root_correction, decay, step_size):
 
 
 def reference(lr, step):
-    """What div_power_sub_sqrt() must fill step, root_correction, decay and step_size with."""
+    """What decay_step_size_and_root_correction() must fill its results with."""
     shifted_step = step + 1.0
     return (
         shifted_step,

@@ -1,0 +1,22 @@
+"""decay_step_size_and_root_correction: add, scale, sub, power and more in one pass, from step and lr to step,
+root_correction, decay and step_size.
+
+The kernel is decay_step_size_and_root_correction.cpp, built when it changes.
+"""
+
+import torch
+
+from ..runtime import load_kernel
+
+decay_step_size_and_root_correction = load_kernel("decay_step_size_and_root_correction.cpp")
+
+
+def reference(lr, step):
+    """What decay_step_size_and_root_correction() must fill its results with."""
+    shifted_step = step + 1.0
+    return (
+        shifted_step,
+        torch.sqrt(1.0 - torch.pow(0.999, shifted_step)),
+        1.0 - lr * 0.01,
+        lr / (1.0 - torch.pow(0.9, shifted_step)),
+    )
