@@ -34,7 +34,7 @@ from longhand.call_state import (
     written_inputs,
 )
 from longhand.capture import torch_private
-from longhand.capture.autograd.joint import carries_gradients
+from longhand.capture.autograd.carried import carries_gradients
 from longhand.capture.dynamo_door import capture_dynamo, is_under_autocast
 from longhand.capture.dynamo_run import eager_function, records_gradients
 from longhand.capture.graph import CapturedGraph, InputKind

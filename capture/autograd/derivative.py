@@ -18,6 +18,47 @@ from longhand.capture import torch_private
 from longhand.capture.decompositions import decomposition_table
 from longhand.capture.untold import untold_saves
 
+# Ops whose derivative has a name: several operations that together are one thing.
+NAMED = frozenset(
+    [
+        "layer_norm",
+        "native_layer_norm",
+        "rms_norm",
+        "group_norm",
+        "batch_norm",
+        "_native_batch_norm_legit_functional",
+        "softmax",
+        "log_softmax",
+        "gelu",
+        "silu",
+        "relu",
+        "elu",
+        "selu",
+        "celu",
+        "mish",
+        "leaky_relu",
+        "softplus",
+        "hardswish",
+        "sigmoid",
+        "tanh",
+        "glu",
+        "cross_entropy_loss",
+        "nll_loss",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "logsumexp",
+        "var",
+        "std",
+        "var_mean",
+        "linalg_vector_norm",
+        "dropout",
+    ]
+)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Derivative:

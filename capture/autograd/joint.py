@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,15 +17,16 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.autograd.derivative import Derivative, Derivatives, NotDifferentiable
+from longhand.capture.autograd.carried import refuse_unsound, relevant
+from longhand.capture.autograd.derivative import NAMED, Derivatives, NotDifferentiable
 from longhand.capture.autograd.every_rule import rewritten
-from longhand.capture.autograd.randomness import is_random
+from longhand.capture.autograd.marks import Mark, has_mark
+from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback
 from longhand.capture.canonical import RULES
-from longhand.capture.carrying import can_carry, stops
 from longhand.capture.decompositions import packet_name
-from longhand.capture.functional import CannotFunctionalize, Rewriter, Rule
-from longhand.capture.graph import AliasKind, CapturedGraph, GradientPart, Provenance
+from longhand.capture.functional import CannotFunctionalize, Rewriter
+from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
 from longhand.capture.handles import Handle, Memory, Number
 from longhand.capture.writes import rule_for_write
 from longhand.errors import CaptureError
@@ -65,49 +66,8 @@ def differentiate(captured: CapturedGraph, target: Target) -> Joint:
     Raises:
         CaptureError: Something of it cannot be differentiated ahead of time.
     """
-    _refuse(captured)
+    refuse_unsound(captured)
     return _Walk(captured, target).run()
-
-
-def carries_gradients(captured: CapturedGraph) -> bool:
-    """Whether any gradient can come back through the call: by its results or by what it writes."""
-    carrying = {node.name for node in _carrying(captured)}
-    written = {name for entry in captured.mutations for name in (entry.input_node, entry.value_node)}
-    return any(output.value in carrying for output in captured.outputs) or bool(written & carrying)
-
-
-def _refuse(captured: CapturedGraph) -> None:
-    """Raises where a backward pass made ahead of time would be wrong."""
-    wanted = set(captured.grad_inputs)
-    if captured.symbols:
-        raise CaptureError(
-            "The call has symbolic sizes, which the backward pass does not know yet.",
-            hint="Train with fixed sizes: dynamic=False.",
-        )
-    written = {mutation.input_node for mutation in captured.mutations}
-    for group in captured.shared_storage:
-        if written & set(group):
-            raise CaptureError(f"{', '.join(group)} share memory, and the call writes into it.")
-    carrying = {node.name for node in _carrying(captured)}
-    for mutation in captured.mutations:
-        if mutation.input_node in wanted:
-            raise CaptureError(
-                f"The call writes into {mutation.input_node}, which requires grad.",
-                hint="Write into a copy of it.",
-            )
-        if mutation.value_node in carrying:
-            raise CaptureError(
-                f"The call writes something with gradients into {mutation.input_node}: from then on it would require"
-                " grad.",
-                hint="Write a detached value, or return it instead.",
-            )
-    for output in captured.outputs:
-        if output.alias is not AliasKind.FRESH:
-            raise CaptureError(
-                f"The result {output.value} shares memory with {output.base}: in training longhand returns fresh"
-                " tensors only.",
-                hint="Return a clone of it.",
-            )
 
 
 class _Walk:
@@ -116,10 +76,10 @@ class _Walk:
         self.target = target
         self.nodes: dict[str, fx.Node] = {node.name: node for node in captured.graph.nodes}
         self.fake_mode = _fake_mode(captured.graph)
-        self.rewriter = Rewriter({**RULES, **_UNSPLIT}, rule_for_write, self.fake_mode)
+        self.rewriter = Rewriter({**RULES, **UNSPLIT}, rule_for_write, self.fake_mode)
         self.derivatives = Derivatives(self.fake_mode)
         self.known: dict[fx.Node, Any] = {}
-        self.relevant = _relevant(captured)
+        self.relevant = relevant(captured)
         self.pullbacks: dict[fx.Node, Pullback] = {}
         self.gradients: dict[fx.Node, Handle] = {}  # by node of the joint graph
         self.marked = 0
@@ -212,7 +172,7 @@ class _Walk:
                 f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
                 where=_where(node),
             ) from None
-        one = _OneCall(self.rewriter, derivative, tensors)
+        one = OneCall(self.rewriter, derivative, tensors)
         results = one.forward(lambda: self._copied(target, args, kwargs, value))
         self.pullbacks[node] = lambda grads: [
             (tensors[place], gradient)
@@ -344,7 +304,7 @@ class _Walk:
                 origin,
                 local=None,
                 differentiates=node.name,
-                differentiated=name if name in _NAMED else "",
+                differentiated=name if name in NAMED else "",
                 role=new.meta.get("role", ""),
             )
 
@@ -364,7 +324,7 @@ class _Walk:
             node.meta["provenance"] = dataclasses.replace(
                 before, local=_d(origin.local) if is_whole else None, gradient_of=word, part=part
             )
-            if node.target is aten.mul.Tensor and "unscaled" in getattr(node.args[0], "meta", {}):
+            if node.target is aten.mul.Tensor and has_mark(node.args[0], Mark.UNSCALED):
                 node, part = node.args[0], GradientPart.UNSCALED
             else:
                 node = node.args[0] if _is_reshape(node) else None
@@ -387,156 +347,6 @@ class _Walk:
             return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
 
 
-class _OneCall:
-    """The derivative of one call, its nodes emitted where they belong."""
-
-    def __init__(self, rewriter: Rewriter, derivative: Derivative, tensors: list[Handle]) -> None:
-        self.rewriter = rewriter
-        self.derivative = derivative
-        graph = derivative.module.graph
-        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
-        self.results, self.gradients = next(node for node in graph.nodes if node.op == "output").args[0]
-        self.known: dict[fx.Node, Any] = dict(zip(self.inputs, tensors, strict=False))
-        self.wanted = _needed(self.gradients, {})
-
-    def forward(self, original: Any) -> list[Any]:
-        """Emits what the backward wants to know; the results are the original op's wherever they can be."""
-        replaced = self._replaced()
-        results: list[Any] = []
-        if not replaced:
-            made = original()
-            results = made if isinstance(made, list) else [made]
-            for node, handle in zip(self.results, results, strict=True):
-                if isinstance(node, fx.Node) and isinstance(handle, Handle) and node not in self.known:
-                    self.known[node] = handle
-        roots = self.gradients if not replaced else [*self.gradients, *self.results]
-        needed = _needed(roots, self.known)
-        for node in self.derivative.module.graph.nodes:
-            is_due = node in needed and node not in self.derivative.after and node not in self.known
-            if is_due and node.op == "call_function":
-                self._emit(node)
-            elif is_due and node.op == "get_attr":
-                self.known[node] = self.rewriter._attribute(self.derivative.module, node)
-        return [self.known[node] for node in self.results] if replaced else results
-
-    def _replaced(self) -> bool:
-        """Whether the results must come from the derivative's own forward.
-
-        That is so where the backward reads a further result of the call that the op's own result is one of, or
-        numbers that it draws: drawn once more they would be others.
-        """
-        if any(node in self.wanted and is_random(node) for node in self.derivative.module.graph.nodes):
-            return True
-        for node in self.results:
-            if isinstance(node, fx.Node) and node.target is operator.getitem:
-                source = node.args[0]
-                assert isinstance(source, fx.Node)
-                others = [user for user in source.users if user is not node and user in self.wanted]
-                if len(self.results) == 1 and others:
-                    return True
-        return False
-
-    def backward(self, grads: list[Any]) -> list[Handle | None]:
-        """Emits the gradients of the wanted tensors."""
-        known = self.known
-        known.update(zip(self.inputs[self.derivative.n_tensors :], grads, strict=True))
-        for node in self.derivative.module.graph.nodes:
-            if node in self.wanted and node not in known and node.op == "call_function":
-                self._emit(node)
-        return [None if node is None else known[node] for node in self.gradients]
-
-    def _emit(self, node: fx.Node) -> None:
-        self.known[node] = self.rewriter.copy(node, self.known, True)
-
-
-def _needed(roots: Sequence[Any], known: Mapping[fx.Node, Any]) -> set[fx.Node]:
-    """The nodes that the roots follow from, without those known and what only these need."""
-    found: set[fx.Node] = set()
-    waiting = [node for node in roots if isinstance(node, fx.Node)]
-    while waiting:
-        node = waiting.pop()
-        if node not in found and node not in known:
-            found.add(node)
-            waiting += node.all_input_nodes
-    return found
-
-
-def _whole(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """As one call, with all its results."""
-    return rewriter.keep(target, args, kwargs, eager)
-
-
-# Ops that a traced derivative may call and that stay whole here: norms with their statistics; library calls whose
-# further results torch's decompositions leave empty or wrong; backward ops that a library does best.
-_UNSPLIT: dict[str, Rule] = dict.fromkeys(
-    [
-        "native_layer_norm",
-        "_fused_rms_norm",
-        "native_group_norm",
-        "_native_batch_norm_legit_no_training",
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_scaled_dot_product_flash_attention_for_cpu_backward",
-        "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_flash_attention_backward",
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_efficient_attention_backward",
-        "_scaled_dot_product_cudnn_attention",
-        "_scaled_dot_product_cudnn_attention_backward",
-        "embedding_dense_backward",
-        "convolution_backward",
-        "max_pool2d_with_indices_backward",
-        "max_pool2d_with_indices",
-        "avg_pool2d_backward",
-        "avg_pool3d_backward",
-        "upsample_bilinear2d_backward",
-        "upsample_nearest2d_backward",
-    ],
-    _whole,
-)
-
-
-# Ops whose derivative has a name: several operations that together are one thing.
-_NAMED = frozenset(
-    [
-        "layer_norm",
-        "native_layer_norm",
-        "rms_norm",
-        "group_norm",
-        "batch_norm",
-        "_native_batch_norm_legit_functional",
-        "softmax",
-        "log_softmax",
-        "gelu",
-        "silu",
-        "relu",
-        "elu",
-        "selu",
-        "celu",
-        "mish",
-        "leaky_relu",
-        "softplus",
-        "hardswish",
-        "sigmoid",
-        "tanh",
-        "glu",
-        "cross_entropy_loss",
-        "nll_loss",
-        "mse_loss",
-        "l1_loss",
-        "smooth_l1_loss",
-        "huber_loss",
-        "binary_cross_entropy",
-        "binary_cross_entropy_with_logits",
-        "logsumexp",
-        "var",
-        "std",
-        "var_mean",
-        "linalg_vector_norm",
-        "dropout",
-    ]
-)
-
-
 def _is_reshape(node: fx.Node) -> bool:
     return node.target in (aten.reshape.default, aten.transpose.int, aten.permute.default)
 
@@ -551,37 +361,6 @@ def _tensor_arguments(node: fx.Node) -> list[fx.Node]:
         leaf for leaf in pytree.tree_leaves((list(node.args), dict(node.kwargs))) if isinstance(leaf, fx.Node)
     ]
     return [leaf for leaf in found if isinstance(leaf.meta["val"], torch.Tensor)]
-
-
-def _carrying(captured: CapturedGraph) -> set[fx.Node]:
-    """Nodes that depend on what wants a gradient."""
-    requires: set[fx.Node] = set()
-    for node in captured.graph.nodes:
-        if node.op == "placeholder":
-            if node.name in captured.grad_inputs:
-                requires.add(node)
-        elif (
-            node.op == "call_function"
-            and any(source in requires for source in node.all_input_nodes)
-            and can_carry(node.meta["val"])
-            and not stops(node)
-        ):
-            requires.add(node)
-    return requires
-
-
-def _relevant(captured: CapturedGraph) -> set[fx.Node]:
-    """Nodes through which gradients flow: they depend on what wants one, and a result depends on them."""
-    requires = _carrying(captured)
-    results = {output.value for output in captured.outputs if isinstance(output.value, str)}
-    found: set[fx.Node] = set()
-    waiting = [node for node in captured.graph.nodes if node.name in results and node in requires]
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += [source for source in node.all_input_nodes if source in requires]
-    return found
 
 
 def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Sequence
-from typing import Any
 
 import networkx as nx
-import sympy
 import torch
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture.autograd.costs import (
+    bytes_of,
+    checkpoint,
+    is_light,
+    is_stateful,
+    is_view,
+    operations,
+    seen,
+)
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.decompositions import packet_name
-from longhand.capture.graph import Provenance
 from longhand.errors import OptionError
 
 _SOURCE, _SINK = "source", "sink"
@@ -33,91 +36,6 @@ _ALIVE_ANYWAY = 1e-3  # bytes: the caller has it, before the call or from it
 # Times the bytes of a result that eager would not keep: whoever writes into it there must be able to do so here.
 _USERS_OWN = 16
 _N_LISTED = 8  # tensors that the report names in each part
-
-_HEAVY = frozenset(
-    [
-        "mm",
-        "bmm",
-        "addmm",
-        "baddbmm",
-        "addbmm",
-        "mv",
-        "addmv",
-        "dot",
-        "linear",
-        "matmul",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "convolution",
-        "scaled_dot_product_attention",
-        "grid_sampler",
-        "cumsum",
-        "cumprod",
-        "logcumsumexp",
-        "sort",
-        "topk",
-        "argsort",
-        "max_pool2d_with_indices",
-        "max_pool3d_with_indices",
-        "avg_pool2d",
-        "avg_pool3d",
-        "_adaptive_avg_pool2d",
-        "upsample_nearest1d",
-        "upsample_nearest2d",
-        "upsample_nearest3d",
-        "upsample_linear1d",
-        "upsample_bilinear2d",
-        "upsample_trilinear3d",
-        "upsample_bicubic2d",
-        "lstm",
-        "gru",
-        "index_put",
-        "scatter",
-        "scatter_add",
-        "scatter_reduce",
-        "_native_batch_norm_legit_functional",
-        "_native_batch_norm_legit",
-        "cross_entropy_loss",
-        "nll_loss_forward",
-        # A gather reads as much as it yields, and its layer would differ from all others.
-        "embedding",
-    ]
-)
-_HEAVY_PREFIXES = (
-    "_scaled_dot_product",
-    "_flash_attention",
-    "_efficient_attention",
-    "fft_",
-    "linalg_",
-    "_fft",
-)
-
-_VIEWS = frozenset(
-    [
-        "reshape",
-        "permute",
-        "transpose",
-        "expand",
-        "select",
-        "slice",
-        "unsqueeze",
-        "squeeze",
-        "split_with_sizes",
-        "unbind",
-        "diagonal",
-        "unfold",
-        "view",
-        "view_as_complex",
-        "view_as_real",
-        "real",
-        "imag",
-        "as_strided",
-    ]
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -222,9 +140,9 @@ class _Sides:
         self.checkpointed = {
             node
             for node in self.region - self.boundary
-            if _checkpoint(node)
+            if checkpoint(node)
             and node.op == "call_function"
-            and not _is_stateful(node)
+            and not is_stateful(node)
             and not any(
                 is_random(one) for one in (node, *node.all_input_nodes)
             )  # a mask is kept as it is smallest
@@ -232,13 +150,11 @@ class _Sides:
 
     def _leaves_its_checkpoint(self, node: fx.Node) -> bool:
         """Whether a checkpointed region hands the value on: the region after it starts from it."""
-        region = _checkpoint(node)
-        return bool(region) and any(
-            user in self.region and _checkpoint(user) != region for user in node.users
-        )
+        region = checkpoint(node)
+        return bool(region) and any(user in self.region and checkpoint(user) != region for user in node.users)
 
     def _may_run_twice(self, node: fx.Node) -> bool:
-        return _is_light(node) and not (node in self.boundary and not is_view(node))
+        return is_light(node) and not (node in self.boundary and not is_view(node))
 
     def _distances(self) -> dict[fx.Node, int]:
         wanted = set(self.wanted)
@@ -297,7 +213,7 @@ class _Sides:
         """What derivatives read: eager keeps it, too."""
         theirs = [node for node in self.region if node not in self._in_forward]
         read = {*self.wanted, *(source for node in theirs for source in node.all_input_nodes)}
-        return frozenset({*read, *map(_seen, read)})
+        return frozenset({*read, *map(seen, read)})
 
     @functools.cached_property
     def _results(self) -> frozenset[fx.Node]:
@@ -322,7 +238,7 @@ class _Sides:
             recomputed.add(node)
             waiting += node.all_input_nodes
         saved = [node for node in self.nodes if node in kept and node.op != "placeholder"]
-        whole = {_seen(node) for node in self.wanted}
+        whole = {seen(node) for node in self.wanted}
         whole = {node for node in whole if node.op != "placeholder" and bytes_of(node)}
         return Partition(
             self.joint,
@@ -340,86 +256,13 @@ class _Sides:
             for node in self.nodes
             if node in self.region
             and node.op == "call_function"
-            and not _is_light(node)
+            and not is_light(node)
             and node not in self.checkpointed
             and not is_random(node)
-            and not _is_stateful(node)
+            and not is_stateful(node)
         ]
         place = {node: number for number, node in enumerate(self.nodes)}
-        return sorted(found, key=lambda node: (_operations(node) / max(1, bytes_of(node)), place[node]))
-
-
-def _operations(node: fx.Node) -> float:
-    """Multiplications of a matrix product or convolution; of anything else the bytes that it reads."""
-    name = packet_name(node.target) if isinstance(node.target, torch._ops.OpOverload) else ""
-    sources = [source.meta["val"] for source in node.all_input_nodes]
-    shapes = [value.shape for value in sources if isinstance(value, torch.Tensor)]
-    value = node.meta["val"]
-    first = value[0] if isinstance(value, list | tuple) else value
-    if name in ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear") and shapes:
-        return float(number(first.numel()) * number(shapes[0][-1]))
-    if name.startswith("conv") and len(shapes) > 1:
-        weight = shapes[1]
-        return float(number(first.numel()) * number(weight.numel() // weight[0]))
-    if name.startswith("_scaled_dot_product") and len(shapes) > 1:
-        return float(2 * number(first.numel()) * number(shapes[1][-2]))
-    return float(sum(map(bytes_of, node.all_input_nodes)))
-
-
-def _checkpoint(node: fx.Node) -> int:
-    """The checkpointed region that a node stands in."""
-    origin: Provenance | None = node.meta.get("provenance")
-    return origin.checkpoint if origin is not None else 0
-
-
-def _is_stateful(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace != "aten"
-
-
-def _is_light(node: fx.Node) -> bool:
-    """Whether the backward pass may compute the node again."""
-    if node.op == "placeholder":
-        return False
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return True  # arithmetic on sizes; getitem follows its call
-    name = packet_name(node.target)
-    return not (is_random(node) or _is_stateful(node) or name in _HEAVY or name.startswith(_HEAVY_PREFIXES))
-
-
-def is_view(node: fx.Node) -> bool:
-    """Whether the value is memory of another value (or a reshape, which mostly is)."""
-    target = node.target
-    if target is operator.getitem:
-        source = node.args[0]
-        return isinstance(source, fx.Node) and is_view(source)
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and target.namespace == "aten"
-        and packet_name(target) in _VIEWS
-    )
-
-
-def _seen(node: fx.Node) -> fx.Node:
-    """What a view is a view of, at last."""
-    while is_view(node) and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node
-
-
-def bytes_of(node: fx.Node) -> int:
-    """The size of a tensor; 0 of anything else."""
-    value = node.meta["val"]
-    if not isinstance(value, torch.Tensor):
-        return 0
-    return number(value.numel()) * value.dtype.itemsize
-
-
-def number(size: Any) -> int:
-    """A size, symbolic ones as in the example call."""
-    if isinstance(size, int):
-        return size
-    hint = torch_private.symbolic_hint(size)
-    return hint if hint is not None else int(sympy.oo)
+        return sorted(found, key=lambda node: (operations(node) / max(1, bytes_of(node)), place[node]))
 
 
 def _ancestors(roots: list[fx.Node]) -> set[fx.Node]:

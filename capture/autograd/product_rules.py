@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.autograd.marks import Mark, has_mark, set_mark
 from longhand.capture.autograd.rules import Rewritten, called, derivative_rule
 from longhand.capture.functional import Rewriter
 from longhand.capture.handles import Handle
@@ -54,7 +55,7 @@ def _linear(
         d_weight = call(aten.mm.default, (call(aten.transpose.int, (rows, 0, 1), {}), x_rows), {})
         if factor is not None:
             for product in (d_x, d_weight):
-                product.node.meta["unscaled"] = True
+                set_mark(product.node, Mark.UNSCALED)
             d_x = call(aten.mul.Tensor, (d_x, factor), {})
             d_weight = call(aten.mul.Tensor, (d_weight, factor), {})
         if x.fake.ndim != 2:
@@ -70,7 +71,7 @@ def _unscaled(rewriter: Rewriter, gradient: Handle) -> tuple[Handle, Handle | No
     while node.target is aten.reshape.default and isinstance(node.args[0], fx.Node):
         node = node.args[0]
     factor = node.args[1] if node.target is aten.mul.Tensor else None
-    if not (isinstance(factor, fx.Node) and "factor" in factor.meta):
+    if not isinstance(factor, fx.Node) or not has_mark(factor, Mark.FACTOR):
         return gradient, None
     value = node.args[0]
     assert isinstance(value, fx.Node)
@@ -131,8 +132,8 @@ def _cross_entropy(
         if reduction == 1:
             excess = call(aten.div.Tensor, (excess, n_counted()), {})
         unscaled = call(aten.where.ScalarSelf, (is_ignored, 0.0, excess), {})
-        unscaled.node.meta["unscaled"] = True
-        d_loss.node.meta["factor"] = True
+        set_mark(unscaled.node, Mark.UNSCALED)
+        set_mark(d_loss.node, Mark.FACTOR)
         return [(logits, call(aten.mul.Tensor, (unscaled, d_loss), {}))]
 
     return Rewritten((loss,), pullback)
