@@ -16,6 +16,7 @@ from longhand.capture.functional import Rewriter, Rule
 from longhand.capture.handles import Handle
 from longhand.capture.views import VIEW_RULES
 from longhand.capture.writes import WRITE_RULES, bound
+from longhand.options import Device
 
 aten = torch.ops.aten
 
@@ -110,11 +111,15 @@ def _training_batch_norm(rewriter: Rewriter, given: dict[str, Any]) -> Any:
 def _with_statistics(
     rewriter: Rewriter, op: Any, given: dict[str, Any], common: tuple[Any, ...], running: tuple[Any, ...]
 ) -> Any:
-    """The call, with the types that its statistics really have: torch's fake ones are wrong in 16 bits."""
+    """The call, with the types that its statistics really have: torch's fake ones are wrong in 16 bits.
+
+    On CUDA they have 32 bits, on the CPU only beside weights or running statistics of 32.
+    """
     args = (*common, *running, True, given["momentum"], given["eps"])
     y, *statistics = rewriter.evaluate(op, args, {})
     others = [handle.fake.dtype for handle in (*common[1:], *running) if handle is not None]
-    saved = torch.float32 if torch.float32 in others and y.dtype.itemsize == 2 else y.dtype
+    is_wide = rewriter.device is Device.CUDA or torch.float32 in others
+    saved = torch.float32 if is_wide and y.dtype.itemsize == 2 else y.dtype
     dtypes = [saved, saved, *(handle.fake.dtype for handle in running)]
     with rewriter.fake_mode:
         statistics = [value.to(dtype) for value, dtype in zip(statistics, dtypes, strict=True)]

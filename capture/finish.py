@@ -109,7 +109,9 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     """
     rules = {**RULES, **TRAINING_RULES} if traced.train else RULES
     gradients = Carrying() if traced.train else None
-    rewriter = Rewriter(rules, rule_for_write, _fake_mode(traced.module.graph), gradients)
+    rewriter = Rewriter(
+        rules, rule_for_write, _fake_mode(traced.module.graph), gradients, device=target.device
+    )
     known = _placeholders(rewriter, traced)
     for node in traced.module.graph.nodes:
         if node.op in ("placeholder", "output"):

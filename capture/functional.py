@@ -24,6 +24,7 @@ from torch import fx
 from longhand.capture import carrying, torch_private
 from longhand.capture.decompositions import CHECKS, decomposition_table, is_kept, packet_name
 from longhand.capture.handles import Handle, Memory, Number, on_storage_of, signature, without_defaults
+from longhand.options import Device
 
 aten = torch.ops.aten
 
@@ -52,6 +53,7 @@ class Rewriter:
         rule_for_write: What to do with an op that writes its arguments and has no rule.
         fake_mode: The mode of the graph's fake values.
         gradients: What carries gradients, in a graph that is to be differentiated.
+        device: Where the graph will run, which may be another device than that of its values (see `devices`).
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Rewriter:
         rule_for_write: Callable[[torch._ops.OpOverload], Rule],
         fake_mode: torch_private.FakeTensorMode,
         gradients: carrying.Carrying | None = None,
+        *,
+        device: Device,
     ) -> None:
         self.rules = rules
         self.rule_for_write = rule_for_write
@@ -67,6 +71,7 @@ class Rewriter:
         self.graph = fx.Graph()
         self.handles: dict[str, Handle | Number] = {}  # by placeholder
         self.gradients = gradients
+        self.device = device
         self.current: fx.Node | None = None  # the traced node being copied: whose words new nodes take over
         self._traced: dict[Any, fx.GraphModule | None] = {}
         self._sizes: dict[Any, fx.Node] = {}

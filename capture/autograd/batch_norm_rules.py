@@ -1,4 +1,4 @@
-"""The derivative of batch norm whose values have 16 bits and whose weights have 32, as under autocast.
+"""The derivative of batch norm whose values have 16 bits and whose statistics have 32: on CUDA, and under autocast.
 
 The library's statistics have 32 bits there, torch's fake ones 16: a trace of torch's own derivative would take them for
 what they are not. With x_hat the normalized value, and means over all but the channels,

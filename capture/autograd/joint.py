@@ -76,7 +76,7 @@ class _Walk:
         self.target = target
         self.nodes: dict[str, fx.Node] = {node.name: node for node in captured.graph.nodes}
         self.fake_mode = _fake_mode(captured.graph)
-        self.rewriter = Rewriter({**RULES, **UNSPLIT}, rule_for_write, self.fake_mode)
+        self.rewriter = Rewriter({**RULES, **UNSPLIT}, rule_for_write, self.fake_mode, device=target.device)
         self.derivatives = Derivatives(self.fake_mode)
         self.known: dict[fx.Node, Any] = {}
         self.relevant = relevant(captured)

@@ -90,8 +90,8 @@ def res_net_block_backward(saved, d_activated):
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
     d_shortcut = torch.empty_like(activated)
-    d_shortcut_1_weight = torch.empty_like(shortcut_mean)
-    d_shortcut_1_bias = torch.empty_like(shortcut_mean)
+    d_shortcut_1_weight = torch.empty_like(shortcut_1_weight)
+    d_shortcut_1_bias = torch.empty_like(shortcut_1_weight)
     kernels.d_relu_d_batch_norm(
         activated,
         d_activated,
@@ -127,8 +127,8 @@ def res_net_block_backward(saved, d_activated):
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x); out = self.bn2(self.conv2(out))
     d_conv2 = torch.empty_like(activated)
-    d_bn2_weight = torch.empty_like(bn2_mean)
-    d_bn2_bias = torch.empty_like(bn2_mean)
+    d_bn2_weight = torch.empty_like(bn2_weight)
+    d_bn2_bias = torch.empty_like(bn2_weight)
     kernels.d_relu_d_batch_norm(
         activated,
         d_activated,
@@ -164,8 +164,8 @@ def res_net_block_backward(saved, d_activated):
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     d_out = d_out.contiguous()
     d_conv1 = torch.empty_like(out)
-    d_bn1_weight = torch.empty_like(bn1_mean)
-    d_bn1_bias = torch.empty_like(bn1_mean)
+    d_bn1_weight = torch.empty_like(bn1_weight)
+    d_bn1_bias = torch.empty_like(bn1_weight)
     kernels.d_relu_d_batch_norm(
         out,
         d_out,

@@ -26,8 +26,8 @@ def d_relu_d_batch_norm_kernel(
     activated_ptr,  # bf16 (n_lanes, n_rows, n_cols)
     d_activated_ptr,  # bf16 (n_lanes, n_rows, n_cols)
     shortcut_ptr,  # bf16 (n_lanes, n_rows, n_cols)
-    shortcut_mean_ptr,  # bf16 (n_rows,)
-    shortcut_rstd_ptr,  # bf16 (n_rows,)
+    shortcut_mean_ptr,  # float32 (n_rows,)
+    shortcut_rstd_ptr,  # float32 (n_rows,)
     weight_ptr,  # bf16 (n_rows,)
     d_shortcut_ptr,  # bf16 (n_lanes, n_rows, n_cols)
     d_weight_ptr,  # bf16 (n_rows,)
@@ -43,8 +43,8 @@ def d_relu_d_batch_norm_kernel(
     row_start = row * n_cols
     lane = tl.arange(0, COLS)
 
-    shortcut_mean = tl.load(shortcut_mean_ptr + row).to(tl.float32)
-    shortcut_rstd = tl.load(shortcut_rstd_ptr + row).to(tl.float32)
+    shortcut_mean = tl.load(shortcut_mean_ptr + row)
+    shortcut_rstd = tl.load(shortcut_rstd_ptr + row)
 
     d_bias_acc = tl.zeros([COLS], tl.float32)
     d_weight_acc = tl.zeros([COLS], tl.float32)
