@@ -46,13 +46,16 @@ _WRITTEN_AS = {torch.ops.aten.native_group_norm.default: torch.ops.aten.group_no
 
 def core_ops() -> list[torch._ops.OpOverload]:
     """The ops that torch tags as core ATen, less those that only read a size or write to `out`."""
-    packets = [getattr(torch.ops.aten, name) for name in sorted(dir(torch.ops.aten))]
-    ops = [
-        getattr(packet, overload)
-        for packet in packets
-        if isinstance(packet, torch._ops.OpOverloadPacket)
-        for overload in packet.overloads()
-    ]
+    # dir(torch.ops.aten) holds only what the process has used.
+    names = sorted(
+        {
+            name.partition(".")[0]
+            for name in torch._C._dispatch_get_all_op_names()
+            if name.startswith("aten::")
+        }
+    )
+    packets = [getattr(torch.ops.aten, name.removeprefix("aten::")) for name in names]
+    ops = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
     return [
         op
         for op in ops
