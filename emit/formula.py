@@ -108,7 +108,9 @@ def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:
 
 
 def _walk(plan: KernelPlan) -> str:
-    if plan.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT, Style.ROWS_AND_COLUMNS):
+    if plan.style is Style.ROWS_AND_COLUMNS:
+        return ", in one pass over the rows"
+    if plan.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT):
         return ", row by row" if plan.rows else ""
     if plan.style is Style.COLUMNS:
         return ", column by column"

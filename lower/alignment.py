@@ -24,8 +24,7 @@ aten = torch.ops.aten
 
 # cuBLAS moves 16 bytes at a time.
 _ALIGNMENT_BYTES = 16
-_REMARK = "Padded for cuBLAS: several times faster where a row of the result is a multiple of 16 bytes."
-_REMARK_INNER = "Padded for cuBLAS: several times faster where a row is a multiple of 16 bytes."
+_REMARK = "Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of 16 bytes."
 # Below these, the copy of the table costs more than it saves.
 _LEAST_ROWS = 512
 _LEAST_COLS = 1024
@@ -67,7 +66,7 @@ class _Aligner:
 
     def _linear(self, node: fx.Node, missing: int) -> fx.Node:
         features, table = (self.copies[arg] for arg in node.args if isinstance(arg, fx.Node))
-        padded = self._pad_table(table, node, missing, _REMARK)
+        padded = self._pad_table(table, node, missing)
         wide = self._call(f"{node.name}_padded", aten.linear.default, (features, padded), node)
         value = node.meta["val"]
         last = value.dim() - 1
@@ -85,15 +84,15 @@ class _Aligner:
         """``mm(d, weight)``: zeros behind the rows of d meet zeros below those of the weight."""
         left, right = (self.copies[arg] for arg in node.args if isinstance(arg, fx.Node))
         rows = self._pad_rows(left, missing)
-        table = self._pad_table(right, node, missing, _REMARK_INNER)
+        table = self._pad_table(right, node, missing)
         return self._call(node.name, aten.mm.default, (rows, table), node)
 
-    def _pad_table(self, table: fx.Node, node: fx.Node, missing: int, remark: str) -> fx.Node:
+    def _pad_table(self, table: fx.Node, node: fx.Node, missing: int) -> fx.Node:
         padded = self._pad(table, (0, 0, 0, missing), f"{node.name}_table", node)
         padded.meta["provenance"] = dataclasses.replace(
             _provenance(node),
             local="padded_weight",
-            remark=remark,
+            remark=_REMARK,
             differentiates="",
             differentiated="",
             gradient_of="",

@@ -47,6 +47,8 @@ def choose_tunables(work: Work) -> tuple[Tunable, ...]:
 
 def _cuda(work: Work) -> tuple[Tunable, ...]:
     match work.style:
+        case Style.ELEMENTWISE if not (work.has_rows or work.has_cols):
+            return (Tunable("NUM_WARPS", 1),)
         case Style.ELEMENTWISE if not work.has_rows:
             # 16 bytes a thread and load.
             lanes = 16 // max(1, min(work.element_bytes, 8))

@@ -15,7 +15,7 @@ from .runtime import Weights, check_tensor, check_weights, empty
 
 
 class Block(nn.Module):
-    """One of blocks: called once for each layer."""
+    """One of blocks, which share this code."""
 
     def __init__(self):
         super().__init__()

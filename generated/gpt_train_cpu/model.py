@@ -17,7 +17,7 @@ from .runtime import Weights, check_tensor, check_weights, empty, tie
 
 
 class Block(nn.Module):
-    """One of gpt.blocks: called once for each layer."""
+    """One of gpt.blocks, which share this code."""
 
     def __init__(self):
         super().__init__()

@@ -17,7 +17,7 @@ from .runtime import Weights, check_tensor, check_weights, tie
 
 
 class Block(nn.Module):
-    """One of gpt.blocks: called once for each layer."""
+    """One of gpt.blocks, which share this code."""
 
     def __init__(self):
         super().__init__()
@@ -165,7 +165,8 @@ class LanguageModel(nn.Module):
         )
 
         # GPT.forward    return self.head(self.ln_f(x))
-        # Padded for cuBLAS: several times faster where a row is a multiple of 16 bytes.
+        # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
+        # 16 bytes.
         padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
         kernels.pad_head(self.gpt.token_embedding.weight, padded_weight, padded_vocab_size, dim, vocab_size)
         logits = F.linear(ln_f, padded_weight)

@@ -15,7 +15,7 @@ from .runtime import Weights, check_tensor, check_weights
 
 
 class Block(nn.Module):
-    """One of blocks: called once for each layer."""
+    """One of blocks, which share this code."""
 
     def __init__(self):
         super().__init__()
@@ -126,7 +126,8 @@ class GPT(nn.Module):
         kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, dim, 1e-5)
 
         # GPT.forward    return self.head(self.ln_f(x))
-        # Padded for cuBLAS: several times faster where a row of the result is a multiple of 16 bytes.
+        # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
+        # 16 bytes.
         padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
         kernels.pad_head(self.token_embedding.weight, padded_weight, padded_vocab_size, dim, vocab_size)
         return F.linear(ln_f, padded_weight)[:, :, :vocab_size]

@@ -1,5 +1,5 @@
 """layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); d_out = d_x + d_layer_norm(d_ln_2, x); d_weight =
-sum(d_ln_2 * normalize(x)); d_bias = sum(d_ln_2), row by row.
+sum(d_ln_2 * normalize(x)); d_bias = sum(d_ln_2), in one pass over the rows.
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 

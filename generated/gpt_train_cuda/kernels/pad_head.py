@@ -2,7 +2,7 @@
 
     GPT.forward    return self.head(self.ln_f(x))
 
-Padded for cuBLAS: several times faster where a row is a multiple of 16 bytes.
+Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of 16 bytes.
 Reads token_embedding once, writes padded_weight once.
 """
 

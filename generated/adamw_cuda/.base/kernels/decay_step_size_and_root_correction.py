@@ -16,8 +16,7 @@ import triton.language as tl
 from ..runtime import fast_launch, libdevice
 
 # Tunables.
-BLOCK = 512  # elements per program
-NUM_WARPS = 4
+NUM_WARPS = 1
 
 
 @fast_launch

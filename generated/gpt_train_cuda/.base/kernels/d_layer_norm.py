@@ -1,5 +1,5 @@
 """d_layer_norm: d_x = d_layer_norm(unscaled_d_ln_f * d_loss, x); d_weight = sum(unscaled_d_ln_f * d_loss *
-normalize(x)); d_bias = sum(unscaled_d_ln_f * d_loss), row by row.
+normalize(x)); d_bias = sum(unscaled_d_ln_f * d_loss), in one pass over the rows.
 
     GPT.forward    return self.head(self.ln_f(x))
 

@@ -11,8 +11,7 @@ import triton.language as tl
 from ..runtime import fast_launch
 
 # Tunables.
-BLOCK = 256  # elements per program
-NUM_WARPS = 4
+NUM_WARPS = 1
 
 
 @fast_launch
