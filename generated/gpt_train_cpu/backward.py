@@ -180,7 +180,7 @@ def block_backward(saved, d_x):
 
 
 def language_model_backward(saved, d_loss):
-    """The gradients of LanguageModel's parameters, behind those of arguments that have any; empties `saved`."""
+    """The gradients of LanguageModel's arguments that have any, then of its parameters; empties `saved`."""
     ln_f_weight, tokens, x, unscaled_d_ln_f, unscaled_d_token_embedding, *of_layers = saved
     saved.clear()
     n_each = len(BlockSaved._fields)

@@ -62,7 +62,7 @@ class ResNetBlockFunction(torch.autograd.Function):
 
 
 def res_net_block_backward(saved, d_activated):
-    """The gradients of ResNetBlock's parameters, behind those of arguments that have any; empties `saved`."""
+    """The gradients of ResNetBlock's arguments that have any, then of its parameters; empties `saved`."""
     (
         conv1_weight,
         bn1_weight,
