@@ -124,20 +124,22 @@ class _Writer:
         dtype = next(iter(own)) if len(own) == 1 else torch.float32
         if dtype is not torch.float32:
             found.append(f"dtype={dtype}")
+        made: dict[str, str] = {}
         for name, held in branch.held.items():
             if held.tied_to and path and held.tied_to.partition(".")[0] == path.partition(".")[0]:
                 # Both are inside of what is being made: tied once it is there.
                 here = member(expression(self.root, f"{path}.{name}"))
-                holder, _, name = here.rpartition(".")
+                holder = here.rpartition(".")[0]
                 self.names.add("tie")
                 self.ties.append(f'tie({holder}, "{name}", {member(expression(self.root, held.tied_to))})')
                 continue
-            found.append(f"{name}={self.tensor(held, dtype)}")
+            made[name] = self.tensor(held, dtype)
         if not only_held:
-            found += [
-                f"{name}={self.module(child, f'{path}.{name}')}" for name, child in branch.branches.items()
-            ]
-        return found
+            made |= {name: self.module(child, f"{path}.{name}") for name, child in branch.branches.items()}
+        # What a ParameterList holds is named 0, 1, 2, ...
+        words = [f'"{name}": {text}' for name, text in made.items() if not name.isidentifier()]
+        found += [f"{name}={text}" for name, text in made.items() if name.isidentifier()]
+        return found + ([f"**{{{', '.join(words)}}}"] if words else [])
 
     def tensor(self, held: Held, dtype: torch.dtype) -> str:
         """The expression that makes a parameter or buffer."""

@@ -139,10 +139,10 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
 
 def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
     """How each tensor is reached: the modules are walked once."""
-    heads: dict[str, str] = {}
+    heads: dict[str, tuple[Branch, str]] = {}
 
     def walk(branch: Branch, path: str, text: str) -> None:
-        heads[path] = text
+        heads[path] = branch, text
         for name, inner, step in branch.steps():
             walk(inner, f"{path}.{name}" if path else name, f"{text}{step}" if text else step.lstrip("."))
 
@@ -150,7 +150,9 @@ def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for node, path in places.items():
         owner, _, name = path.rpartition(".")
-        found[node] = f"{heads[owner]}.{name}" if owner else name
+        branch, text = heads[owner]
+        step = step_to_tensor(branch, name)
+        found[node] = f"{text}.{step}" if owner else step
     return found
 
 
@@ -176,7 +178,16 @@ def expression(root: Branch, path: str) -> str:
         else:
             text += f".{part}" if text else part
         branch = branch.branches[part]
-    return f"{text}.{name}" if text else name
+    step = step_to_tensor(branch, name)
+    return f"{text}.{step}" if text else step
+
+
+def step_to_tensor(owner: Branch, name: str) -> str:
+    """How a tensor is reached from the module that holds it: ``weight``, in a ParameterList ``get_parameter("0")``."""
+    if name.isidentifier():
+        return name
+    is_buffer = name in owner.held and owner.held[name].kind is InputKind.BUFFER
+    return f'get_{"buffer" if is_buffer else "parameter"}("{name}")'
 
 
 def member(expression: str) -> str:

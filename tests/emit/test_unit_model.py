@@ -52,6 +52,21 @@ class Tied(nn.Module):
         return {"logits": self.head(x), "pooled": (x.mean(1), x)}
 
 
+class Listed(nn.Module):
+    """Its parameters are in a list and a dict, one of them twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = nn.ParameterList([torch.rand(48), torch.rand(48), torch.rand(48)])
+        self.shifts = nn.ParameterDict({"first": torch.rand(48)})
+        self.scales[2] = self.scales[0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for scale in self.scales:
+            x = torch.tanh(x * scale + self.shifts["first"])
+        return x
+
+
 class Cache(nn.Module):
     """Writes into an argument and returns a view of another."""
 
@@ -97,6 +112,7 @@ def _cases() -> dict[str, Case]:
     return {
         "norms": Case(Norms(), (torch.randn(3, 10, 48), torch.randn(3, 10, 48))),
         "tied": Case(Tied(), (torch.randint(0, 64, (2, 7)),)),
+        "listed": Case(Listed(), (torch.randn(5, 48),)),
         "cache": Case(Cache(), (torch.randn(6, 20), torch.randn(6, 20)), {"gain": 3.0}),
         "deep": Case(Deep(), (torch.randn(4, 9, 32),)),
         "half": Case(
@@ -110,7 +126,7 @@ import sys; sys.modules['longhand'] = None
 sys.path.insert(0, {parent!r})
 import runpy; runpy.run_module('{name}.check', run_name='__main__')
 """
-CASES = ("norms", "tied", "cache", "deep", "half")
+CASES = ("norms", "tied", "listed", "cache", "deep", "half")
 
 
 def _leaves(value: Any) -> list[torch.Tensor]:
