@@ -232,8 +232,8 @@ def with_check(name, kernel, report):
         kernel(*given)
         exact, plain = results_of(reference, as_double(read)), results_of(reference, read)
         for found, one_plain, one_exact in zip(written, plain, exact, strict=True):
-            one_plain = one_plain.to(found.dtype).expand_as(found)
-            one_exact = one_exact.expand_as(found)
+            one_plain = torch.as_tensor(one_plain, dtype=found.dtype, device=found.device).expand_as(found)
+            one_exact = torch.as_tensor(one_exact, device=found.device).expand_as(found)
             report(*compared(name, sizes, found, one_exact, one_plain, allowed(found, one_exact, one_plain)))
 
     return checked
@@ -246,7 +246,7 @@ def with_reference(name, prepare):
     def stand_in(*given):
         read, written = windows(*given)
         for target, value in zip(written, results_of(reference, prepare(read)), strict=True):
-            target.copy_(value)
+            target.copy_(torch.as_tensor(value))
 
     return stand_in
 
