@@ -99,6 +99,15 @@ def test_an_interrupt_while_capturing_leaves_everything_as_it_was(monkeypatch):
     agree(run.__wrapped__, double_sine)
 
 
+@pytest.fixture
+def interrupts():
+    """SIGINT raises KeyboardInterrupt, also in a process that was started in the background and ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_while_running():
     def interrupted(x):
         y = x.sin() * 2
