@@ -185,11 +185,11 @@ class BackwardWriter(ModelWriter):
         return f"{self.variables[(weights or single)[0]]}.device"
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
-        variables = name_block(loop, self.words)
         record = self._records.get(loop.owner)
-        if record is not None:
-            given = zip(record.nodes[loop.positions[0]], record.fields, strict=True)
-            variables |= {node: f"{SAVED}.{field}" for node, field in given}
+        nodes = record.nodes[loop.positions[0]] if record is not None else ()
+        fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
+        variables = name_block(loop, self.words, fields)
+        variables |= {node: f"{SAVED}.{field}" for node, field in fields.items()}
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
         results = [variables[outputs[place]] for place in (*handed_on, *loop.collected)]

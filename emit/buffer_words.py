@@ -77,9 +77,10 @@ class BufferWords:
         graph: The graph.
         given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
         renamed: What the user's locals were called when the unit was first generated.
+        differentiated: Of a backward graph: by gradient the placeholder of the value that it is the gradient of.
 
     Attributes:
-        renamed: As given.
+        renamed, differentiated: As given.
     """
 
     def __init__(
@@ -87,8 +88,10 @@ class BufferWords:
         graph: CapturedGraph,
         given: Mapping[str, tuple[str, ...]] | None = None,
         renamed: RenamedLocals = NOTHING_RENAMED,
+        differentiated: Mapping[str, str] | None = None,
     ) -> None:
         self.renamed = renamed
+        self.differentiated = differentiated or {}
         self._given = given or {}
         self._paths = graph.paths
         self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
@@ -186,10 +189,8 @@ class BufferWords:
 
     def gradient(self, origin: Provenance) -> Iterator[str]:
         """Words for a gradient of one of this graph's values: ``d_x``, ``d_x_from_ln_1``, ``unscaled_d_x``."""
-        node = self._nodes.get(origin.gradient_of)
-        while node is not None and self._is_only_seen(node):
-            node = node.all_input_nodes[0]
-        for word in self.candidates(node.name) if node is not None else ():
+        value = self.value_of_gradient(origin)
+        for word in self.candidates(value) if value is not None else ():
             match origin.part:
                 case GradientPart.WHOLE:
                     yield f"d_{word}"
@@ -197,6 +198,13 @@ class BufferWords:
                     yield f"unscaled_d_{word}"
                 case GradientPart.SUMMAND:
                     yield f"d_{word}_from_{_summand_word(origin, word)}"
+
+    def value_of_gradient(self, origin: Provenance) -> str | None:
+        """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
+        node = self._nodes.get(origin.gradient_of)
+        while node is not None and self._is_only_seen(node):
+            node = node.all_input_nodes[0]
+        return node.name if node is not None else None
 
     def _is_only_seen(self, node: fx.Node) -> bool:
         """Whether a value is another one in another shape, without a name of its own."""

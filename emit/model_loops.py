@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from longhand.emit.buffer_flow import buffers_made
 from longhand.emit.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
-from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
+from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_weights import construct_block
 from longhand.emit.module_tree import Branch, ModuleTree, expression, member
+from longhand.emit.paragraphs import Paragraph, quote_lines
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.trained_call import SAVED, SavedLayers
 from longhand.emit.variables import name_block

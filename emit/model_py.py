@@ -10,7 +10,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import CallChecks, as_size
 from longhand.emit.dim_words import DimWords
 from longhand.emit.loops import FirstCall, Loop, ModelStep, does_the_same
-from longhand.emit.model_body import BodyWriter, Paragraph, quote_lines
+from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_head import signature_lines, title
 from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop, write_record
 from longhand.emit.model_text import ModelFile, ModelText
@@ -18,6 +18,7 @@ from longhand.emit.model_weights import BlockClass, construct, construct_block
 from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
 from longhand.emit.naming import externs
+from longhand.emit.paragraphs import Paragraph, quote_lines
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.sizes import SizeWriter, bind_sizes
 from longhand.emit.templates import render_template

@@ -231,9 +231,16 @@ def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope
     passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
     buffer_of = {pointer.name: buffer for pointer, buffer in zip(passed, launch.buffers, strict=True)}
     plain = Counter(next(iter(words.candidates(buffer))) for buffer in {*buffer_of.values()})
+    pointer_of = {buffer: name for name, buffer in buffer_of.items()}
     names: dict[str, str] = {}
     waiting: list[Pointer] = []
-    for pointer in kernel.pointers:
+
+    def value_of(pointer: Pointer) -> str | None:
+        """The pointer to the value that a pointer's is the gradient of, if the kernel is given both."""
+        return pointer_of.get(words.differentiated.get(buffer_of.get(pointer.name, ""), ""))
+
+    # Gradients of what is here come before other gradients, which may have the same word.
+    for pointer in sorted(kernel.pointers, key=lambda pointer: value_of(pointer) is None):
         if pointer.scratch:
             waiting.append(pointer)
             continue
@@ -246,7 +253,7 @@ def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope
         names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates)])
     for pointer in waiting:
         names[pointer.name] = scope.pick([*_partial_words(kernel, pointer, names, len(waiting))])
-    return names
+    return {pointer.name: names[pointer.name] for pointer in kernel.pointers}
 
 
 def _partial_words(kernel: KernelPlan, pointer: Pointer, names: dict[str, str], n_partials: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from longhand.capture.graph import BackwardKind, Provenance
+from longhand.capture.graph import BackwardKind, GradientPart, Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
 from longhand.emit.names import UnitNames
@@ -26,18 +26,24 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
     known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.names.kernels})
     graphs = training.graphs
     given: dict[str, tuple[str, ...]] = {}
+    saved: dict[str, str] = {}  # by the forward's value: its placeholder here
     for entry in graphs.inputs:
         value = graphs.forward.outputs[entry.source].value if isinstance(entry.source, int) else None
         if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
             given[entry.node] = tuple(forward.words.candidates(value))
+            saved[value] = entry.node
         elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
             given[entry.node] = tuple(f"d_{word}" for word in forward.words.candidates(value))
+    differentiated: dict[str, str] = {}
     lowered = training.backward.program.graph  # what lowering added has words, too
     for node in lowered.graph.nodes:
         origin: Provenance = node.meta.get("provenance", Provenance())
         if origin.gradient_of in forward.words.nodes:
             given[node.name] = tuple(forward.words.gradient(origin))
-    words = BufferWords(lowered, given, forward.words.renamed)
+            value = forward.words.value_of_gradient(origin)
+            if value in saved and origin.part is GradientPart.WHOLE:
+                differentiated[node.name] = saved[value]
+    words = BufferWords(lowered, given, forward.words.renamed, differentiated)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words)
     return Pass(training.backward, names, words)
 

@@ -5,7 +5,7 @@ A word may be used again once nothing reads what it stood for, as the user does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.emit.buffer_flow import buffers_made, buffers_read
@@ -119,11 +119,25 @@ def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
     }
 
 
-def name_block(loop: Loop, words: BufferWords) -> dict[str, str]:
-    """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out."""
-    names: dict[str, str] = {}
+def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out.
+
+    Args:
+        loop: The layers.
+        words: The graph's.
+        fields: Of a backward pass: by placeholder the word of what the layer saved, after which its gradient is called.
+    """
+    fields = fields or {}
     record = {SAVED} if loop.record is not None else set()
     scope = Scope(RESERVED_IN_MODULE | record | _TAKEN - {"block", "layer"})
+    made = {
+        buffer for step in steps_of(loop) for plain in plain_steps(step) for buffer in buffers_made(plain)
+    }
+    names = {
+        gradient: scope.take(f"d_{fields[value]}")
+        for gradient, value in words.differentiated.items()
+        if value in fields and gradient in made
+    }
     for buffer in (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared):
         names[buffer] = scope.pick(words.variables(buffer))
     # Of steps that only some layers do, each takes words of its own.
@@ -193,6 +207,8 @@ class _Namer:
 
     def _keep_word(self, step: Reuse) -> None:
         """A value that is changed in place keeps its word if the user calls the new one the same."""
+        if step.buffer in self.names:
+            return
         old = self.names.get(step.of, "")
         if next(iter(self.words.candidates(step.buffer)), None) == old and old.isidentifier():
             self.names[step.buffer] = old

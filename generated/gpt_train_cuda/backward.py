@@ -62,7 +62,7 @@ class LanguageModelFunction(torch.autograd.Function):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
-def block_backward(saved, d_x):
+def block_backward(saved, d_x_plus_mlp):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, widen_dim = saved.widen.shape
     dim = saved.x.shape[2]
@@ -70,9 +70,9 @@ def block_backward(saved, d_x):
     qkv_dim = saved.qkv.shape[2]
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x.device)
-    kernels.column_sum(d_x, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x.reshape(-1, dim), saved.narrow_weight)
+    d_narrow_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    kernels.column_sum(d_x_plus_mlp, d_narrow_bias, batch * seq, dim)
+    d_hidden = torch.mm(d_x_plus_mlp.reshape(-1, dim), saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(saved.widen)
@@ -80,27 +80,27 @@ def block_backward(saved, d_x):
     kernels.gelu_and_d_gelu(saved.widen, d_hidden, hidden, d_widen, batch * seq * widen_dim)
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
+    d_narrow_weight = torch.mm(d_x_plus_mlp.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
     del hidden
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=d_x.device)
+    d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.column_sum(d_widen, d_widen_bias, batch * seq, widen_dim)
     d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(saved.x)
-    d_residual = d_ln_2.view(batch, seq, dim)  # in place: nothing reads d_ln_2 afterwards
+    d_x = d_ln_2.view(batch, seq, dim)  # in place: nothing reads d_ln_2 afterwards
     d_ln_2_weight = torch.empty_like(saved.ln_2_weight)
     d_ln_2_bias = torch.empty_like(saved.ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
         saved.x,
         saved.ln_2_weight,
         saved.ln_2_bias,
-        d_x,
+        d_x_plus_mlp,
         d_ln_2,
         ln_2,
-        d_residual,
+        d_x,
         d_ln_2_weight,
         d_ln_2_bias,
         batch * seq,
@@ -113,11 +113,11 @@ def block_backward(saved, d_x):
     del d_hidden, d_widen, ln_2
 
     # CausalSelfAttention.forward    return self.proj(mixed)
-    d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x.device)
-    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_residual.reshape(-1, dim), saved.proj_weight)
+    d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
+    d_mixed = torch.mm(d_x.reshape(-1, dim), saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_residual.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -145,25 +145,25 @@ def block_backward(saved, d_x):
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=d_x.device)
+    d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.cat(d_q, d_k, d_v, d_qkv, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim)
-    d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x.device)
+    d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.column_sum(d_qkv, d_qkv_bias, batch * seq, qkv_dim)
     d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     ln_1 = torch.empty_like(saved.residual)
-    d_x_plus_mlp = d_ln_1.view(batch, seq, dim)  # in place: nothing reads d_ln_1 afterwards
+    d_residual = d_ln_1.view(batch, seq, dim)  # in place: nothing reads d_ln_1 afterwards
     d_ln_1_weight = torch.empty_like(saved.ln_1_weight)
     d_ln_1_bias = torch.empty_like(saved.ln_1_weight)
     kernels.layer_norm_and_d_add_layer_norm(
         saved.residual,
         saved.ln_1_weight,
         saved.ln_1_bias,
-        d_residual,
+        d_x,
         d_ln_1,
         ln_1,
-        d_x_plus_mlp,
+        d_residual,
         d_ln_1_weight,
         d_ln_1_bias,
         batch * seq,
@@ -174,7 +174,7 @@ def block_backward(saved, d_x):
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_qkv_weight = torch.mm(d_qkv.reshape(-1, qkv_dim).transpose(0, 1), ln_1.reshape(-1, dim))
     return (
-        d_x_plus_mlp,
+        d_residual,
         d_ln_1_weight,
         d_ln_1_bias,
         d_qkv_weight,

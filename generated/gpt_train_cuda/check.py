@@ -106,7 +106,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_layer_norm_windows(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps):
+def add_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "attn": window(attn, (n_rows, n_cols), (n_cols, 1)),
@@ -114,7 +114,7 @@ def add_layer_norm_windows(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps
         "bias": window(bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(out, (n_rows, n_cols), (n_cols, 1)), window(ln_2, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(residual, (n_rows, n_cols), (n_cols, 1)), window(ln_2, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
@@ -264,20 +264,20 @@ def gelu_and_d_gelu_windows(widen, d_hidden, hidden, d_widen, n_elements):
 
 
 def layer_norm_and_d_add_layer_norm_windows(
-    x, weight, bias, d_x, d_ln_2, ln_2, d_out, d_weight, d_bias, n_rows, n_cols, eps
+    x, weight, bias, d_x_plus_mlp, d_ln_2, ln_2, d_x, d_weight, d_bias, n_rows, n_cols, eps
 ):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
-        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        "d_x_plus_mlp": window(d_x_plus_mlp, (n_rows, n_cols), (n_cols, 1)),
         "d_ln_2": window(d_ln_2, (n_rows, n_cols), (n_cols, 1)),
         "n_cols": n_cols,
         "eps": eps,
     }
     written = [
         window(ln_2, (n_rows, n_cols), (n_cols, 1)),
-        window(d_out, (n_rows, n_cols), (n_cols, 1)),
+        window(d_x, (n_rows, n_cols), (n_cols, 1)),
         window(d_weight, (1, n_cols), (0, 1)),
         window(d_bias, (1, n_cols), (0, 1)),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import longhand
+from examples import gpt_train
 from longhand.emit.loading import load_unit
 
 
@@ -121,3 +123,28 @@ def test_two_lists_of_one_name_are_kept_apart(tmp_path: Path) -> None:
         assert f"saved_{stack}_layers.append(saved)" in model
         assert f"d_{stack}_layers = {{}}" in backward
     assert backward.count("class LayerSaved(NamedTuple)") == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_gradients_in_a_layer_are_named_after_what_the_layer_saved(device: str, tmp_path: Path) -> None:
+    """``d_x`` is the gradient of ``saved.x``, although the layer after calls its input x, too."""
+    example = gpt_train.small()
+    arch = "sm_90" if device == "cuda" else None
+    longhand.generate(*example, out=tmp_path / "unit", device=device, arch=arch, train=True)
+    tree = ast.parse((tmp_path / "unit" / "backward.py").read_text())
+    (block,) = (
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "block_backward"
+    )
+    (record,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "BlockSaved")
+    fields = {line.target.id for line in record.body if isinstance(line, ast.AnnAssign)}
+    assert {"x", "residual"} <= fields
+    assert not {f"d_{field}" for field in fields} & {argument.arg for argument in block.args.args}
+    norms = [
+        [ast.unparse(argument) for argument in node.args]
+        for node in ast.walk(block)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_and_d_add_layer_norm")
+    ]
+    assert [(given[0], [word for word in given if word in ("d_x", "d_residual")]) for given in norms] == [
+        ("saved.x", ["d_x"]),
+        ("saved.residual", ["d_x", "d_residual"]),
+    ]

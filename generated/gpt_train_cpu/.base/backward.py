@@ -61,7 +61,7 @@ class LanguageModelFunction(torch.autograd.Function):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
-def block_backward(saved, d_x):
+def block_backward(saved, d_x_plus_mlp):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, widen_dim = saved.widen.shape
     dim = saved.x.shape[2]
@@ -70,8 +70,8 @@ def block_backward(saved, d_x):
 
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_x, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x.reshape(-1, dim), saved.narrow_weight)
+    kernels.column_sum(d_x_plus_mlp, d_narrow_bias, batch * seq, dim)
+    d_hidden = torch.mm(d_x_plus_mlp.reshape(-1, dim), saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = empty(saved.widen.shape, torch.float32)
@@ -82,7 +82,7 @@ def block_backward(saved, d_x):
     )
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
+    d_narrow_weight = torch.mm(d_x_plus_mlp.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), saved.widen_weight)
@@ -90,11 +90,12 @@ def block_backward(saved, d_x):
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = empty(saved.x.shape, torch.float32)
     normalized = empty(saved.x.shape, torch.float32)
+    d_x = d_x_plus_mlp  # in place: nothing reads d_x_plus_mlp afterwards
     kernels.layer_norm_and_d_add_layer_norm(
         saved.x,
         saved.ln_2_weight,
         saved.ln_2_bias,
-        d_x,
+        d_x_plus_mlp,
         d_ln_2,
         ln_2,
         normalized,
@@ -102,7 +103,7 @@ def block_backward(saved, d_x):
         batch * seq,
         dim,
         1e-5,
-    )  # in place
+    )
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))

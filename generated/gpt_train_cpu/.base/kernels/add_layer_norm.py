@@ -1,4 +1,4 @@
-"""add_layer_norm: out = x + attn; ln_2 = layer_norm(out), row by row.
+"""add_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
 
 The kernel is add_layer_norm.cpp, built when it changes.
 """
@@ -11,6 +11,6 @@ add_layer_norm = load_kernel("add_layer_norm.cpp")
 
 
 def reference(x, attn, weight, bias, eps):
-    """What add_layer_norm() must fill out and ln_2 with."""
-    out = x + attn
-    return out, F.layer_norm(out, weight.shape, weight, bias, eps)
+    """What add_layer_norm() must fill residual and ln_2 with."""
+    residual = x + attn
+    return residual, F.layer_norm(residual, weight.shape, weight, bias, eps)

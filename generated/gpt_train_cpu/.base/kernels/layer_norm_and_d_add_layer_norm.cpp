@@ -1,10 +1,10 @@
-// layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); normalized = normalize(x); d_out = d_x +
+// layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); normalized = normalize(x); d_x = d_x_plus_mlp +
 // d_layer_norm(d_ln_2, x), row by row.
 //
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
-// Reads d_x once and x and d_ln_2 once from memory and again from the cache, writes ln_2, normalized and
-// d_out once; weight and bias stay in cache.
+// Reads d_x_plus_mlp once and x and d_ln_2 once from memory and again from the cache, writes ln_2, normalized
+// and d_x once; weight and bias stay in cache.
 
 #include <cmath>
 
@@ -13,25 +13,25 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 // One thread per block of rows; a row stays in cache between the loops (d_normalized in ln_2). Sums in
 // double.
 extern "C" void layer_norm_and_d_add_layer_norm(
-    const float *x,       // (n_rows, n_cols)
-    const float *weight,  // (n_cols,)
-    const float *bias,    // (n_cols,)
-    const float *d_x,     // (n_rows, n_cols)
-    const float *d_ln_2,  // (n_rows, n_cols)
-    float *ln_2,          // (n_rows, n_cols)
-    float *normalized,    // (n_rows, n_cols)
-    float *d_out,         // (n_rows, n_cols); may be d_x
+    const float *x,             // (n_rows, n_cols)
+    const float *weight,        // (n_cols,)
+    const float *bias,          // (n_cols,)
+    const float *d_x_plus_mlp,  // (n_rows, n_cols)
+    const float *d_ln_2,        // (n_rows, n_cols)
+    float *ln_2,                // (n_rows, n_cols)
+    float *normalized,          // (n_rows, n_cols)
+    float *d_x,                 // (n_rows, n_cols); may be d_x_plus_mlp
     long n_rows,
     long n_cols,
     float eps) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *x_row = x + row * n_cols;
-    const float *d_x_row = d_x + row * n_cols;
+    const float *d_x_plus_mlp_row = d_x_plus_mlp + row * n_cols;
     const float *d_ln_2_row = d_ln_2 + row * n_cols;
     float *ln_2_row = ln_2 + row * n_cols;
     float *normalized_row = normalized + row * n_cols;
-    float *d_out_row = d_out + row * n_cols;
+    float *d_x_row = d_x + row * n_cols;
 
     double row_sum = 0.0;
     double d_normalized_sum = 0.0;
@@ -72,7 +72,7 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       const float d_normalized = d_ln_2_row[col] * weight[col];
       const float d_x_from_ln_2 = (d_normalized - normalized_value * through_rstd - through_mean) * rstd;
 
-      d_out_row[col] = d_x_row[col] + d_x_from_ln_2;
+      d_x_row[col] = d_x_plus_mlp_row[col] + d_x_from_ln_2;
     }
   }
 }

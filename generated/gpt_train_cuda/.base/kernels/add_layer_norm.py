@@ -1,9 +1,9 @@
-"""add_layer_norm: out = x + attn; ln_2 = layer_norm(out), row by row.
+"""add_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
 
     Block.forward    x = x + self.attn(self.ln_1(x))
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x and attn once, writes out and ln_2 once; weight and bias stay in cache.
+Reads x and attn once, writes residual and ln_2 once; weight and bias stay in cache.
 """
 
 import torch.nn.functional as F
@@ -25,7 +25,7 @@ def add_layer_norm_kernel(
     attn_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    out_ptr,  # bf16 (n_rows, n_cols)
+    residual_ptr,  # bf16 (n_rows, n_cols)
     ln_2_ptr,  # bf16 (n_rows, n_cols); may be attn_ptr
     n_rows,
     n_cols: tl.constexpr,
@@ -43,10 +43,10 @@ def add_layer_norm_kernel(
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
     attn = tl.load(attn_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-    out = x + attn
-    row_sum = tl.sum(out, axis=1, keep_dims=True)
+    residual = x + attn
+    row_sum = tl.sum(residual, axis=1, keep_dims=True)
     mean = row_sum / n_cols
-    centered = tl.where(in_cols, out - mean, 0.0)
+    centered = tl.where(in_cols, residual - mean, 0.0)
     sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
     variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
@@ -55,12 +55,12 @@ def add_layer_norm_kernel(
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    tl.store(out_ptr + at, out, mask=in_range)
+    tl.store(residual_ptr + at, residual, mask=in_range)
     tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
 
 
-def add_layer_norm(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps):
-    """Fill out and ln_2."""
+def add_layer_norm(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
+    """Fill residual and ln_2."""
     cols = next_power_of_2(n_cols)
     rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
     add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
@@ -68,7 +68,7 @@ def add_layer_norm(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps):
         attn,
         weight,
         bias,
-        out,
+        residual,
         ln_2,
         n_rows,
         n_cols,
@@ -80,6 +80,6 @@ def add_layer_norm(x, attn, weight, bias, out, ln_2, n_rows, n_cols, eps):
 
 
 def reference(x, attn, weight, bias, eps):
-    """What add_layer_norm() must fill out and ln_2 with."""
-    out = x + attn
-    return out, F.layer_norm(out, weight.shape, weight, bias, eps)
+    """What add_layer_norm() must fill residual and ln_2 with."""
+    residual = x + attn
+    return residual, F.layer_norm(residual, weight.shape, weight, bias, eps)

@@ -1,9 +1,10 @@
-"""layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); d_out = d_x + d_layer_norm(d_ln_2, x); d_weight =
-sum(d_ln_2 * normalize(x)); d_bias = sum(d_ln_2), in one pass over the rows.
+"""layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x);
+d_weight = sum(d_ln_2 * normalize(x)); d_bias = sum(d_ln_2), in one pass over the rows.
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x, d_x and d_ln_2 once, writes ln_2, d_out, d_weight and d_bias once; weight and bias stay in cache.
+Reads x, d_x_plus_mlp and d_ln_2 once, writes ln_2, d_x, d_weight and d_bias once; weight and bias stay in
+cache.
 """
 
 import torch
@@ -25,10 +26,10 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    d_x_ptr,  # bf16 (n_rows, n_cols)
+    d_x_plus_mlp_ptr,  # bf16 (n_rows, n_cols)
     d_ln_2_ptr,  # bf16 (n_rows, n_cols)
     ln_2_ptr,  # bf16 (n_rows, n_cols)
-    d_out_ptr,  # bf16 (n_rows, n_cols); may be d_ln_2_ptr
+    d_x_ptr,  # bf16 (n_rows, n_cols); may be d_ln_2_ptr
     d_weight_partial_ptr,  # float32, a result of each chunk
     d_bias_partial_ptr,  # float32, a result of each chunk
     n_rows,
@@ -56,7 +57,7 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         at = row * n_cols + col
 
         x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        d_x = tl.load(d_x_ptr + at, mask=in_range).to(tl.float32)
+        d_x_plus_mlp = tl.load(d_x_plus_mlp_ptr + at, mask=in_range).to(tl.float32)
         d_ln_2 = tl.load(d_ln_2_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
         row_sum = tl.sum(x, axis=1, keep_dims=True)
@@ -76,7 +77,7 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         d_bias_acc += tl.where(in_rows, d_ln_2, 0.0)
 
         tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
-        tl.store(d_out_ptr + at, d_x + product, mask=in_range)
+        tl.store(d_x_ptr + at, d_x_plus_mlp + product, mask=in_range)
 
     d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
     d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)
@@ -114,9 +115,9 @@ def layer_norm_and_d_add_layer_norm_combine_kernel(
 
 
 def layer_norm_and_d_add_layer_norm(
-    x, weight, bias, d_x, d_ln_2, ln_2, d_out, d_weight, d_bias, n_rows, n_cols, eps
+    x, weight, bias, d_x_plus_mlp, d_ln_2, ln_2, d_x, d_weight, d_bias, n_rows, n_cols, eps
 ):
-    """Fill ln_2, d_out, d_weight and d_bias."""
+    """Fill ln_2, d_x, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
@@ -126,10 +127,10 @@ def layer_norm_and_d_add_layer_norm(
         x,
         weight,
         bias,
-        d_x,
+        d_x_plus_mlp,
         d_ln_2,
         ln_2,
-        d_out,
+        d_x,
         d_weight_partial,
         d_bias_partial,
         n_rows,
@@ -151,8 +152,8 @@ def layer_norm_and_d_add_layer_norm(
     )
 
 
-def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
-    """What layer_norm_and_d_add_layer_norm() must fill ln_2, d_out, d_weight and d_bias with."""
+def reference(x, weight, bias, d_x_plus_mlp, d_ln_2, n_cols, eps):
+    """What layer_norm_and_d_add_layer_norm() must fill ln_2, d_x, d_weight and d_bias with."""
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
@@ -164,7 +165,7 @@ def reference(x, weight, bias, d_x, d_ln_2, n_cols, eps):
     )
     return (
         normalized * weight + bias,
-        d_x + difference * rstd,
+        d_x_plus_mlp + difference * rstd,
         (d_ln_2 * normalized).sum(-2, keepdim=True),
         d_ln_2.sum(-2, keepdim=True),
     )
