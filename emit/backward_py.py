@@ -15,7 +15,7 @@ from longhand.emit.passes import Pass
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.templates import render_template
 from longhand.emit.trained_call import SavedLayers, TrainedCall, launched_words
-from longhand.emit.words import identifier
+from longhand.emit.words import identifier, snake_case
 from longhand.lower.ir import View
 from longhand.schedule.plan import UnitPlan
 
@@ -123,6 +123,7 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pas
     places = _gradients_in_order(training, forward)
     writer = BackwardWriter(training, backward, [place for place in places if place is not None], forward)
     text = writer.text()
+    text = dataclasses.replace(text, name=snake_case(text.name))
     function = _Function(training, forward, writer, places).text()
     imports = {line for line in writer.imports if ".runtime import check" not in line}
     imports.add("import torch")

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import Provenance
-from longhand.emit.op_words import aten_name
+from longhand.emit.op_words import aten_name, provenance_of
 from longhand.emit.stated_sizes import word_of_split, words_of_reshape
 from longhand.lower.ir import Size
 
@@ -40,8 +39,10 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         weight = words.get(given[1].name, (None,)) if len(given) > 1 else (None,)
         return (*first[:-1], weight[0] if weight[0] not in first[:-1] else None)
     if name == "constant_pad_nd" and len(first) == len(shape):
+        # The gradient of a piece is as large as what the piece was cut from: nothing is padded there.
+        prefix = None if provenance_of(node).gradient_of else PADDED
         return tuple(
-            word if word is None or str(old) == str(new) or PRODUCT in word else f"{PADDED}{word}"
+            word if word is None or str(old) == str(new) or PRODUCT in word else prefix and f"{prefix}{word}"
             for word, old, new in zip(first, shape_of(given[0]), shape, strict=True)
         )
     if name in _MATMULS and len(given) == 2:
@@ -102,8 +103,7 @@ def _put(words: Words, place: int, word: str | None) -> Words:
 
 
 def _statement(node: fx.Node) -> str:
-    origin: Provenance = node.meta.get("provenance", Provenance())
-    return origin.statement
+    return provenance_of(node).statement
 
 
 def filled(words: Words, others: Words) -> Words:

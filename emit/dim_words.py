@@ -54,7 +54,8 @@ class DimWords:
         chains: Sequence[Layers] = (),
     ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
-        self._words: dict[str, Words] = {**_table_words(graph), **self.arguments}
+        tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
+        self._words: dict[str, Words] = {**tables, **self.arguments}
         twins = {
             name: twin
             for chain in chains
@@ -134,6 +135,21 @@ def _table_words(graph: CapturedGraph) -> dict[str, Words]:
         if isinstance(table, fx.Node) and table.op == "placeholder" and table.name not in arguments:
             rows = "vocab_size" if getattr(positions, "name", "") in arguments else None
             found.setdefault(table.name, (rows, "dim"))
+    return found
+
+
+def _words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
+    """Words for the tables of positions that a call reads from the start: they have rows for longer ones, too."""
+    owners = {entry.node: entry.target.rpartition(".")[0] for entry in graph.inputs}
+    found: dict[str, Words] = {}
+    for node in graph.graph.nodes:
+        table = node.args[0] if node.op == "call_function" and aten_name(node) == "slice" else None
+        owner = owners.get(table.name) if isinstance(table, fx.Node) and table.op == "placeholder" else None
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        is_longer = isinstance(table, fx.Node) and str(shape_of(table)[:1]) != str(shape_of(node)[:1])
+        if owner and owner == origin.module and "pos" in owner.rpartition(".")[2] and is_longer:
+            assert isinstance(table, fx.Node)
+            found[table.name] = ("max_positions", "dim")
     return found
 
 

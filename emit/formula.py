@@ -34,8 +34,18 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         source, made = (names.pointers[pointer.name] for pointer in plan.pointers)
         return f"{made} = {source} with its channels last in memory{_walk(plan)}."
     if names.kernel.startswith(FILL):
-        return f"the padding of {listed(names.pointers[pointer.name] for pointer in plan.pointers)} is 0."
+        padded = listed(names.pointers[pointer.name] for pointer in plan.pointers)
+        return f"writes zeros to the padding of {padded}{_place(plan, names)}."
     return _padded(plan, names, words) or _computed(plan, names, words)
+
+
+def _place(plan: KernelPlan, names: KernelNames) -> str:
+    """``, n_cols columns from unscaled_d_logits_offset on``: where what is filled lies in each row."""
+    starts = [names.ints[parameter.name] for parameter in plan.ints if parameter.axis is None]
+    if len(starts) != 1 or len(plan.cols) != 1:
+        return ""
+    axis = names.axes[plan.cols[0].name]
+    return f", {axis.size} {'columns' if axis.index == 'col' else plural(axis.index)} from {starts[0]} on"
 
 
 def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
@@ -136,7 +146,7 @@ class _Formula:
             if value.mask is not None or value.value in self.stored:
                 return ""
             text = self._value(value.value)
-            if text is None or sum(map(len, parts)) + len(text.text) > _LONGEST:
+            if text is None or len(text.text) > _LONGEST:
                 return ""
             parts.append(f"{self.names.pointers[value.buffer]} = {text.text}")
             self.stored[value.value] = self.names.pointers[value.buffer]
@@ -183,6 +193,8 @@ class _Formula:
             return texts[0]
         if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
             return Operator("{0}**2", Precedence.UNARY, (Precedence.ATOM,)).apply(texts)
+        if value.op is PointwiseOp.POW:
+            return Operator("{0}**{1}", Precedence.UNARY, (Precedence.ATOM, Precedence.ATOM)).apply(texts)
         types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
         made = operation(value, texts, types, [False] * len(texts))
         return Text(made.text.replace("torch.", ""), made.precedence)

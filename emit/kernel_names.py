@@ -12,7 +12,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import derivative_word, name_of_ops, op_word, provenance_of
 from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, snake_case, without_counter
-from longhand.lower.ir import Constant, Load, Store
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Style
 
 FILL = "fill_padding"
@@ -81,7 +81,7 @@ def _candidates(
         base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.style is Style.TRANSPOSED and "transpose" not in base:
         base = _joined("transpose", base)
-    base = _of_fill(plan) or _of_layout(plan, launch, nodes) or _of_padding(nodes) or base
+    base = _of_fill(plan) or _of_count(plan) or _of_layout(plan, launch, nodes) or _of_padding(nodes) or base
     if plan.style is Style.FOREACH:
         yield _of_update([words.provenance(node.name) for node in nodes])
     yield base
@@ -158,6 +158,15 @@ def _of_fill(plan: KernelPlan) -> str | None:
     is_zero = all(isinstance(value, Constant) and value.value == 0 for value in stored)
     is_part = any(parameter.pointer is not None for parameter in plan.ints)
     return FILL if is_zero and is_part else None
+
+
+def _of_count(plan: KernelPlan) -> str | None:
+    """``increment``: one whole number, a counter, is one more."""
+    match plan.body:
+        case (Load() as old, Constant(value=1), Pointwise(op=PointwiseOp.ADD) as new, Store() as store):
+            is_counter = not plan.axes and old.buffer == store.buffer and not new.dtype.is_floating_point
+            return "increment" if is_counter else None
+    return None
 
 
 def _of_two_results(plan: KernelPlan, nodes: list[fx.Node]) -> str | None:

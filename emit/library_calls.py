@@ -114,7 +114,7 @@ class LibraryWriter:
         return found
 
     def _arguments(self, step: Extern) -> str:
-        """Tensors by position; of the rest what is not the default, by name."""
+        """Tensors by position; of the rest what is not the default, by name, and so are flags and fractions."""
         parts: list[str] = []
         by_name = False
         given = self.named(step)
@@ -128,12 +128,9 @@ class LibraryWriter:
                 by_name = True
                 continue
             text = _uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value)
-            if (
-                parameter.kwarg_only
-                or by_name
-                or not (_holds_tensor(value) or not parameter.has_default_value())
-            ):
-                by_name = True
+            is_setting = isinstance(value, bool | float) or parameter.has_default_value()
+            by_name |= parameter.kwarg_only or (is_setting and not _holds_tensor(value))
+            if by_name:
                 parts.append(f"{_RENAMED.get(parameter.name, parameter.name)}={text}")
             else:
                 parts.append(text)

@@ -11,6 +11,7 @@ from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_weights import construct_block
 from longhand.emit.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.paragraphs import Paragraph, quote_lines
+from longhand.emit.pending_sums import remark_on_pending_sum
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.trained_call import SAVED, SavedLayers
 from longhand.emit.variables import name_block
@@ -82,6 +83,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     saved = ""
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
+    pending = remark_on_pending_sum(loop, outer.words, variables)
     methods: tuple[Method, ...]
     word = _position_word(branch) if loop.alternatives else ""
     if loop.n_head:
@@ -91,14 +93,16 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
         given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
         methods = (
-            write_method("forward", "", inputs, head, [f"self.{second}({given})"], outer, variables, word),
+            write_method(
+                "forward", pending, inputs, head, [f"self.{second}({given})"], outer, variables, word
+            ),
             write_method(
                 second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word, saved
             ),
         )
     else:
         steps = steps_of(loop)
-        methods = (write_method("forward", "", inputs, steps, results, outer, variables, word, saved),)
+        methods = (write_method("forward", pending, inputs, steps, results, outer, variables, word, saved),)
     made = construct_block(branch)
     name = loop.class_name
     while name in taken:

@@ -15,6 +15,7 @@ from longhand.emit.kernel_names import kernel_scope, name_kernel
 from longhand.emit.ledger import Ledger
 from longhand.emit.loops import arrange
 from longhand.emit.names import AxisNames, KernelNames, Quote, UnitNames
+from longhand.emit.traffic_words import traffic_line
 from longhand.emit.trained_call import SavedLayers
 from longhand.emit.value_words import ValueWords
 from longhand.emit.variables import name_variables
@@ -22,16 +23,15 @@ from longhand.emit.words import (
     RESERVED_IN_KERNEL,
     Scope,
     identifier,
-    listed,
     plural,
     singular,
     without_counter,
 )
-from longhand.lower.ir import Extern, Load, Store
+from longhand.lower.ir import Extern, Store
 from longhand.options import Device
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, Style, UnitPlan, UnitStep
 
-_MOST_QUOTES = 4
+_MOST_QUOTES = 6
 # What the templates of Style.FOREACH bind themselves.
 _WORDS_OF_LISTS = (
     "tensor",
@@ -69,7 +69,6 @@ def name_unit(
     for key in [*plan.kernels, *(key for key in sorted(elsewhere) if key not in plan.kernels)]:
         if key in known:
             scope.take(known[key].kernel)
-    device = plan.options.target.device
     kernels: dict[str, KernelNames] = {}
     for launch in launches(plan):
         if launch.kernel in kernels:
@@ -85,13 +84,13 @@ def name_unit(
             kernels[launch.kernel] = dataclasses.replace(
                 current,
                 title=title_of(kernel, current, words),
-                notes=_notes(kernel, dict(current.pointers), words),
+                notes=_notes(kernel, launch, plan, dict(current.pointers), words, current.kernel),
             )
             continue
         named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
         name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
         dimensions = dimensions_of(kernel, launch, plan.buffers, dims) if dims is not None else {}
-        kernels[launch.kernel] = _name_kernel_words(kernel, launch, words, name, device, dimensions)
+        kernels[launch.kernel] = _name_kernel_words(kernel, launch, plan, words, name, dimensions)
     steps = arrange(plan, words)
     return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
 
@@ -184,12 +183,12 @@ def _chosen_quotes(launch: Launch, words: BufferWords) -> tuple[Quote, ...]:
 def _name_kernel_words(
     kernel: KernelPlan,
     launch: Launch,
+    plan: UnitPlan,
     words: BufferWords,
     name: str,
-    device: Device,
     dimensions: Mapping[str, tuple[str, ...]],
 ) -> KernelNames:
-    is_cpu = device is Device.CPU
+    is_cpu = plan.options.target.device is Device.CPU
     scope = Scope(RESERVED_IN_KERNEL)
     scope.take(name)
     if kernel.style is Style.FOREACH:
@@ -221,7 +220,7 @@ def _name_kernel_words(
         ints=ints,
         scalars=scalars,
         values=values,
-        notes=_notes(kernel, pointers, words),
+        notes=_notes(kernel, launch, plan, pointers, words, name),
         lists=lists,
     )
     return dataclasses.replace(names, title=title_of(kernel, names, words))
@@ -307,36 +306,15 @@ def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
     ]
 
 
-def _notes(kernel: KernelPlan, pointers: dict[str, str], words: BufferWords) -> tuple[str, ...]:
-    """What is read and written how often; why longhand added the operation, if it did."""
-    n_reads: dict[str, int] = {}
-    passes = [set(one.compute) for one in kernel.passes] or [set(range(len(kernel.body)))]
-    cached: dict[str, bool] = {}
-    for position, value in enumerate(kernel.body):
-        if not isinstance(value, Load):
-            continue
-        n = sum(position in one for one in passes) or 1
-        n_reads[value.buffer] = max(n_reads.get(value.buffer, 0), n)
-        varying = {axis for axis, _ in kernel.addresses[position].axes}
-        rows = {axis.name for axis in kernel.rows}
-        cached[value.buffer] = not rows <= varying and not kernel.addresses[position].values
-    everything = [pointers[buffer] for buffer, n in n_reads.items() if n == 1 and not cached[buffer]]
-    once = everything if len(everything) <= 4 else [*everything[:3], f"{len(everything) - 3} more"]
-    again = [pointers[buffer] for buffer, n in n_reads.items() if n > 1 and not cached[buffer]]
-    kept = [pointers[buffer] for buffer in n_reads if cached[buffer]]
-    written = dict.fromkeys(pointers[value.buffer] for value in kernel.body if isinstance(value, Store))
-    parts = [f"{listed(once)} once"] if once else []
-    if again:
-        parts.append(f"{listed(again)} once from memory and again from the cache")
-    line = (
-        f"Reads {' and '.join(parts)}, writes {listed(written)} once"
-        if parts
-        else f"Writes {listed(written)} once"
-    )
-    if kept:
-        what = listed(kept) if len(kept) <= 4 else f"the {len(kept)} vectors"
-        line += f"; {what} stay{'s' * (len(kept) == 1)} in cache"
-    if kernel.style is Style.FOREACH:
-        line = f"One launch over lists of tensors of any sizes. {line}"
+def _notes(
+    kernel: KernelPlan,
+    launch: Launch,
+    plan: UnitPlan,
+    pointers: dict[str, str],
+    words: BufferWords,
+    name: str,
+) -> tuple[str, ...]:
+    """Why longhand added the operation, if it did; what is read and written how often."""
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
+    line = traffic_line(kernel, launch, plan.buffers, pointers, name)
     return (*(remark for remark in remarks if remark), f"{line}.")

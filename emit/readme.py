@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 
 import torch
 
@@ -41,13 +42,13 @@ class LibraryRow:
     reason: str
 
 
-def write_readme(passes: list[Pass], exported: str, report: str = "") -> str:
+def write_readme(passes: list[Pass], exported: str, report: Sequence[str] = ()) -> str:
     """The text of README.md.
 
     Args:
         passes: The forward, and in training the backward.
         exported: The class or function.
-        report: In training: what is saved for the backward and what is computed again.
+        report: In training: what is saved for the backward and what is computed again, in lines.
     """
     plan, words = passes[0].plan, passes[0].words
     graph = plan.program.graph
@@ -81,7 +82,7 @@ def write_readme(passes: list[Pass], exported: str, report: str = "") -> str:
         extension="cpp" if target.device is Device.CPU else "py",
         kernels=rows,
         library=_library_rows(passes),
-        report=report.splitlines(),
+        report=report,
         guards=guards,
         facts=graph.facts,
         has_constants=any(entry.kind is InputKind.CONSTANT for entry in graph.inputs),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Precedence, Text
+from longhand.emit.kernel_names import FILL
 from longhand.emit.names import KernelNames
 from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_joins import Join, find_joins
@@ -385,6 +386,7 @@ def _number(number: float | int | bool) -> Text:
 
 def _purpose(kernel: str, filled: str) -> str:
     """The reference's docstring, on one line."""
+    filled = f"the padding of {filled}" if kernel.startswith(FILL) else filled
     words = f"What {kernel}() must fill {filled} with."
     return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import jinja2
 
+from longhand.emit.copies import copied_values
 from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import shape_words
@@ -302,7 +303,11 @@ def _listed(words: list[str]) -> str:
 
 
 def _precision(plan: KernelPlan) -> str:
-    computes = any(isinstance(v, Pointwise | Reduce) and v.dtype.is_floating_point for v in plan.body)
+    copied = copied_values(plan)
+    computes = any(
+        isinstance(value, Pointwise | Reduce) and value.dtype.is_floating_point and position not in copied
+        for position, value in enumerate(plan.body)
+    )
     is_narrowed = computes and any(is_narrow(pointer.dtype) for pointer in plan.pointers)
     return "; arithmetic in float32" if is_narrowed else ""
 

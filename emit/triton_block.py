@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
+from longhand.emit.copies import copied_values
 from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.named_constants import named_constants
@@ -85,6 +86,7 @@ class Block:
         self.constants = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables))
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_constants(plan.body)
+        self._copied = copied_values(plan)
         self._row_keys = {axis.name for axis in plan.rows}
         self._squares = guarded_squares(plan, words)
 
@@ -207,18 +209,9 @@ class Block:
                 arguments.append(f"other={number(other, value.dtype)}")
         text = f"tl.load({', '.join(arguments)})"
         pointer = next(p for p in self.plan.pointers if p.name == value.buffer)
-        if pointer.dtype == value.dtype or self._is_copied(position, pointer.dtype):
+        if pointer.dtype == value.dtype or position in self._copied:
             return text
         return f"{text}.to({language_dtype(value.dtype)})"
-
-    def _is_copied(self, position: int, dtype: torch.dtype) -> bool:
-        """Whether a loaded value is only stored, in the dtype that it has in memory."""
-        written = {pointer.name: pointer.dtype for pointer in self.plan.pointers}
-        users = [value for value in self.body if position in arguments(value)]
-        return all(
-            isinstance(user, Store) and user.mask != position and written[user.buffer] == dtype
-            for user in users
-        )
 
     def store(self, position: int) -> str:
         """``tl.store(...)``; Triton rounds to the pointer's dtype."""

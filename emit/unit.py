@@ -20,6 +20,7 @@ from longhand.emit.renamed_locals import NOTHING_RENAMED, find_renamed
 from longhand.emit.runtime_py import imported_from_runtime, write_runtime
 from longhand.emit.saved_layers import find_saved_layers
 from longhand.emit.templates import render_template
+from longhand.emit.training_report import training_report
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 
 
@@ -61,7 +62,9 @@ def emit_unit(
         **backward,
         **kernels.files,
         "check.py": write_check(passes, kernels.references, model.exported),
-        "README.md": write_readme(passes, model.exported, training.graphs.report if training else ""),
+        "README.md": write_readme(
+            passes, model.exported, training_report(training.graphs, *passes) if training is not None else []
+        ),
     }
     texts["runtime.py"] = write_runtime(imported_from_runtime(texts))
     texts[".gitattributes"] = render_template("gitattributes.jinja")

@@ -40,6 +40,7 @@ def settle(nest: Nest) -> Nest:
         if isinstance(value, Load | Store):
             value = _plain_access(value, body)
         elif isinstance(value, Pointwise):
+            value = _by_known_condition(value, body)
             same_as = _same_as(value, body)
             if same_as is not None:
                 stands_for[position] = same_as
@@ -90,6 +91,27 @@ def _same_as(value: Pointwise, body: list[Value]) -> int | None:
         case PointwiseOp.LOGICAL_OR if False in known:
             return value.args[1 - known.index(False)]
     return None
+
+
+def _by_known_condition(value: Pointwise, body: list[Value]) -> Pointwise:
+    """``where(x != y, b, a)`` for ``where(x == y, a, b)``, where the body holds ``x != y`` already."""
+    condition = body[value.args[0]] if value.op is PointwiseOp.WHERE else None
+    if not isinstance(condition, Pointwise) or condition.op is not PointwiseOp.EQ:
+        return value
+    for position, other in enumerate(body[: value.args[0]]):
+        if isinstance(other, Pointwise) and other.op is PointwiseOp.NE and _are_alike(other, condition, body):
+            return dataclasses.replace(value, args=(position, value.args[2], value.args[1]))
+    return value
+
+
+def _are_alike(one: Pointwise, other: Pointwise, body: list[Value]) -> bool:
+    """Whether two values are made of the same, in the same order."""
+
+    def key(argument: int) -> object:
+        value = body[argument]
+        return (value.value, value.dtype) if isinstance(value, Constant) else argument
+
+    return [key(argument) for argument in one.args] == [key(argument) for argument in other.args]
 
 
 def _truth(value: Pointwise, body: list[Value], sizes: Mapping[str, Size]) -> bool | None:

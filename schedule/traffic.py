@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from longhand.lower.ir import Axis, Buffer, Index, Load, Size, Store, Value, domains
+from longhand.lower.ir import Axis, Buffer, Index, Load, Size, Store, Value, arguments, domains
 from longhand.schedule.kernel_plan import Access
 from longhand.schedule.sizes import plus, product, times
 
@@ -12,12 +12,38 @@ LARGEST_INT32 = 2**31 - 1
 
 
 def accesses(body: tuple[Value, ...]) -> dict[str, Access]:
-    """What is done with each buffer: those only read first, each group in order of first use."""
+    """What is done with each buffer: those only read first, each group in order of first use.
+
+    What is read whole comes before the positions that pick elements of it: logits before labels.
+    """
     read = list(dict.fromkeys(value.buffer for value in body if isinstance(value, Load)))
+    for whole, positions in _picked(body):
+        if read.index(positions) < read.index(whole):
+            read.remove(positions)
+            read.insert(read.index(whole) + 1, positions)
     written = list(dict.fromkeys(value.buffer for value in body if isinstance(value, Store)))
     found = {name: Access.READ for name in read if name not in written}
     found.update({name: Access.READ_WRITE if name in read else Access.WRITE for name in written})
     return found
+
+
+def _picked(body: tuple[Value, ...]) -> list[tuple[str, str]]:
+    """(a buffer that is read whole, a buffer whose values say which of its elements are read once more)."""
+    loads = [value for value in body if isinstance(value, Load)]
+    whole = {load.buffer for load in loads if not load.index.values}
+    found: list[tuple[str, str]] = []
+    for load in loads:
+        for position, _ in load.index.values if load.buffer in whole else ():
+            found += [(load.buffer, positions) for positions in _loaded_below(body, position)]
+    return found
+
+
+def _loaded_below(body: tuple[Value, ...], position: int) -> list[str]:
+    """The buffers that a value is computed from."""
+    value = body[position]
+    if isinstance(value, Load):
+        return [value.buffer]
+    return [buffer for argument in arguments(value) for buffer in _loaded_below(body, argument)]
 
 
 def bytes_moved(body: tuple[Value, ...], axes: tuple[Axis, ...], buffers: Mapping[str, Buffer]) -> Size:

@@ -33,6 +33,7 @@ def written(unit, *patterns):
 
 
 KERNELS_PY = [path for unit in UNITS for path in written(unit, "kernels/*.py") if path.name != "__init__.py"]
+HEADERS = [path for unit in UNITS for path in written(unit, "kernels/*.h")]
 KERNELS_CPP = [path for unit in UNITS for path in written(unit, "kernels/*.cpp")]
 WRAPPERS = [path for unit in UNITS for path in written(unit, "model.py", "backward.py")]
 ALL = [*KERNELS_PY, *KERNELS_CPP, *WRAPPERS]
@@ -189,7 +190,7 @@ def nesting(node):
     return max(inner, default=0) + is_block
 
 
-@pytest.mark.parametrize("path", ALL, ids=relative)
+@pytest.mark.parametrize("path", [*ALL, *HEADERS], ids=relative)
 def test_10_lines_are_not_too_long(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         assert len(line) <= MAX_WIDTH, f"line {number} has {len(line)} columns"

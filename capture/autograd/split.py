@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -144,7 +143,7 @@ class _Splitter:
         n_inputs = len(placeholders)
         tangents = {entry.node for entry in inputs if entry.kind is BackwardKind.GRADIENT}
         captured = CapturedGraph(
-            name=f"{_snake(self.captured.name)}_backward",
+            name=f"{self.captured.name}_backward",
             source=self.captured.source,
             is_module=False,
             graph=graph,
@@ -259,10 +258,6 @@ def _op_word(node: fx.Node) -> str:
         return "part"
     name = packet_name(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
     return name.strip("_")
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _ancestors(roots: Iterable[fx.Node], stops: Iterable[fx.Node] = ()) -> set[fx.Node]:

@@ -160,11 +160,11 @@ def cross_entropy_windows(losses, targets, loss, n_elements):
 
 
 def cross_entropy_and_d_cross_entropy_windows(
-    targets, logits, n_counted, losses, unscaled_d_logits, n_rows, n_cols
+    logits, targets, n_counted, losses, unscaled_d_logits, n_rows, n_cols
 ):
     read = {
-        "targets": window(targets, (n_rows, 1), (1, 0)),
         "logits": memory(logits),
+        "targets": window(targets, (n_rows, 1), (1, 0)),
         "n_counted": window(n_counted, (), ()),
         "n_rows": n_rows,
         "n_cols": n_cols,

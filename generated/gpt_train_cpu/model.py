@@ -31,6 +31,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x, mlp):
+        """The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."""
         batch, seq, dim = x.shape
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
@@ -166,7 +167,7 @@ class LanguageModel(nn.Module):
         losses = empty((batch * seq,), torch.float32)
         unscaled_d_logits = empty((batch * seq, vocab_size), torch.float32)
         kernels.cross_entropy_and_d_cross_entropy(
-            targets, logits, n_counted, losses, unscaled_d_logits, batch * seq, vocab_size
+            logits, targets, n_counted, losses, unscaled_d_logits, batch * seq, vocab_size
         )
         loss = empty((), torch.float32)
         kernels.cross_entropy(losses, targets, loss, batch * seq)

@@ -156,8 +156,8 @@ def cross_entropy_windows(losses, targets, loss, n_elements):
 
 
 def cross_entropy_and_d_cross_entropy_windows(
-    targets,
     logits,
+    targets,
     n_counted,
     losses,
     unscaled_d_logits,
@@ -167,8 +167,8 @@ def cross_entropy_and_d_cross_entropy_windows(
     unscaled_d_logits_stride,
 ):
     read = {
-        "targets": window(targets, (n_rows, 1), (1, 0)),
         "logits": memory(logits),
+        "targets": window(targets, (n_rows, 1), (1, 0)),
         "n_counted": window(n_counted, (), ()),
         "n_rows": n_rows,
         "n_cols": n_cols,

@@ -33,6 +33,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x, mlp):
+        """The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."""
         batch, seq, dim = x.shape
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
@@ -175,27 +176,23 @@ class LanguageModel(nn.Module):
         n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
         losses = torch.empty((batch * seq,), dtype=torch.float32, device=tokens.device)
-        unscaled_d_logits = torch.empty(
-            (batch * seq, padded_vocab_size), dtype=torch.bfloat16, device=tokens.device
-        )
+        unscaled_d_logits = torch.empty((batch * seq, 50264), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy_and_d_cross_entropy(
-            targets,
             logits,
+            targets,
             n_counted,
             losses,
             unscaled_d_logits,
             batch * seq,
             vocab_size,
             padded_vocab_size,
-            padded_vocab_size,
+            50264,
         )
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
-        kernels.fill_padding(
-            unscaled_d_logits, batch * seq, padded_vocab_size - vocab_size, padded_vocab_size, vocab_size
-        )
+        kernels.fill_padding(unscaled_d_logits, 8192, 7, 50264, 50257)
 
         # GPT.forward    return self.head(self.ln_f(x))
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
         unscaled_d_token_embedding = torch.mm(unscaled_d_logits.transpose(0, 1), ln_f.reshape(-1, dim))
-        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:vocab_size], saved_blocks
+        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:50257], saved_blocks

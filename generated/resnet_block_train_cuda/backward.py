@@ -58,10 +58,10 @@ class ResNetBlockFunction(torch.autograd.Function):
         saved = list(ctx.saved_tensors)
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
         with torch.autocast("cuda", enabled=False):  # the kernels have types of their own
-            return None, *res_net_block_backward(saved, d_activated.contiguous())
+            return None, *resnet_block_backward(saved, d_activated.contiguous())
 
 
-def res_net_block_backward(saved, d_activated):
+def resnet_block_backward(saved, d_activated):
     """The gradients of ResNetBlock's arguments that have any, then of its parameters; empties `saved`."""
     (
         conv1_weight,

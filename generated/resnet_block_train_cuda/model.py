@@ -66,16 +66,16 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
-        kernels.add(self.bn1.num_batches_tracked)
+        kernels.increment(self.bn1.num_batches_tracked)
         bn1, bn1_mean, bn1_rstd = torch.native_batch_norm(
             conv1,
             self.bn1.weight,
             self.bn1.bias,
             self.bn1.running_mean,
             self.bn1.running_var,
-            True,
-            0.1,
-            1e-5,
+            training=True,
+            momentum=0.1,
+            eps=1e-5,
         )
         out = torch.empty_like(bn1)
         kernels.relu(bn1, out, batch * out_channels * out_height * out_width)
@@ -83,30 +83,30 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
-        kernels.add(self.bn2.num_batches_tracked)
+        kernels.increment(self.bn2.num_batches_tracked)
         bn2, bn2_mean, bn2_rstd = torch.native_batch_norm(
             conv2,
             self.bn2.weight,
             self.bn2.bias,
             self.bn2.running_mean,
             self.bn2.running_var,
-            True,
-            0.1,
-            1e-5,
+            training=True,
+            momentum=0.1,
+            eps=1e-5,
         )
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
-        kernels.add(self.shortcut[1].num_batches_tracked)
+        kernels.increment(self.shortcut[1].num_batches_tracked)
         shortcut_1, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
             shortcut,
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
-            True,
-            0.1,
-            1e-5,
+            training=True,
+            momentum=0.1,
+            eps=1e-5,
         )
 
         # ResNetBlock.forward    out = out + self.shortcut(x); return F.relu(out)

@@ -141,3 +141,23 @@ def test_python_files_are_standalone_and_have_no_unused_names(emit: Any, device:
             if isinstance(value, ast.Constant)
         }
         assert set(imported) <= used | exported, path
+
+
+@pytest.mark.parametrize("unit", ["gpt_train_cpu", "gpt_train_cuda", "resnet_block_train_cuda"])
+def test_a_training_unit_says_in_the_models_words_what_it_keeps(unit: str) -> None:
+    text = (Path(__file__).resolve().parents[2] / "generated" / unit / "README.md").read_text()
+    parts = re.findall(
+        r"^    (saved|computed again)[^:]*: (\d+) tensors, ([\d,]+) bytes.*\n((?:        .*\n)*)", text, re.M
+    )
+    assert len(parts) == 2
+    for _, n_tensors, n_bytes, listed in parts:
+        assert not re.search(r"^ *(linear|getitem|conv2d|relu|layer_norm)(_\d+)? ", listed, re.M)
+        n_found = n_summed = 0
+        for line in listed.splitlines():
+            rest = re.match(r" *and (\d+) smaller ones +([\d,]+)", line)
+            found = re.match(r" *\w+ +(?:(\d+) x )? *([\d,]+) ", line)
+            n = int(rest[1]) if rest else int(found[1] or 1) if found else 0
+            size = int((rest or found)[2].replace(",", "")) if rest or found else 0
+            n_found, n_summed = n_found + n, n_summed + (size if rest else n * size)
+        assert n_found >= int(n_tensors), "numbers without elements are listed, too"
+        assert n_summed == int(n_bytes.replace(",", ""))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import longhand
+from longhand.emit.words import snake_case
 
 
 class Heads(nn.Module):
@@ -136,3 +140,102 @@ def test_two_weights_of_a_kind_both_say_whose_they_are(emit: Any) -> None:
     (source,) = (str(text) for path, text in files.items() if re.fullmatch(r"kernels/\w+\.cpp", path))
     assert re.search(r"float \*tokens\b", source) and re.search(r"float \*places\b", source)
     assert re.search(r"float \*weight\b", source) and re.search(r"float \*bias\b", source)
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        ("ResNetBlock", "resnet_block"),
+        ("UNet", "unet"),
+        ("NetVLAD", "net_vlad"),
+        ("LlamaRMSNorm", "llama_rms_norm"),
+        ("GPT_backward", "gpt_backward"),
+        ("Network", "network"),
+    ],
+)
+def test_names_of_classes_in_snake_case(written: str, wanted: str) -> None:
+    assert snake_case(written) == wanted
+
+
+class Counted(nn.Module):
+    """A norm that counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(4)
+        self.conv = nn.Conv2d(4, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.norm(self.conv(x)))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_counter_is_incremented_and_settings_of_library_calls_have_names(emit: Any, device: str) -> None:
+    files = emit(Counted().train(), (torch.randn(2, 4, 8, 8),), device=device)
+    model = " ".join(str(files["model.py"]).split())
+    assert "kernels.increment(self.norm.num_batches_tracked)" in model
+    assert (
+        "training=True, momentum=0.1, eps=1e-05" in model or "training=True, momentum=0.1, eps=1e-5" in model
+    )
+
+
+def pieces(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    return torch.cat([a, b, c], dim=-1)
+
+
+def pieces_and_twice(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    whole = torch.cat([a, b], dim=-1)
+    return whole, whole * 2
+
+
+@pytest.mark.parametrize(("function", "n_args", "is_copy"), [(pieces, 3, True), (pieces_and_twice, 2, False)])
+def test_what_is_only_moved_stays_in_its_dtype(emit: Any, function: Any, n_args: int, is_copy: bool) -> None:
+    args = tuple(torch.randn(30, 12, dtype=torch.bfloat16) for _ in range(n_args))
+    files = emit(function, args, device="cuda")
+    text = "".join(str(text) for path, text in files.items() if path.startswith("kernels/"))
+    assert ("tl.float32" not in text) == is_copy
+    assert ("arithmetic in float32" not in text) == is_copy
+
+
+def counters(step: torch.Tensor, lr: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    step = step + 1
+    decay = 1 - lr * 0.01
+    step_size = lr / (1 - 0.9**step)
+    root = (1 - 0.999**step).sqrt()
+    return decay, step_size / root
+
+
+def test_a_title_of_many_results_is_still_a_formula(emit: Any) -> None:
+    files = emit(counters, (torch.tensor(3.0), torch.tensor(1e-3)))
+    titles = [str(text).splitlines()[0] for path, text in files.items() if path.endswith(".cpp")]
+    assert any("decay = 1.0 - lr * 0.01" in title for title in titles), titles
+
+
+class Positions(nn.Module):
+    """Tokens at positions, of which the table has more than the call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token_embedding = nn.Embedding(50, 16)
+        self.position_embedding = nn.Embedding(32, 16)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        return (self.token_embedding(tokens) + self.position_embedding(positions)).square().mean()
+
+
+def test_the_rows_of_a_table_that_is_read_in_part_are_no_padding(tmp_path: Path) -> None:
+    tokens = torch.randint(0, 50, (4, 8))
+    longhand.generate(Positions(), (tokens,), out=tmp_path / "unit", device="cpu", train=True)
+    text = (tmp_path / "unit" / "backward.py").read_text()
+    assert "max_positions, vocab_size = 32, 50\n" in text
+    assert "padded" not in text
+
+
+def test_a_sum_that_a_layer_leaves_to_the_next_is_said() -> None:
+    text = (Path(__file__).resolve().parents[2] / "generated/gpt_cuda/model.py").read_text()
+    block = text.partition("def forward(self, x, mlp):")[2]
+    assert (
+        "The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."
+        in block[:200]
+    )

@@ -1,5 +1,5 @@
-// decay_step_size_and_root_correction: add, scale, sub, power and more in one pass, from step and lr to step,
-// root_correction, decay and step_size.
+// decay_step_size_and_root_correction: step = step + 1.0; root_correction = sqrt(1.0 - 0.999**step); decay =
+// 1.0 - lr * 0.01; step_size = lr / (1.0 - 0.9**step).
 //
 //     adamw    step += 1
 //     adamw    decay = 1 - lr * DECAY

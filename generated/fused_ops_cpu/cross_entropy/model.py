@@ -21,5 +21,5 @@ def cross_entropy(logits, labels):
 
     # cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
     losses = empty((n_rows,), torch.float32)
-    kernels.cross_entropy(labels, logits, losses, n_rows, n_cols)
+    kernels.cross_entropy(logits, labels, losses, n_rows, n_cols)
     return losses

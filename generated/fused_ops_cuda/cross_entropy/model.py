@@ -21,5 +21,5 @@ def cross_entropy(logits, labels):
 
     # cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
     losses = torch.empty((n_rows,), dtype=torch.float32, device=logits.device)
-    kernels.cross_entropy(labels, logits, losses, n_rows, n_cols)
+    kernels.cross_entropy(logits, labels, losses, n_rows, n_cols)
     return losses

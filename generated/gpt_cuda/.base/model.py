@@ -31,6 +31,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x, mlp):
+        """The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."""
         batch, seq, dim = x.shape
 
         # Block.forward    return x + self.mlp(self.ln_2(x))

@@ -190,7 +190,7 @@ def language_model_backward(saved, d_loss):
     batch, seq = tokens.shape
     dim = x.shape[2]
     vocab_size = unscaled_d_token_embedding.shape[0]
-    padded_seq = 128  # seq and the padding
+    max_positions = 128
 
     # GPT.forward    return self.head(self.ln_f(x))
     d_ln_f = empty(unscaled_d_ln_f.shape, torch.float32)
@@ -209,8 +209,8 @@ def language_model_backward(saved, d_loss):
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding = empty((1, seq, dim), torch.float32)
     kernels.column_sum(d_x, d_position_embedding, batch, seq * dim)
-    d_position_embedding_weight = empty((padded_seq, dim), torch.float32)
-    kernels.pad(d_position_embedding, d_position_embedding_weight, padded_seq, dim, seq)
+    d_position_embedding_weight = empty((max_positions, dim), torch.float32)
+    kernels.pad(d_position_embedding, d_position_embedding_weight, max_positions, dim, seq)
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
         d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )

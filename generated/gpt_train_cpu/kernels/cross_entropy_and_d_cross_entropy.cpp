@@ -1,5 +1,5 @@
 // cross_entropy_and_d_cross_entropy: losses = cross_entropy(logits, targets); unscaled_d_logits =
-// d_cross_entropy(targets, logits, n_counted), row by row.
+// d_cross_entropy(logits, targets, n_counted), row by row.
 //
 //     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 //
@@ -17,8 +17,8 @@ constexpr long GRAIN = 4096;  // elements below which one thread does it all
 // One thread per block of rows; a row stays in cache between the loops (numerator in unscaled_d_logits). Sums
 // in double.
 extern "C" void cross_entropy_and_d_cross_entropy(
-    const int64_t *targets,    // (n_rows,)
     const float *logits,       // (n_rows, n_cols)
+    const int64_t *targets,    // (n_rows,)
     const int64_t *n_counted,  // one element
     float *losses,             // (n_rows,)
     float *unscaled_d_logits,  // (n_rows, n_cols)
@@ -33,7 +33,6 @@ extern "C" void cross_entropy_and_d_cross_entropy(
     const bool counts = target != IGNORE_INDEX;
     const bool is_class = target >= 0 && target < n_cols;
     const float target_logit = is_class ? logits_row[target] : NAN;
-    const bool is_ignored = target == IGNORE_INDEX;
 
     float row_max = -INFINITY;
 #pragma omp simd reduction(max : row_max)
@@ -59,7 +58,7 @@ extern "C" void cross_entropy_and_d_cross_entropy(
       const float probability = unscaled_d_logits_row[col] / denominator;
       const float excess = is_target ? probability - 1.0f : probability;
 
-      unscaled_d_logits_row[col] = is_ignored ? 0.0f : excess / static_cast<float>(n_counted[0]);
+      unscaled_d_logits_row[col] = counts ? excess / static_cast<float>(n_counted[0]) : 0.0f;
     }
   }
 }

@@ -34,21 +34,19 @@ def cat_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
+    """Each program computes a block of ROWS x COLS elements."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
     in_range = (row < n_rows) & (col < n_cols)
 
     in_first = col < boundary
-    d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_first, other=0.0).to(tl.float32)
+    d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_first, other=0.0)
     in_first_two = col < second_boundary
 
     reads_d_k = in_range & ~in_first & in_first_two
-    d_k = tl.load(d_k_ptr + row * d_k_stride + col - boundary, mask=reads_d_k, other=0.0).to(tl.float32)
+    d_k = tl.load(d_k_ptr + row * d_k_stride + col - boundary, mask=reads_d_k, other=0.0)
     reads_d_v = in_range & ~in_first_two
-    d_v = tl.load(d_v_ptr + row * d_v_stride + col - second_boundary, mask=reads_d_v, other=0.0).to(
-        tl.float32
-    )
+    d_v = tl.load(d_v_ptr + row * d_v_stride + col - second_boundary, mask=reads_d_v, other=0.0)
 
     tl.store(
         d_qkv_ptr + row * n_cols + col,

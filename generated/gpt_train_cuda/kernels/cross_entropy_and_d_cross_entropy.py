@@ -1,5 +1,5 @@
 """cross_entropy_and_d_cross_entropy: losses = cross_entropy(logits, targets); unscaled_d_logits =
-d_cross_entropy(targets, logits, n_counted), row by row.
+d_cross_entropy(logits, targets, n_counted), row by row.
 
     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -25,8 +25,8 @@ NUM_STAGES = 2
 @fast_launch
 @triton.jit
 def cross_entropy_and_d_cross_entropy_kernel(
-    targets_ptr,  # int64 (n_rows,)
     logits_ptr,  # bf16 (n_rows, n_cols)
+    targets_ptr,  # int64 (n_rows,)
     n_counted_ptr,  # int64, one element
     losses_ptr,  # float32 (n_rows,)
     unscaled_d_logits_ptr,  # bf16 (n_rows, n_cols)
@@ -61,7 +61,6 @@ def cross_entropy_and_d_cross_entropy_kernel(
 
     target_logit = tl.load(logits_ptr + row_start + target, mask=is_class, other=float("nan")).to(tl.float32)
     loss = log_denominator - target_logit
-    is_ignored = target == IGNORE_INDEX
 
     n_counted = tl.load(n_counted_ptr)
     tl.store(losses_ptr + row, tl.where(counts, loss, 0.0))
@@ -76,14 +75,14 @@ def cross_entropy_and_d_cross_entropy_kernel(
         excess = tl.where(is_target, probability - 1.0, probability)
         tl.store(
             unscaled_d_logits_ptr + unscaled_d_logits_start + col,
-            tl.where(is_ignored, 0.0, excess / n_counted.to(tl.float32)),
+            tl.where(counts, excess / n_counted.to(tl.float32), 0.0),
             mask=in_cols,
         )
 
 
 def cross_entropy_and_d_cross_entropy(
-    targets,
     logits,
+    targets,
     n_counted,
     losses,
     unscaled_d_logits,
@@ -94,8 +93,8 @@ def cross_entropy_and_d_cross_entropy(
 ):
     """Fill losses and unscaled_d_logits."""
     cross_entropy_and_d_cross_entropy_kernel[(n_rows,)](
-        targets,
         logits,
+        targets,
         n_counted,
         losses,
         unscaled_d_logits,
@@ -108,10 +107,11 @@ def cross_entropy_and_d_cross_entropy(
     )
 
 
-def reference(targets, logits, n_counted, n_rows, n_cols, logits_stride):
+def reference(logits, targets, n_counted, n_rows, n_cols, logits_stride):
     """What cross_entropy_and_d_cross_entropy() must fill losses and unscaled_d_logits with."""
-    row = torch.arange(n_rows, device=targets.device).view(-1, 1)
-    col = torch.arange(n_cols, device=targets.device)
+    counts = targets != -100
+    row = torch.arange(n_rows, device=logits.device).view(-1, 1)
+    col = torch.arange(n_cols, device=logits.device)
     at = row * logits_stride + col
     value = logits[at]
     row_max = value.amax(-1, keepdim=True)
@@ -124,9 +124,6 @@ def reference(targets, logits, n_counted, n_rows, n_cols, logits_stride):
     )
     probability = numerator / denominator
     unscaled_d_logits = torch.where(
-        targets == -100, 0.0, torch.where(col == targets, probability - 1.0, probability) / n_counted.float()
+        counts, torch.where(col == targets, probability - 1.0, probability) / n_counted.float(), 0.0
     )
-    return (
-        torch.where(targets != -100, row_max + torch.log(denominator) - target_logit, 0.0),
-        unscaled_d_logits,
-    )
+    return torch.where(counts, row_max + torch.log(denominator) - target_logit, 0.0), unscaled_d_logits

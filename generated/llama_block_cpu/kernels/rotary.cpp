@@ -3,7 +3,8 @@
 //     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
 //     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 //
-// Reads q once, writes rotary_q once; rotary_cos and rotary_sin stay in cache.
+// Reads q once from memory and again from the cache, writes rotary_q once; rotary_cos and rotary_sin stay in
+// cache.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 

@@ -17,13 +17,15 @@ def reference(
     bn2_weight,
     bn2_bias,
     shortcut,
-    shortcut_running_mean,
-    shortcut_running_var,
-    shortcut_weight,
-    shortcut_bias,
+    shortcut_1_running_mean,
+    shortcut_1_running_var,
+    shortcut_1_weight,
+    shortcut_1_bias,
     eps,
 ):
     """What batch_norm_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
-    product = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    return torch.relu(out + (product + shortcut_bias))
+    product = (
+        (shortcut - shortcut_1_running_mean) * torch.rsqrt(shortcut_1_running_var + eps) * shortcut_1_weight
+    )
+    return torch.relu(out + (product + shortcut_1_bias))

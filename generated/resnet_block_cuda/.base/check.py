@@ -110,10 +110,10 @@ def transpose_batch_norm_add_relu_windows(
     bn2_weight,
     bn2_bias,
     shortcut,
-    shortcut_running_mean,
-    shortcut_running_var,
-    shortcut_weight,
-    shortcut_bias,
+    shortcut_1_running_mean,
+    shortcut_1_running_var,
+    shortcut_1_weight,
+    shortcut_1_bias,
     activated,
     n_batches,
     n_pixels,
@@ -129,10 +129,10 @@ def transpose_batch_norm_add_relu_windows(
         "shortcut": window(
             shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
         ),
-        "shortcut_running_mean": window(shortcut_running_mean, (n_channels,), (1,)),
-        "shortcut_running_var": window(shortcut_running_var, (n_channels,), (1,)),
-        "shortcut_weight": window(shortcut_weight, (n_channels,), (1,)),
-        "shortcut_bias": window(shortcut_bias, (n_channels,), (1,)),
+        "shortcut_1_running_mean": window(shortcut_1_running_mean, (n_channels,), (1,)),
+        "shortcut_1_running_var": window(shortcut_1_running_var, (n_channels,), (1,)),
+        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
+        "shortcut_1_bias": window(shortcut_1_bias, (n_channels,), (1,)),
         "eps": eps,
     }
     written = [window(activated, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]

@@ -33,10 +33,10 @@ def transpose_batch_norm_add_relu_kernel(
     bn2_weight_ptr,  # bf16 (n_channels,)
     bn2_bias_ptr,  # bf16 (n_channels,)
     shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels)
-    shortcut_running_mean_ptr,  # bf16 (n_channels,)
-    shortcut_running_var_ptr,  # bf16 (n_channels,)
-    shortcut_weight_ptr,  # bf16 (n_channels,)
-    shortcut_bias_ptr,  # bf16 (n_channels,)
+    shortcut_1_running_mean_ptr,  # bf16 (n_channels,)
+    shortcut_1_running_var_ptr,  # bf16 (n_channels,)
+    shortcut_1_weight_ptr,  # bf16 (n_channels,)
+    shortcut_1_bias_ptr,  # bf16 (n_channels,)
     activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     n_pixels,
     n_channels,
@@ -60,17 +60,17 @@ def transpose_batch_norm_add_relu_kernel(
     bn2_weight = tl.load(bn2_weight_ptr + channel, mask=in_cols).to(tl.float32)
     bn2_bias = tl.load(bn2_bias_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut = tl.load(shortcut_ptr + at, mask=in_range).to(tl.float32)
-    shortcut_running_mean = tl.load(shortcut_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut_running_var = tl.load(shortcut_running_var_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut_weight = tl.load(shortcut_weight_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut_bias = tl.load(shortcut_bias_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_1_running_mean = tl.load(shortcut_1_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_1_running_var = tl.load(shortcut_1_running_var_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
     rstd = tl.rsqrt(bn2_running_var + eps)
     normalized = (conv2 - bn2_running_mean) * rstd
     out = normalized * bn2_weight + bn2_bias
-    shortcut_rstd = tl.rsqrt(shortcut_running_var + eps)
-    shortcut_normalized = (shortcut - shortcut_running_mean) * shortcut_rstd
-    total = out + (shortcut_normalized * shortcut_weight + shortcut_bias)
+    shortcut_rstd = tl.rsqrt(shortcut_1_running_var + eps)
+    shortcut_normalized = (shortcut - shortcut_1_running_mean) * shortcut_rstd
+    total = out + (shortcut_normalized * shortcut_1_weight + shortcut_1_bias)
 
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
@@ -86,10 +86,10 @@ def transpose_batch_norm_add_relu(
     bn2_weight,
     bn2_bias,
     shortcut,
-    shortcut_running_mean,
-    shortcut_running_var,
-    shortcut_weight,
-    shortcut_bias,
+    shortcut_1_running_mean,
+    shortcut_1_running_var,
+    shortcut_1_weight,
+    shortcut_1_bias,
     activated,
     n_batches,
     n_pixels,
@@ -105,10 +105,10 @@ def transpose_batch_norm_add_relu(
         bn2_weight,
         bn2_bias,
         shortcut,
-        shortcut_running_mean,
-        shortcut_running_var,
-        shortcut_weight,
-        shortcut_bias,
+        shortcut_1_running_mean,
+        shortcut_1_running_var,
+        shortcut_1_weight,
+        shortcut_1_bias,
         activated,
         n_pixels,
         n_channels,
@@ -125,13 +125,15 @@ def reference(
     bn2_weight,
     bn2_bias,
     shortcut,
-    shortcut_running_mean,
-    shortcut_running_var,
-    shortcut_weight,
-    shortcut_bias,
+    shortcut_1_running_mean,
+    shortcut_1_running_var,
+    shortcut_1_weight,
+    shortcut_1_bias,
     eps,
 ):
     """What transpose_batch_norm_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
-    product = (shortcut - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
-    return torch.relu(out + (product + shortcut_bias))
+    product = (
+        (shortcut - shortcut_1_running_mean) * torch.rsqrt(shortcut_1_running_var + eps) * shortcut_1_weight
+    )
+    return torch.relu(out + (product + shortcut_1_bias))

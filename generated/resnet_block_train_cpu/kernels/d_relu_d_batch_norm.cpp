@@ -4,8 +4,8 @@
 //     ResNetBlock.forward    return F.relu(out)
 //     ResNetBlock.forward    out = out + self.shortcut(x)
 //
-// Reads activated, d_activated, shortcut_mean and 2 more once and shortcut once from memory and again from
-// the cache, writes d_weight, d_shortcut and d_bias once.
+// Reads activated, d_activated, shortcut_mean, shortcut_rstd and weight once and shortcut once from memory
+// and again from the cache, writes d_weight, d_shortcut and d_bias once.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 

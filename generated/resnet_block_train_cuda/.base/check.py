@@ -11,10 +11,10 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.add import reference as add_reference
 from .kernels.add_gradients import reference as add_gradients_reference
 from .kernels.add_relu import reference as add_relu_reference
 from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
+from .kernels.increment import reference as increment_reference
 from .kernels.relu import reference as relu_reference
 from .model import ResNetBlock
 
@@ -88,14 +88,6 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_windows(num_batches_tracked):
-    read = {
-        "num_batches_tracked": window(num_batches_tracked, (), ()),
-    }
-    written = [window(num_batches_tracked, (), ())]
-    return read, written
-
-
 def add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_elements):
     read = {
         "d_x_from_shortcut": window(d_x_from_shortcut, (n_elements,), (1,)),
@@ -146,6 +138,14 @@ def d_relu_d_batch_norm_windows(
     return read, written
 
 
+def increment_windows(num_batches_tracked):
+    read = {
+        "num_batches_tracked": window(num_batches_tracked, (), ()),
+    }
+    written = [window(num_batches_tracked, (), ())]
+    return read, written
+
+
 def relu_windows(bn1, out, n_elements):
     read = {
         "bn1": window(bn1, (n_elements,), (1,)),
@@ -155,10 +155,10 @@ def relu_windows(bn1, out, n_elements):
 
 
 KERNELS = {
-    "add": (add_windows, add_reference),
     "add_gradients": (add_gradients_windows, add_gradients_reference),
     "add_relu": (add_relu_windows, add_relu_reference),
     "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
+    "increment": (increment_windows, increment_reference),
     "relu": (relu_windows, relu_reference),
 }
 

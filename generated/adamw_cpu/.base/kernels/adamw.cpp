@@ -3,10 +3,11 @@
 //     adamw    param.mul_(decay)
 //     adamw    exp_avg.lerp_(grad, 1 - BETA1)
 //     adamw    exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+//     adamw    denominator = exp_avg_sq.sqrt() / root_correction + EPS
 //     adamw    param.sub_(step_size * exp_avg / denominator)
 //
-// One launch over lists of tensors of any sizes. Reads exp_avg, grad, exp_avg_sq and 4 more once, writes
-// exp_avg, exp_avg_sq and param once.
+// One launch over lists of tensors of any sizes. Reads exp_avg, grad, exp_avg_sq and param once, writes
+// exp_avg, exp_avg_sq and param once; decay, step_size and root_correction stay in cache.
 
 #include <algorithm>
 #include <cmath>

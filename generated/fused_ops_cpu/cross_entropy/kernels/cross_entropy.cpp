@@ -14,8 +14,8 @@ constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops.
 extern "C" void cross_entropy(
-    const int64_t *labels,  // (n_rows,)
     const float *logits,    // (n_rows, n_cols)
+    const int64_t *labels,  // (n_rows,)
     float *losses,          // (n_rows,)
     long n_rows,
     long n_cols) {

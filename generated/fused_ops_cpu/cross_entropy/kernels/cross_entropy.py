@@ -10,6 +10,6 @@ from ..runtime import load_kernel
 cross_entropy = load_kernel("cross_entropy.cpp")
 
 
-def reference(labels, logits):
+def reference(logits, labels):
     """What cross_entropy() must fill losses with."""
     return F.cross_entropy(logits, labels.squeeze(-1), reduction="none").unsqueeze(-1)

@@ -58,10 +58,10 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def cross_entropy_windows(labels, logits, losses, n_rows, n_cols):
+def cross_entropy_windows(logits, labels, losses, n_rows, n_cols):
     read = {
-        "labels": window(labels, (n_rows, 1), (1, 0)),
         "logits": window(logits, (n_rows, n_cols), (n_cols, 1)),
+        "labels": window(labels, (n_rows, 1), (1, 0)),
     }
     written = [window(losses, (n_rows, 1), (1, 0))]
     return read, written

@@ -2,7 +2,7 @@
 
     cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
 
-Reads labels and logits once, writes losses once.
+Reads labels and logits once (logits at labels twice), writes losses once.
 """
 
 import torch.nn.functional as F
@@ -23,8 +23,8 @@ NUM_STAGES = 2
 @fast_launch
 @triton.jit
 def cross_entropy_kernel(
-    labels_ptr,  # int64 (n_rows,)
     logits_ptr,  # bf16 (n_rows, n_cols)
+    labels_ptr,  # int64 (n_rows,)
     losses_ptr,  # float32 (n_rows,)
     n_cols: tl.constexpr,
     COLS: tl.constexpr,
@@ -57,11 +57,11 @@ def cross_entropy_kernel(
     tl.store(losses_ptr + row, tl.where(counts, loss, 0.0))
 
 
-def cross_entropy(labels, logits, losses, n_rows, n_cols):
+def cross_entropy(logits, labels, losses, n_rows, n_cols):
     """Fill losses."""
     cross_entropy_kernel[(n_rows,)](
-        labels,
         logits,
+        labels,
         losses,
         n_cols,
         COLS=COLS,
@@ -70,6 +70,6 @@ def cross_entropy(labels, logits, losses, n_rows, n_cols):
     )
 
 
-def reference(labels, logits):
+def reference(logits, labels):
     """What cross_entropy() must fill losses with."""
     return F.cross_entropy(logits, labels.squeeze(-1), reduction="none").unsqueeze(-1)

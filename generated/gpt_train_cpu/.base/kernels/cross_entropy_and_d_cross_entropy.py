@@ -1,5 +1,5 @@
 """cross_entropy_and_d_cross_entropy: losses = cross_entropy(logits, targets); unscaled_d_logits =
-d_cross_entropy(targets, logits, n_counted), row by row.
+d_cross_entropy(logits, targets, n_counted), row by row.
 
 The kernel is cross_entropy_and_d_cross_entropy.cpp, built when it changes.
 """
@@ -11,10 +11,11 @@ from ..runtime import load_kernel
 cross_entropy_and_d_cross_entropy = load_kernel("cross_entropy_and_d_cross_entropy.cpp")
 
 
-def reference(targets, logits, n_counted, n_rows, n_cols):
+def reference(logits, targets, n_counted, n_rows, n_cols):
     """What cross_entropy_and_d_cross_entropy() must fill losses and unscaled_d_logits with."""
-    row = torch.arange(n_rows, device=targets.device).view(-1, 1)
-    col = torch.arange(n_cols, device=targets.device)
+    counts = targets != -100
+    row = torch.arange(n_rows, device=logits.device).view(-1, 1)
+    col = torch.arange(n_cols, device=logits.device)
     at = row * n_cols + col
     logit = logits[at]
     row_max = logit.amax(-1, keepdim=True)
@@ -27,9 +28,6 @@ def reference(targets, logits, n_counted, n_rows, n_cols):
     )
     probability = numerator / denominator
     unscaled_d_logits = torch.where(
-        targets == -100, 0.0, torch.where(col == targets, probability - 1.0, probability) / n_counted.float()
+        counts, torch.where(col == targets, probability - 1.0, probability) / n_counted.float(), 0.0
     )
-    return (
-        torch.where(targets != -100, row_max + torch.log(denominator) - target_logit, 0.0),
-        unscaled_d_logits,
-    )
+    return torch.where(counts, row_max + torch.log(denominator) - target_logit, 0.0), unscaled_d_logits

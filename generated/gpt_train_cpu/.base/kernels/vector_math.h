@@ -20,9 +20,10 @@ VECTORIZED float tanhf(float) noexcept;
 }
 #undef VECTORIZED
 
-// exp within 1 unit in the last place, denormal results included. More exact than libmvec's expf, and inlined.
+// exp within 1 unit in the last place, denormal results included: more exact than libmvec's, and inlined.
 inline float vector_exp(float x) {
-  // From -104 on exp rounds to 0. Compared as bits, which order negative floats and take no branch that g++ would follow.
+  // From -104 on exp rounds to 0. Compared as bits, which order negative floats and take no branch that g++
+  // would follow.
   const uint32_t lowest = std::bit_cast<uint32_t>(-104.0f);
   const float clamped = std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), lowest));
 
@@ -39,7 +40,8 @@ inline float vector_exp(float x) {
   power = power * rest + 1.0f;
   power = power * rest + 1.0f;
 
-  // The whole part moves into the exponent. Tiny results are made 2^64 times as large first: they may be denormal.
+  // The whole part moves into the exponent. Tiny results are made 2^64 times as large first: they may be
+  // denormal.
   const bool is_tiny = clamped < -87.0f;
   const uint32_t exponent = (std::bit_cast<uint32_t>(shifted) + (is_tiny ? 64 : 0)) << 23;
   const float raised = std::bit_cast<float>(std::bit_cast<uint32_t>(power) + exponent);

@@ -1,8 +1,9 @@
-"""fill_padding: the padding of unscaled_d_logits is 0.
+"""fill_padding: writes zeros to the padding of unscaled_d_logits, n_cols columns from
+unscaled_d_logits_offset on.
 
     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-Writes unscaled_d_logits once.
+Writes the padding of unscaled_d_logits once, and nothing else.
 """
 
 import triton
@@ -57,5 +58,5 @@ def fill_padding(unscaled_d_logits, n_rows, n_cols, unscaled_d_logits_stride, un
 
 
 def reference():
-    """What fill_padding() must fill unscaled_d_logits with."""
+    """What fill_padding() must fill the padding of unscaled_d_logits with."""
     return 0.0

@@ -14,17 +14,17 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norm_add_relu(
-    const float *conv2,                  // (n_batches, n_channels, n_pixels)
-    const float *bn2_running_mean,       // (n_channels,)
-    const float *bn2_running_var,        // (n_channels,)
-    const float *bn2_weight,             // (n_channels,)
-    const float *bn2_bias,               // (n_channels,)
-    const float *shortcut,               // (n_batches, n_channels, n_pixels)
-    const float *shortcut_running_mean,  // (n_channels,)
-    const float *shortcut_running_var,   // (n_channels,)
-    const float *shortcut_weight,        // (n_channels,)
-    const float *shortcut_bias,          // (n_channels,)
-    float *activated,                    // (n_batches, n_channels, n_pixels); may be shortcut
+    const float *conv2,                    // (n_batches, n_channels, n_pixels)
+    const float *bn2_running_mean,         // (n_channels,)
+    const float *bn2_running_var,          // (n_channels,)
+    const float *bn2_weight,               // (n_channels,)
+    const float *bn2_bias,                 // (n_channels,)
+    const float *shortcut,                 // (n_batches, n_channels, n_pixels)
+    const float *shortcut_1_running_mean,  // (n_channels,)
+    const float *shortcut_1_running_var,   // (n_channels,)
+    const float *shortcut_1_weight,        // (n_channels,)
+    const float *shortcut_1_bias,          // (n_channels,)
+    float *activated,                      // (n_batches, n_channels, n_pixels); may be shortcut
     long n_batches,
     long n_channels,
     long n_pixels,
@@ -40,19 +40,19 @@ extern "C" void batch_norm_add_relu(
       const float rstd = 1.0f / std::sqrt(bn2_running_var[channel] + eps);
       const float bn2_weight_value = bn2_weight[channel];
       const float bn2_bias_value = bn2_bias[channel];
-      const float shortcut_running_mean_value = shortcut_running_mean[channel];
-      const float shortcut_rstd = 1.0f / std::sqrt(shortcut_running_var[channel] + eps);
-      const float shortcut_weight_value = shortcut_weight[channel];
-      const float shortcut_bias_value = shortcut_bias[channel];
+      const float shortcut_1_running_mean_value = shortcut_1_running_mean[channel];
+      const float shortcut_rstd = 1.0f / std::sqrt(shortcut_1_running_var[channel] + eps);
+      const float shortcut_1_weight_value = shortcut_1_weight[channel];
+      const float shortcut_1_bias_value = shortcut_1_bias[channel];
 
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const float normalized = (conv2_row[pixel] - bn2_running_mean_value) * rstd;
         const float out = normalized * bn2_weight_value + bn2_bias_value;
-        const float difference = shortcut_row[pixel] - shortcut_running_mean_value;
-        const float product = difference * shortcut_rstd * shortcut_weight_value;
+        const float difference = shortcut_row[pixel] - shortcut_1_running_mean_value;
+        const float product = difference * shortcut_rstd * shortcut_1_weight_value;
 
-        activated_row[pixel] = maximum(out + (product + shortcut_bias_value), 0.0f);
+        activated_row[pixel] = maximum(out + (product + shortcut_1_bias_value), 0.0f);
       }
     }
   }

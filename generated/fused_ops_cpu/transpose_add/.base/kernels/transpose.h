@@ -1,4 +1,5 @@
-// transpose.h: copies a part of a matrix into an array, transposed, so that a loop may read along the other side.
+// transpose.h: copies a part of a matrix into an array, transposed, so that a loop may read along the other
+// side.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +20,15 @@ constexpr long REGISTER_BYTES = 16;
 template <typename T>
 struct Square {
   static constexpr long SIDE = std::min<long>(REGISTER_BYTES / sizeof(T), 32);
-  using Bits = std::conditional_t<
-      sizeof(T) == 8,
-      uint64_t,
-      std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+  using Narrow = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;
+  using Half = std::conditional_t<sizeof(T) == 4, uint32_t, Narrow>;
+  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, Half>;
   typedef Bits Row __attribute__((vector_size(SIDE * sizeof(T)), aligned(alignof(T)), may_alias));
 };
 
-// to[col][row] = from[row][col]. The rows are riffled like the two halves of a deck of cards, elements taken in turns:
-// each time the first bit of an element's place moves to the end, so log2(SIDE) times exchange row and column.
+// to[col][row] = from[row][col]. The rows are riffled like the two halves of a deck of cards, elements taken
+// in turns: each time the first bit of an element's place moves to the end, so log2(SIDE) times exchange row
+// and column.
 template <typename T>
 inline void transpose_square(const T *from, long from_stride, T *to, long to_stride) {
   constexpr long SIDE = Square<T>::SIDE;

@@ -1,4 +1,4 @@
-// add: num_batches_tracked = num_batches_tracked + 1.
+// increment: num_batches_tracked = num_batches_tracked + 1.
 //
 //     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 //
@@ -7,6 +7,6 @@
 #include <cstdint>
 
 // A single element.
-extern "C" void add(int64_t *num_batches_tracked) {  // one element; updated in place
+extern "C" void increment(int64_t *num_batches_tracked) {  // one element; updated in place
   num_batches_tracked[0] = num_batches_tracked[0] + 1;
 }

@@ -1,4 +1,4 @@
-"""add: num_batches_tracked = num_batches_tracked + 1.
+"""increment: num_batches_tracked = num_batches_tracked + 1.
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
@@ -16,7 +16,7 @@ NUM_WARPS = 1
 
 @fast_launch
 @triton.jit
-def add_kernel(
+def increment_kernel(
     num_batches_tracked_ptr,  # int64, one element
 ):
     """The only program computes the one element."""
@@ -24,14 +24,14 @@ def add_kernel(
     tl.store(num_batches_tracked_ptr, num_batches_tracked + 1)
 
 
-def add(num_batches_tracked):
+def increment(num_batches_tracked):
     """Update num_batches_tracked in place."""
-    add_kernel[(1,)](
+    increment_kernel[(1,)](
         num_batches_tracked,
         num_warps=NUM_WARPS,
     )
 
 
 def reference(num_batches_tracked):
-    """What add() must fill num_batches_tracked with."""
+    """What increment() must fill num_batches_tracked with."""
     return num_batches_tracked + 1

@@ -1,0 +1,56 @@
+"""Which values a kernel only moves from memory to memory: they need no arithmetic, and stay in the dtype they have."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import torch
+
+from longhand.lower.ir import Load, Pointwise, PointwiseOp, Store, Value, arguments
+from longhand.schedule.plan import KernelPlan
+
+
+def copied_values(plan: KernelPlan) -> frozenset[int]:
+    """Positions of the loads that are only stored, in the dtype of their memory, and of choices among such loads."""
+    dtypes = _dtypes(plan)
+    copied = {*dtypes}
+    while True:
+        kept = {position for position in copied if _is_only_moved(plan, position, dtypes, copied)}
+        if kept == copied:
+            return frozenset(kept)
+        copied = kept
+
+
+def _dtypes(plan: KernelPlan) -> dict[int, torch.dtype]:
+    """The dtype in memory of each load, and of each choice among loads of one dtype."""
+    memory = {pointer.name: pointer.dtype for pointer in plan.pointers}
+    found: dict[int, torch.dtype] = {}
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load):
+            found[position] = memory[value.buffer]
+        elif _is_choice(value):
+            first, second = (found.get(argument) for argument in arguments(value)[1:])
+            if first is not None and first == second:
+                found[position] = first
+    return found
+
+
+def _is_choice(value: Value) -> bool:
+    return isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE
+
+
+def _is_only_moved(plan: KernelPlan, position: int, dtypes: dict[int, torch.dtype], copied: Set[int]) -> bool:
+    """Whether what a value is chosen from, and all that becomes of it, are copies."""
+    memory = {pointer.name: pointer.dtype for pointer in plan.pointers}
+    value = plan.body[position]
+    if _is_choice(value) and not set(arguments(value)[1:]) <= copied:
+        return False
+    for at, user in enumerate(plan.body):
+        if position not in arguments(user):
+            continue
+        if isinstance(user, Store):
+            if user.value != position or user.mask == position or memory[user.buffer] != dtypes[position]:
+                return False
+        elif at not in copied or arguments(user)[0] == position:
+            return False
+    return True

@@ -1,0 +1,115 @@
+"""What a kernel's docstring says of its traffic is what its text does: the loads of each tensor, counted."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+GENERATED = Path(__file__).resolve().parents[2] / "generated"
+TRITON = sorted(
+    p for p in GENERATED.rglob("kernels/*.py") if ".base" not in p.parts and "@triton.jit" in p.read_text()
+)
+AGAIN = " once from memory and again from the cache"
+
+
+def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
+    """What a docstring says is read once, read again, kept in cache and picked out: the words of tensors."""
+    line = " ".join(text.split()).rpartition("Reads ")[2]
+    reads, _, kept = line.partition("; ")
+    picked = {match[1] for match in re.finditer(r"(\w+) at [\w, ]+ twice", reads)}
+    reads = re.sub(r" \([^)]*\)", "", reads.partition(", writes ")[0])
+    if not reads.endswith(AGAIN):
+        return words(reads.removesuffix(" once")), set(), words(kept.partition(" stay")[0]), picked
+    once, _, again = reads.removesuffix(AGAIN).rpartition(" once and ")
+    return words(once), words(again), words(kept.partition(" stay")[0]), picked
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text)) - {"and", ""}
+
+
+def loads(path: Path) -> tuple[str, Counter[str], dict[str, list[str]]]:
+    """The docstring; how often each pointer is loaded; the text of each load's mask, by pointer."""
+    tree = ast.parse(path.read_text())
+    found: Counter[str] = Counter()
+    masks: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load"):
+            continue
+        pointer = re.match(r"\w+", ast.unparse(node.args[0]))
+        assert pointer is not None
+        word = pointer[0].removesuffix("_ptr")
+        found[word] += 1
+        masks.setdefault(word, []).extend(ast.unparse(k.value) for k in node.keywords if k.arg == "mask")
+    return ast.get_docstring(tree) or "", found, masks
+
+
+@pytest.mark.parametrize("path", TRITON, ids=lambda path: str(path.relative_to(GENERATED)))
+def test_the_line_about_traffic_counts_the_loads(path: Path) -> None:
+    docstring, found, masks = loads(path)
+    if "Reads " not in docstring:
+        assert not found, "it loads, and does not say so"
+        return
+    once, again, kept, picked = said(docstring)
+    tensors = {word for word in found if not word.endswith("partial")}
+    bookkeeping = {"address", "tensor_of_block", "first_block", "n_elements"}  # of a launch over lists
+    many = re.search(r"the (\d+) vectors stay in cache", " ".join(docstring.split()))
+    if many is not None:
+        kept = tensors - bookkeeping - once - again
+        assert len(kept) == int(many[1])
+    assert once | again | kept == tensors - bookkeeping
+    for word in again:
+        assert found[word] > 1, f"{word} is loaded once"
+    for word in once:
+        in_turn = len(set(masks.get(word, []))) == found[word]  # each piece under a mask of its own
+        assert found[word] - (word in picked) == 1 or in_turn, f"{word} is loaded {found[word]} times"
+
+
+def rolled(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(torch.roll(x, 3, dims=-1)) * 2.0
+
+
+def gated(x: torch.Tensor) -> torch.Tensor:
+    gate, up = x.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def rotated(x: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return x * 2.0 + torch.cat([-second, first], dim=-1)
+
+
+def scaled(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) * by
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("function", "args", "wanted"),
+    [
+        (rolled, (torch.randn(30, 12),), "Reads x once, writes"),
+        (gated, (torch.randn(30, 12),), "Reads x once, writes"),
+        (rotated, (torch.randn(30, 12),), "Reads x once from memory and again from the cache, writes"),
+        (
+            scaled,
+            (torch.randn(30, 12), torch.tensor(2.0)),
+            "Reads x once, writes product once; by stays in cache.",
+        ),
+    ],
+)
+def test_parts_are_read_in_turn_and_overlaps_again(
+    emit: Any, device: str, function: Any, args: Any, wanted: str
+) -> None:
+    files = emit(function, args, device=device)
+    texts = [
+        str(text) for path, text in files.items() if path.startswith("kernels/") and "Reads " in str(text)
+    ]
+    assert len(texts) == 1
+    assert wanted in " ".join(texts[0].replace("//", "").split()), texts[0]
