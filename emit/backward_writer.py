@@ -10,12 +10,9 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-import torch
-from torch import fx
-
 from longhand.capture.graph import TrainingGraphs
+from longhand.emit.backward_dims import backward_dims
 from longhand.emit.buffer_flow import buffers_read
-from longhand.emit.carried_words import PRODUCT, Words
 from longhand.emit.dim_words import DimWords
 from longhand.emit.loops import Loop, plain_steps
 from longhand.emit.model_body import BodyWriter
@@ -134,39 +131,7 @@ class BackwardWriter(ModelWriter):
         return [entry.node for entry in self.graph.inputs if entry.node in self._read]
 
     def _dim_words(self) -> DimWords:
-        """The forward's words for what it saved; tensors with words come first, so that they bind them."""
-        forward = DimWords(self._training.forward, layers=self._forward.words)
-        given: dict[str, Words] = {}
-        for entry in self._training.inputs:
-            value = self.words.nodes[entry.node].meta["val"]
-            if isinstance(entry.source, int):
-                source = self._training.forward.outputs[entry.source].value
-            else:
-                source = entry.source
-            if (
-                isinstance(value, torch.Tensor)
-                and isinstance(source, str)
-                and entry.node not in self.graph.paths
-            ):
-                node = self._forward.words.nodes[source]
-                of = self._forward.words.nodes.get(self._forward.words.provenance(source).gradient_of, node)
-                given[entry.node] = _flattened(of, value, forward)
-        return DimWords(self.graph, given, self._known_dims(forward))
-
-    def _known_dims(self, forward: DimWords) -> dict[str, Words]:
-        """Words for gradients, which are shaped as what they are the gradient of, and for what is computed again."""
-        found: dict[str, Words] = {}
-        theirs = self._forward.words.nodes
-        for node in self.graph.graph.nodes:
-            origin = self.words.provenance(node.name)
-            source = theirs.get(origin.gradient_of or node.name)
-            value = node.meta.get("val")
-            if node.op != "call_function" or source is None or not isinstance(value, torch.Tensor):
-                continue
-            is_again = not origin.differentiates and source.target is node.target
-            if origin.gradient_of or is_again:
-                found[node.name] = _flattened(source, value, forward)
-        return found
+        return backward_dims(self._training, self._forward.words, self.words, self.graph)
 
     def _tensor_arguments(self) -> list[tuple[str, str]]:
         """They go by the words that the forward has for them, not by the graph's."""
@@ -241,17 +206,6 @@ class BackwardWriter(ModelWriter):
 
     def _parameter_texts(self) -> Iterator[str]:
         yield "saved"
-
-
-def _flattened(node: fx.Node, value: torch.Tensor, dims: DimWords) -> Words:
-    """The words of a node's dimensions for a value of the same elements: all but the last dimension may be one."""
-    shape = node.meta["val"].shape
-    words = dims.of(node.name, len(shape))
-    if shape == value.shape:
-        return words
-    if value.ndim == 2 and len(shape) > 2 and shape[-1] == value.shape[1] and all(words[:-1]):
-        return PRODUCT.join(word for word in words[:-1] if word), words[-1]
-    return (None,) * value.ndim
 
 
 def _backwards(positions: Sequence[int]) -> str:

@@ -11,63 +11,15 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
+from longhand.emit.module_words import is_call_of, last_word, without_positions, words_of_module
 from longhand.emit.op_words import OpWord, aten_name, name_of_ops, op_word
 from longhand.emit.renamed_locals import NOTHING_RENAMED, RenamedLocals
+from longhand.emit.result_words import comparison_word, has_result_word, result_word
 from longhand.emit.words import identifier, path_words, snake_case, without_counter
 
 _SHORT = 14
-_OF_ZERO = {"le": "is_not_positive", "lt": "is_negative", "ge": "is_not_negative", "gt": "is_positive"}
 _STATISTICS = {1: "mean", 2: "rstd"}
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
-
-# What the result of an operation is, where the operation's own word would not read as a thing.
-_RESULT_WORDS = {
-    "add": "total",
-    "bias": "biased",
-    "scale": "scaled",
-    "mul": "product",
-    "sub": "difference",
-    "div": "ratio",
-    "mm": "product",
-    "bmm": "product",
-    "matmul": "product",
-    "addmm": "projected",
-    "linear": "projected",
-    "convolution": "features",
-    "conv1d": "features",
-    "conv2d": "features",
-    "conv3d": "features",
-    "attention": "attended",
-    "softmax": "weights",
-    "layer_norm": "normalized",
-    "rms_norm": "normalized",
-    "group_norm": "normalized",
-    "batch_norm": "normalized",
-    "embedding": "embedded",
-    "gelu": "activated",
-    "silu": "activated",
-    "relu": "activated",
-    "sigmoid": "gate",
-    "cat": "joined",
-    "stack": "stacked",
-    "gather": "gathered",
-    "mask": "masked",
-    "where": "selected",
-    "exp": "exponentials",
-    "sum": "sums",
-    "cross_entropy": "losses",
-    "nll_loss": "losses",
-    "mean": "means",
-    "rotary": "rotated",
-    "exp_normalize": "normalized",
-    "max": "maxima",
-    "min": "minima",
-    "not": "inverted",
-    "copy": "copied",
-    "transpose": "transposed",
-    "cast": "converted",
-    "max_pool2d_with_indices": "pooled",
-}
 
 
 class BufferWords:
@@ -173,7 +125,7 @@ class BufferWords:
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
         owner, _, leaf = entry.target.rpartition(".")
-        word = _last_word(owner)
+        word = last_word(owner)
         node = self._nodes.get(entry.node)
         if node is None or word is None or leaf != "weight":
             return
@@ -223,10 +175,10 @@ class BufferWords:
             yield local
         piece = _result_of_call(node)
         if piece and not origin.local:
-            path = _without_positions(origin.module)
-            yield f"{_last_word(path)}_{piece}" if piece in _STATISTICS.values() and path else piece
+            path = without_positions(origin.module)
+            yield f"{last_word(path)}_{piece}" if piece in _STATISTICS.values() and path else piece
         yield from self._returned(node, origin)
-        yield from _of_module(origin)
+        yield from words_of_module(origin)
         yield from self._of_stream(node)
         phrase = self._phrase(node)
         if phrase:
@@ -237,14 +189,15 @@ class BufferWords:
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint not in (op.word, aten_name(node).strip("_")):
             yield hint
-        result = _RESULT_WORDS.get(op.word, op.word)
-        if op.word in _OF_ZERO and node.args[1:] == (0,):
-            yield _OF_ZERO[op.word]
+        result = result_word(op.word)
+        compared = comparison_word(op.word, node.args[1:])
+        if compared is not None:
+            yield compared
         yield "loss" if result == "losses" and not _shape_of(node) else result
         if local:
             yield f"{local}_{result}"
             yield f"new_{local}"
-        last = _last_word(origin.module)
+        last = last_word(origin.module)
         if last:
             yield f"{last}_{result}"
         if origin.module_class:
@@ -256,8 +209,8 @@ class BufferWords:
         origin = self._provenance_of(node)
         statement = origin.statement
         name = self._name_of_statement(origin)
-        if name in _RESULT_WORDS and statement.count(local) > 1:
-            yield _RESULT_WORDS[name]
+        if has_result_word(name) and statement.count(local) > 1:
+            yield result_word(name)
 
     def _name_of_statement(self, origin: Provenance) -> str:
         key = origin.module, origin.statement
@@ -280,9 +233,9 @@ class BufferWords:
         if not origin.statement.startswith("return ") or not self._ends_statement(node):
             return
         frame = origin.module
-        if _is_call_of(origin.statement, frame):
+        if is_call_of(origin.statement, frame):
             frame = frame.rpartition(".")[0]
-        word = _last_word(frame)
+        word = last_word(frame)
         if not word:
             return
         if self._n_same(node) > 1:
@@ -360,20 +313,13 @@ class BufferWords:
             word: str | None = next(_of_input(entry), None)
         else:
             local = origin.local or self._users.get(node.name)
-            word = local or next(self._returned(node, origin), None) or next(_of_module(origin), None)
+            word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
-
-
-def _without_positions(path: str) -> str:
-    """The path of the list that a module is in, of the module itself where it is in none."""
-    while path.rpartition(".")[2].isdigit():
-        path = path.rpartition(".")[0]
-    return path
 
 
 def _summand_word(origin: Provenance, of: str) -> str:
     """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
-    word = _last_word(_without_positions(origin.module)) or without_counter(origin.differentiates)
+    word = last_word(without_positions(origin.module)) or without_counter(origin.differentiates)
     return "lookup" if word in of else word
 
 
@@ -410,32 +356,6 @@ def _of_input(entry: GraphInput) -> Iterator[str]:
         yield {"tensor_constant": "table", "lifted_tensor": "table"}.get(plain, word)
 
 
-def _of_module(origin: Provenance) -> Iterator[str]:
-    """The name under which the user holds the module whose call this is, if it is a layer of torch.nn's kind.
-
-    Of a layer in a Sequential, the name of that: ``self.shortcut(x)``.
-    """
-    word = _last_word(origin.module)
-    path = _without_positions(origin.module)
-    if path != origin.module and path and _is_call_of(origin.statement, path):
-        owner = identifier(path.rpartition(".")[2])
-        yield owner
-        yield f"{owner}{origin.module[len(path) :].replace('.', '_')}"
-    if word and (not origin.statement or not origin.qualname or _is_call_of(origin.statement, origin.module)):
-        yield word
-
-
-def _is_call_of(statement: str, module: str) -> bool:
-    """Whether the statement calls the module by its attribute: ``x + self.c_proj(h)`` calls c_proj."""
-    last = module.rpartition(".")[2]
-    return f".{last}(" in statement
-
-
 def _shape_of(node: fx.Node) -> tuple[object, ...] | None:
     value = node.meta.get("val")
     return tuple(value.shape) if isinstance(value, torch.Tensor) else None
-
-
-def _last_word(path: str) -> str | None:
-    last = path.rpartition(".")[2]
-    return identifier(last) if last and not last.isdigit() else None

@@ -18,7 +18,7 @@ from longhand.emit.cpp_templates import render_template
 from longhand.emit.cpp_tiles import TurnedTile
 from longhand.emit.cpp_types import SIZE_TYPE, cpp_type
 from longhand.emit.names import KernelNames
-from longhand.emit.pointer_shapes import shape_words
+from longhand.emit.pointer_shapes import is_part, shape_words
 from longhand.lower.ir import Store
 from longhand.schedule.plan import Access, KernelPlan, Pass, Pointer, Style, Tunable
 
@@ -287,6 +287,7 @@ def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -
         comment = "one element"
     else:
         comment = f"({', '.join(sizes)})" if len(sizes) > 1 else f"({sizes[0]},)"
+        comment = f"a part of {comment}" if is_part(plan, pointer) else comment
     if pointer.many:
         comment = f"n_tensors x {comment}"
     if pointer.access is Access.READ_WRITE:

@@ -77,7 +77,7 @@ class BodyPrinter:
         self._operators = operator_table(plan.body, self.inverted_sums)
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
         self.turned = turned_tiles(plan, self.names)
-        self._constants = named_constants(plan.body, tunables)
+        self._constants = named_constants(plan.body, tunables, names.constants)
         self.row_pointers = self._choose_row_pointers()
         self.asked: Counter[str] = Counter()  # how often each index behind a row pointer was printed
         self.shared_index = ""  # the one that has a line of its own

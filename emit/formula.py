@@ -32,7 +32,7 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """What the kernel computes, in one line."""
     if names.kernel == "to_channels_last":
         source, made = (names.pointers[pointer.name] for pointer in plan.pointers)
-        return f"{made} = {source} with its channels last in memory{_walk(plan)}."
+        return f"{made} = {source} with its channels last in memory{_walk(plan, names)}."
     if names.kernel.startswith(FILL):
         padded = listed(names.pointers[pointer.name] for pointer in plan.pointers)
         return f"writes zeros to the padding of {padded}{_place(plan, names)}."
@@ -65,7 +65,7 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
 
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
-    how = _walk(plan)
+    how = _walk(plan, names)
     exact, coarse = _Formula(plan, names, words).text(), op_formula(plan, names, words)
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)
     for room in (_WIDEST - len(names.kernel), _TWO_LINES - len(names.kernel)):
@@ -117,11 +117,12 @@ def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:
     return f"{listed(written)}{source}, for all tensors of the lists"
 
 
-def _walk(plan: KernelPlan) -> str:
+def _walk(plan: KernelPlan, names: KernelNames) -> str:
     if plan.style is Style.ROWS_AND_COLUMNS:
         return ", in one pass over the rows"
     if plan.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT):
-        return ", row by row" if plan.rows else ""
+        row = names.axes[plan.rows[0].name].index if len(plan.rows) == 1 else "row"
+        return f", {row} by {row}" if plan.rows else ""
     if plan.style is Style.COLUMNS:
         return ", column by column"
     if plan.style is Style.TRANSPOSED:
@@ -169,6 +170,8 @@ class _Formula:
         match value:
             case Load():
                 return self._load(position, value)
+            case Constant() if position in self.names.constants:
+                return Text(self.names.constants[position])
             case Constant(value=number):
                 text = literal_text(number)
                 return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)

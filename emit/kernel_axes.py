@@ -27,6 +27,7 @@ _INDEX_OF = {
     ("height",): "line",
     ("height", "width"): "pixel",
 }
+_IMAGE = ("batch", "channels", "height", "width")  # ``conv1_channels``: those of what a layer makes
 
 
 def name_axes(
@@ -45,7 +46,7 @@ def name_axes(
         for steps_out, axis in enumerate(reversed(axes)):
             index = _index_of((dimensions or {}).get(axis.name, ()))
             found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
-            if index is not None and len(plan.rows) > 1:
+            if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
                 found.insert(0, (index, f"n_{plural(index)}"))
             names[axis.name] = _pick(found, scope)
     return {axis.name: names[axis.name] for axis in plan.axes}
@@ -76,8 +77,9 @@ def dimensions_of(
 def _index_of(words: tuple[str, ...]) -> str | None:
     """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word."""
     made = tuple(word.removeprefix("out_") for word in words)
-    if made in _INDEX_OF:
-        return _INDEX_OF[made]
+    parts = tuple(next((part for part in _IMAGE if word.endswith(f"_{part}")), word) for word in made)
+    if parts in _INDEX_OF:
+        return _INDEX_OF[parts]
     counted = re.fullmatch(r"n_([a-z_]{2,}[^s])s", words[0]) if len(words) == 1 else None
     return counted[1] if counted else None
 

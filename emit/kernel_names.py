@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Mapping
 
@@ -74,7 +75,7 @@ def _candidates(
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
     derivatives = _of_derivatives(plan, nodes, words) or _of_summands(nodes)
-    base = derivatives or _of_two_results(plan, nodes) or name_of_ops(nodes)
+    base = derivatives or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
     base = _of_many_results(plan, nodes, base, words) or base
     if plan.style is Style.COLUMNS and not derivatives:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
@@ -169,18 +170,27 @@ def _of_count(plan: KernelPlan) -> str | None:
     return None
 
 
-def _of_two_results(plan: KernelPlan, nodes: list[fx.Node]) -> str | None:
+def _of_two_results(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) -> str | None:
     """``add_and_layer_norm``: a kernel that keeps the sum, too, which ``add_layer_norm`` does not."""
     stores = [value for value in plan.body if isinstance(value, Store)]
-    places = {node.name: place for place, node in enumerate(nodes)}
-    if len(stores) != 2 or any(store.buffer not in places for store in stores):
+    places = {node: place for place, node in enumerate(nodes)}
+    made = [places.get(_call_of(store.buffer, words)) for store in stores]  # type: ignore[arg-type]
+    known = sorted(place for place in made if place is not None)
+    if len(stores) != 2 or len(known) != 2:
         return None
-    first, last = sorted(places[store.buffer] for store in stores)
+    first, last = known
     before, after = nodes[: first + 1], nodes[first + 1 :]
     if first == last or any(all(op_word(node).silent for node in part) for part in (before, after)):
         return None
     name = f"{name_of_ops(before)}_and_{name_of_ops(after)}"
     return name if len(name) <= _LONGEST and name_of_ops(before) != name_of_ops(after) else None
+
+
+def _call_of(buffer: str, words: BufferWords) -> fx.Node | None:
+    """The operation that makes a buffer: of one of several results, the one that makes all."""
+    node = words.nodes.get(buffer)
+    source = node.args[0] if node is not None and node.target is operator.getitem else node
+    return source if isinstance(source, fx.Node) else None
 
 
 def _of_many_results(plan: KernelPlan, nodes: list[fx.Node], base: str, words: BufferWords) -> str | None:

@@ -14,8 +14,11 @@ from longhand.emit.pointer_shapes import shape_words
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.tensor_lists import MadeList, TensorList, list_text
 from longhand.emit.view_calls import argument, number
+from longhand.emit.words import listed
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.plan import Access, KernelPlan, Launch, Style, UnitPlan
+
+_MANY = 2  # strides, starts and ends among the arguments, whose meaning the numbers do not tell
 
 
 class LaunchWriter:
@@ -64,6 +67,14 @@ class LaunchWriter:
         tensors = [self.variables[name] for name in step.buffers]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
         return f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"
+
+    def explain(self, step: Launch) -> str:
+        """What the last arguments are, where several numbers follow the sizes; else nothing."""
+        kernel, names = self.plan.kernels[step.kernel], self.names.kernels[step.kernel]
+        whole = [names.scalars[s.position] for s in kernel.scalars if not s.dtype.is_floating_point]
+        ints = [names.ints[parameter.name] for parameter in kernel.ints]
+        last = [*ints, *(names.scalars[scalar.position] for scalar in kernel.scalars)]
+        return f"Last come {listed(last)}." if len(whole) + len(ints) >= _MANY else ""
 
     def _ints(self, step: Launch) -> list[str]:
         """Strides by the words of the sizes that they are products of."""

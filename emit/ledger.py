@@ -40,8 +40,10 @@ class Ledger:
 
 def _to_json(names: KernelNames) -> dict[str, Any]:
     lists = {"lists": [list(entry) for entry in names.lists.items()]} if names.lists else {}
+    constants = {str(position): word for position, word in names.constants.items()}
     return {
         **lists,
+        **({"constants": constants} if constants else {}),
         "kernel": names.kernel,
         "title": names.title,
         "quotes": [[quote.qualname, quote.statement] for quote in names.quotes],
@@ -67,4 +69,5 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
         values={int(position): str(word) for position, word in entry["values"].items()},
         notes=tuple(entry["notes"]),
         lists=dict(entry.get("lists", ())),
+        constants={int(position): str(word) for position, word in entry.get("constants", {}).items()},
     )

@@ -124,7 +124,7 @@ class BodyWriter:
             else:
                 why = self._remarks(step) if isinstance(step, Launch) else []
                 self.needs.kernels |= isinstance(step, Launch)
-                lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
+                lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
                 self._append(paragraphs, self._quotes(step), why + waiting + lines)
                 waiting = []
         if waiting:
@@ -200,12 +200,10 @@ class BodyWriter:
     def _remarks(self, step: Launch) -> list[str]:
         """Why longhand added an operation that the user did not write, as comments."""
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in step.origins)
-        return [
-            line
-            for text in why
-            if text
-            for line in textwrap.wrap(f"# {text}", WIDEST, subsequent_indent="# ")
-        ]
+        return [line for text in why if text for line in _comment(text)]
+
+    def _launch(self, step: Launch) -> list[str]:
+        return [*_comment(self.launches.explain(step)), self.launches.write(step)]
 
     def _extern(self, step: Extern) -> list[str]:
         lines = self._view_lines(step)
@@ -255,6 +253,10 @@ class BodyWriter:
         texts = [self.sizes.text(part, word) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(f"# {text}", WIDEST, subsequent_indent="# ") if text else []
 
 
 def _is_one_of(word: str, positions: Sequence[int]) -> str:

@@ -9,12 +9,13 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import CallChecks, as_size
 from longhand.emit.dim_words import DimWords
-from longhand.emit.loops import FirstCall, Loop, ModelStep, does_the_same
+from longhand.emit.loops import Loop, ModelStep
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_head import signature_lines, title
-from longhand.emit.model_loops import Block, write_block, write_first_call, write_loop, write_record
+from longhand.emit.model_layers import classes_of, write_layers
+from longhand.emit.model_loops import Block, write_block, write_loop, write_record
 from longhand.emit.model_text import ModelFile, ModelText
-from longhand.emit.model_weights import BlockClass, construct, construct_block
+from longhand.emit.model_weights import construct
 from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
 from longhand.emit.naming import externs
@@ -121,28 +122,12 @@ class ModelWriter:
         device = self._device_expression()
         all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
-        loop_lines: dict[int, list[str]] = {}
-        blocks: list[tuple[Loop, Block]] = []
-        for place, step in enumerate(self.steps):
-            if isinstance(step, Loop):
-                taken = [self.graph.name, *(made.name for _, made in blocks)]
-                known = self._known_block(step, blocks)
-                if known is None:
-                    block, loop_lines[place] = self._loop(step, body, taken)
-                else:
-                    block = known
-                    loop_lines[place] = write_loop(step, block, self.tree.root.at(step.owner), body)
-                blocks.append((step, block))
-                if step.n_head:
-                    call = max(n for n in range(place) if isinstance(self.steps[n], FirstCall))
-                    first = self.steps[call]
-                    assert isinstance(first, FirstCall)
-                    loop_lines[call] = write_first_call(first, step, block, body)
-                self.runtime |= block.runtime_names
-        paragraphs = body.write(self.steps, loop_lines)
+        layers = write_layers(self.steps, self.graph.name, self.plan, self.tree, body, self._loop)
+        self.runtime |= layers.runtime_names
+        paragraphs = body.write(self.steps, layers.lines)
         paragraphs += self._records_apart()
         self._finish(paragraphs, sizes)
-        text = self._text(paragraphs, sizes, blocks)
+        text = self._text(paragraphs, sizes, layers.blocks)
         if body.needs.functional:
             self.imports.add("import torch.nn.functional as F")
         if body.needs.kernels:
@@ -165,27 +150,10 @@ class ModelWriter:
             found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
         return found
 
-    def _known_block(self, loop: Loop, before: Sequence[tuple[Loop, Block]]) -> Block | None:
-        """The class of an earlier loop over the same list, if this one does the same."""
-        if loop.own or loop.n_head:
-            return None
-        same = (block for other, block in before if does_the_same(loop, other, self.plan.buffers))
-        return next(same, None)
-
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
         block = write_block(loop, body, self.tree, taken)
         return block, write_loop(loop, block, self.tree.root.at(loop.owner), body)
-
-    def _classes(self, blocks: Sequence[tuple[Loop, Block]]) -> dict[str, list[BlockClass]]:
-        """Which blocks of each list have which class."""
-        found: dict[str, list[BlockClass]] = {}
-        for loop, block in blocks:
-            first = (loop.positions[0] - 1,) if loop.n_head else ()
-            made = construct_block(self.tree.root.at(f"{loop.owner}.{loop.positions[0]}"))
-            positions = frozenset((*first, *loop.positions))
-            found.setdefault(loop.owner, []).append(BlockClass(block.name, positions, made, block.position))
-        return found
 
     def _sizes(self, may_state: bool = True) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""
@@ -328,7 +296,7 @@ class ModelWriter:
         unpacked = self._unpacked()
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:
-            made = construct(self.tree, self._classes(blocks))
+            made = construct(self.tree, classes_of(blocks, self.tree))
             base, base_arguments, members = made.base, made.base_arguments, made.members
             constants = ["constants = load_constants()"] if self.tree.stored else []
             self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names

@@ -1,12 +1,13 @@
 """Numbers that get a name at the top of the file.
 
-Whole numbers of two digits or more, so that none stands bare in a loop, and what a lowering has a word for
-(``SQRT_HALF``).
+Whole numbers of two digits or more, so that none stands bare in a loop, what a lowering has a word for (``SQRT_HALF``),
+and what the user has one for (``BETA1``).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from longhand.emit.cpp_types import cpp_type, literal
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
@@ -47,17 +48,25 @@ class NamedConstant:
     value: str
 
 
-def named_constants(body: tuple[Value, ...], taken: frozenset[str]) -> dict[int, NamedConstant]:
-    """The constants of a body that need a name, by position; equal ones share it."""
+def named_constants(
+    body: tuple[Value, ...], taken: frozenset[str], given: Mapping[int, str]
+) -> dict[int, NamedConstant]:
+    """The constants of a body that need a name, by position; equal ones share it.
+
+    Args:
+        body: The kernel's.
+        taken: Names that no constant may have.
+        given: The user's names for numbers, by position.
+    """
     found: dict[int, NamedConstant] = {}
     used = set(taken)
     for position, value in enumerate(body):
-        if not isinstance(value, Constant) or not _wants_name(value):
+        if not isinstance(value, Constant) or not (position in given or _wants_name(value)):
             continue
         kind, text = cpp_type(value.dtype), literal(value.value, value.dtype).text
         same = next((c for c in found.values() if (c.type, c.value) == (kind, text)), None)
         if same is None:
-            word = value.name.upper() if value.name else _role(position, body)
+            word = given.get(position) or (value.name.upper() if value.name else _role(position, body))
             if word in used:
                 word = f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}"
             used.add(word)

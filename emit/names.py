@@ -46,6 +46,7 @@ class KernelNames:
         notes: Further lines for the docstring: what is read and written how often, what was fused.
         lists: By pointer key, for pointers that are `many`: the word of the list, ``params`` where the pointer's own
             is ``param``.
+        constants: By position in the body: the user's names for numbers, ``BETA1``.
     """
 
     kernel: str
@@ -58,6 +59,7 @@ class KernelNames:
     values: Mapping[int, str]
     notes: tuple[str, ...] = ()
     lists: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    constants: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.constant_words import constant_words
 from longhand.emit.dim_words import DimWords
 from longhand.emit.formula import title_of
 from longhand.emit.kernel_axes import dimensions_of, name_axes
@@ -145,7 +146,7 @@ def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
         or len(names.ints) != len(kernel.ints)
         or set(names.scalars) != {scalar.position for scalar in kernel.scalars}
         or len(names.lists) != sum(pointer.many for pointer in kernel.pointers)
-        or any(not 0 <= position < len(kernel.body) for position in names.values)
+        or any(not 0 <= position < len(kernel.body) for position in (*names.values, *names.constants))
     ):
         return None
     return dataclasses.replace(
@@ -222,6 +223,7 @@ def _name_kernel_words(
         values=values,
         notes=_notes(kernel, launch, plan, pointers, words, name),
         lists=lists,
+        constants=constant_words(kernel, words),
     )
     return dataclasses.replace(names, title=title_of(kernel, names, words))
 

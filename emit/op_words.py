@@ -129,12 +129,30 @@ def op_word(node: fx.Node) -> OpWord:
     name = aten_name(node)
     if name in SILENT:
         return OpWord(_silent_word(name), silent=True)
+    dropped = _of_dropout(node, name)
+    if dropped is not None:
+        return dropped
     word = _SPELLED.get(name, name).strip("_")
     if word in ("mul", "div") and _has_number(node):
         return OpWord("scale")
     if word == "add" and _adds_bias(node):
         return OpWord("bias")
     return OpWord(without_counter(word) if not word[-1:].isdigit() else word)
+
+
+def _of_dropout(node: fx.Node, name: str) -> OpWord | None:
+    """The operations that a dropout is made of: which elements are kept, what they are scaled by, and the choice."""
+    if _is_dropout(node):
+        return OpWord("dropout")
+    if name == "ne" and isinstance(node.args[0], fx.Node) and aten_name(node.args[0]).startswith("bernoulli"):
+        return OpWord("is_kept", silent=True)
+    if name == "mul" and node.users and all(_is_dropout(user) for user in node.users):
+        return OpWord("scale", silent=True)
+    return None
+
+
+def _is_dropout(node: fx.Node) -> bool:
+    return aten_name(node) == "where" and without_counter(node.name) == "dropout"
 
 
 def _silent_word(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.capture.graph import BackwardKind, GradientPart, Provenance
+from longhand.emit.backward_dims import backward_dims
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
 from longhand.emit.names import UnitNames
@@ -44,7 +45,8 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
             if value in saved and origin.part is GradientPart.WHOLE:
                 differentiated[node.name] = saved[value]
     words = BufferWords(lowered, given, forward.words.renamed, differentiated)
-    names = name_unit(training.backward, known, frozenset(forward.names.kernels), words)
+    dims = backward_dims(graphs, forward.words, words, lowered)
+    names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
     return Pass(training.backward, names, words)
 
 

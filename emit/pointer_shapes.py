@@ -18,6 +18,11 @@ def shape_words(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple
     )
 
 
+def is_part(plan: KernelPlan, pointer: Pointer) -> bool:
+    """Whether the shape is that of a part of the tensor, which begins at an offset."""
+    return any(parameter.pointer == pointer.name and parameter.axis is None for parameter in plan.ints)
+
+
 def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
     """The axes along which a tensor ends before the kernel does, and the scalar that says where: it is padded."""
     found: list[dict[str, int]] = []

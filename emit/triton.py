@@ -19,7 +19,7 @@ import jinja2
 from longhand.emit.copies import copied_values
 from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
-from longhand.emit.pointer_shapes import shape_words
+from longhand.emit.pointer_shapes import is_part, shape_words
 from longhand.emit.triton_lists import foreach, lists, table_arguments, table_parameters
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_and_columns, rows_looped, rows_split
@@ -118,7 +118,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
-        constants=(*text.constants, *_constant_lines(plan)),
+        constants=(*text.constants, *_constant_lines(plan, names)),
         tunables=plan.tunables,
         functions=ordered,
         kernels=kernels,
@@ -144,9 +144,9 @@ def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ..
     return tuple(names)
 
 
-def _constant_lines(plan: KernelPlan) -> tuple[str, ...]:
+def _constant_lines(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     """Whole numbers of the math, under names."""
-    named = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables))
+    named = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables), names.constants)
     values = {constant.name: plan.body[position] for position, constant in named.items()}
     return tuple(
         f"{name} = tl.constexpr({literal_text(value.value) if value.dtype.is_floating_point else int(value.value)})"
@@ -260,7 +260,9 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
         return f"{words}, a result of each chunk"
     sizes = shape_words(plan, names, pointer)
     if sizes:
-        words += f" ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+        words += (
+            f"{', a part of' * is_part(plan, pointer)} ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+        )
     elif sizes is not None:
         words += ", one element"
     aliases = [f"{names.pointers[alias]}_ptr" for alias in pointer.may_alias]

@@ -83,7 +83,9 @@ class Block:
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed
         self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
         self.functions: set[str] = set()  # device functions needed
-        self.constants = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables))
+        self.constants = named_constants(
+            plan.body, frozenset(tunable.name for tunable in plan.tunables), names.constants
+        )
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_constants(plan.body)
         self._copied = copied_values(plan)

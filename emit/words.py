@@ -31,7 +31,8 @@ _CPP = frozenset(_CPP_TEXT.split())
 # Words that the kernel templates use for their own lines.
 _TEMPLATES_TEXT = """
     tl triton torch reference at pid in_row in_col in_range in_rows in_cols mask acc grid chunk tile block
-    lane start end split row_start running_max running_sum new_max n_splits row_tiles col_tiles col_blocks
+    lane start end split row_start running_max running_sum new_max n_splits row_tiles col_tiles row_tile col_tile
+    col_blocks
     tiles rows cols
     fast_launch ceil_div next_power_of_2 libdevice times sign_of nan_maximum nan_minimum first_max first_min
     floor_quotient floor_remainder floor_quotient_float floor_remainder_float
@@ -70,7 +71,8 @@ def snake_case(name: str) -> str:
 def path_words(path: str) -> Iterator[str]:
     """Names for a dotted path, shortest first, positions in lists left out while a word is left.
 
-    ``h.0.ln_1.weight`` gives ``weight``, ``ln_1_weight``, ``h_ln_1_weight``, and at last ``h_0_ln_1_weight``.
+    ``h.0.ln_1.weight`` gives ``weight``, ``ln_1_weight``, ``h_ln_1_weight``, and at last ``h_0_ln_1_weight``; the
+    fourth layer of an nn.Sequential is ``layer_3``.
     """
     whole = path.split(".")
     if (
@@ -82,7 +84,7 @@ def path_words(path: str) -> Iterator[str]:
     for start in range(len(parts) - 1, -1, -1):
         yield identifier("_".join(parts[start:]))
     if any(part.isdigit() for part in whole):
-        yield identifier(path)
+        yield identifier(f"layer_{path}" if path[0].isdigit() else path)
 
 
 def plural(word: str) -> str:

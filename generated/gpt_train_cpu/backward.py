@@ -133,6 +133,7 @@ def block_backward(saved, d_x_plus_mlp):
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv = empty((batch, seq, qkv_dim), torch.float32)
     d_qkv_bias = empty((qkv_dim,), torch.float32)
+    # Last come d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary.
     kernels.cat_and_column_sum(
         d_q, d_k, d_v, d_qkv, d_qkv_bias, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim
     )

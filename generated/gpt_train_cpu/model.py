@@ -38,7 +38,7 @@ class Block(nn.Module):
         # Block.forward    x = x + self.attn(self.ln_1(x))
         residual = empty(x.shape, torch.float32)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
+        kernels.add_and_layer_norm(
             x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
         )
         return self.after_ln_1(residual, ln_1)
@@ -64,7 +64,7 @@ class Block(nn.Module):
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = empty(residual.shape, torch.float32)
         ln_2 = attn  # in place: nothing reads attn afterwards
-        kernels.add_layer_norm(
+        kernels.add_and_layer_norm(
             residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
         )
 
@@ -129,7 +129,7 @@ class LanguageModel(nn.Module):
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = empty((batch, seq, dim), torch.float32)
         ln_1 = empty((batch, seq, dim), torch.float32)
-        kernels.embedding_add_layer_norm(
+        kernels.embedding_add_and_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
             self.gpt.position_embedding.weight,
@@ -154,7 +154,7 @@ class LanguageModel(nn.Module):
         # GPT.forward    return self.head(self.ln_f(x))
         x_plus_mlp = empty(x.shape, torch.float32)
         ln_f = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
+        kernels.add_and_layer_norm(
             x, mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, dim, 1e-5
         )
 

@@ -146,6 +146,7 @@ def block_backward(saved, d_x_plus_mlp):
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    # Last come d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary.
     kernels.cat(d_q, d_k, d_v, d_qkv, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim)
     d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.column_sum(d_qkv, d_qkv_bias, batch * seq, qkv_dim)

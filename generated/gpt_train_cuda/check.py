@@ -11,7 +11,7 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.add_layer_norm import reference as add_layer_norm_reference
+from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
 from .kernels.cat import reference as cat_reference
 from .kernels.column_sum import reference as column_sum_reference
 from .kernels.column_sum_short import reference as column_sum_short_reference
@@ -21,7 +21,7 @@ from .kernels.cross_entropy_and_d_cross_entropy import (
 )
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
 from .kernels.d_layer_norm import reference as d_layer_norm_reference
-from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
+from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu import reference as gelu_and_d_gelu_reference
@@ -106,7 +106,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
+def add_and_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "attn": window(attn, (n_rows, n_cols), (n_cols, 1)),
@@ -206,7 +206,7 @@ def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bi
     return read, written
 
 
-def embedding_add_layer_norm_windows(
+def embedding_add_and_layer_norm_windows(
     tokens,
     token_embedding,
     position_embedding_weight,
@@ -307,7 +307,7 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
 
 
 KERNELS = {
-    "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
+    "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
     "cat": (cat_windows, cat_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
     "column_sum_short": (column_sum_short_windows, column_sum_short_reference),
@@ -318,7 +318,10 @@ KERNELS = {
     ),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
     "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
-    "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
+    "embedding_add_and_layer_norm": (
+        embedding_add_and_layer_norm_windows,
+        embedding_add_and_layer_norm_reference,
+    ),
     "fill_padding": (fill_padding_windows, fill_padding_reference),
     "gelu": (gelu_windows, gelu_reference),
     "gelu_and_d_gelu": (gelu_and_d_gelu_windows, gelu_and_d_gelu_reference),

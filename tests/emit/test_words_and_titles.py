@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
+from longhand.emit.ledger import Ledger
+from longhand.emit.names import KernelNames
 from longhand.emit.words import snake_case
 
 
@@ -239,3 +241,56 @@ def test_a_sum_that_a_layer_leaves_to_the_next_is_said() -> None:
         "The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."
         in block[:200]
     )
+
+
+BETA, SMALL = 0.875, 1e-3
+
+
+def averaged(mean: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return (mean * BETA + x * (1 - BETA)) * 0.25
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_numbers_have_the_users_names(emit: Any, device: str) -> None:
+    files = emit(averaged, (torch.randn(30, 12), torch.randn(30, 12)), device=device)
+    ending = ".cpp" if device == "cpu" else ".py"
+    texts = [
+        str(t)
+        for p, t in files.items()
+        if p.startswith("kernels/") and p.endswith(ending) and "BETA" in str(t)
+    ]
+    assert len(texts) == 1
+    body = texts[0].partition("def averaged" if device == "cuda" else "#pragma")[2] or texts[0]
+    assert "ONE_MINUS_BETA" in body and "0.25" in body
+    assert re.search(r"\bBETA = (tl\.constexpr\()?0\.875", texts[0])
+    assert re.search(r"ONE_MINUS_BETA = (tl\.constexpr\()?0\.125", texts[0])
+    assert "SMALL" not in texts[0]
+
+
+def test_the_users_names_for_numbers_are_kept_in_the_ledger() -> None:
+    names = KernelNames("k", "t.", (), {}, {}, {}, {}, {}, constants={3: "BETA"})
+    assert Ledger.from_json(Ledger({"key": names}).to_json()).kernels["key"] == names
+
+
+def test_a_norm_of_images_goes_by_batches_channels_and_pixels() -> None:
+    kernels = Path(__file__).resolve().parents[2] / "generated/resnet_block_train_cuda/kernels"
+    text = (kernels / "d_relu_d_batch_norm.py").read_text()
+    assert "shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)" in text
+    assert "channel by channel." in text and "lane_index" not in text
+
+
+def test_numbers_behind_the_sizes_are_explained() -> None:
+    text = (Path(__file__).resolve().parents[2] / "generated/gpt_train_cuda/backward.py").read_text()
+    comment, call = re.search(r"# Last come (.*)\.\n *kernels\.cat\((.*)\)", text).groups()  # type: ignore[union-attr]
+    assert comment == "d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary"
+    assert call.endswith("qkv_dim, dim, dim, dim, dim, 2 * dim")
+
+
+def test_layers_of_a_sequential_are_counted_and_a_dropout_is_one_word(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.1), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 8))
+    longhand.generate(model, (torch.randn(4, 16),), out=tmp_path / "unit", device="cpu", train=True)
+    backward = (tmp_path / "unit" / "backward.py").read_text()
+    assert "layer_2_weight" in backward and "_layer_0_weight" in backward
+    assert not re.search(r"\b(d_)?_\d_", backward)
+    kernels = sorted(path.stem for path in (tmp_path / "unit" / "kernels").glob("*.cpp"))
+    assert "dropout" in kernels and not any("where" in kernel or "ne_" in kernel for kernel in kernels)

@@ -14,6 +14,9 @@
 #include <cstdint>
 #include <vector>
 
+constexpr float ONE_MINUS_BETA1 = 0.1f;
+constexpr float BETA2 = 0.999f;
+constexpr float ONE_MINUS_BETA2 = 0.001f;
 constexpr long CHUNK = 16384;  // elements that a thread takes at a time
 
 // Threads share out chunks of all tensors.
@@ -52,8 +55,8 @@ extern "C" void adamw(
     for (long i = start; i < end; ++i) {
       const float exp_avg_value = exp_avg[i];
       const float grad_value = grad[i];
-      const float total = exp_avg_value + (grad_value - exp_avg_value) * 0.1f;
-      const float exp_avg_sq_value = exp_avg_sq[i] * 0.999f + grad_value * grad_value * 0.001f;
+      const float total = exp_avg_value + (grad_value - exp_avg_value) * ONE_MINUS_BETA1;
+      const float exp_avg_sq_value = exp_avg_sq[i] * BETA2 + grad_value * grad_value * ONE_MINUS_BETA2;
       const float denominator = std::sqrt(exp_avg_sq_value) / root_correction_value + eps;
       const float ratio = step_size_value * total / denominator;
 

@@ -16,6 +16,10 @@ import triton.language as tl
 
 from ..runtime import fast_launch, tensor_table
 
+ONE_MINUS_BETA1 = tl.constexpr(0.09999999999999998)
+BETA2 = tl.constexpr(0.999)
+ONE_MINUS_BETA2 = tl.constexpr(0.0010000000000000009)
+
 # Tunables.
 BLOCK = 1024  # elements per program
 NUM_WARPS = 8
@@ -64,8 +68,8 @@ def adamw_kernel(
     step_size = tl.load(step_size_ptr)
     root_correction = tl.load(root_correction_ptr)
 
-    exp_avg_value = exp_avg + (grad - exp_avg) * 0.09999999999999998
-    exp_avg_sq_value = exp_avg_sq * 0.999 + grad * grad * 0.0010000000000000009
+    exp_avg_value = exp_avg + (grad - exp_avg) * ONE_MINUS_BETA1
+    exp_avg_sq_value = exp_avg_sq * BETA2 + grad * grad * ONE_MINUS_BETA2
     denominator = tl.sqrt_rn(exp_avg_sq_value) / root_correction + eps
 
     tl.store(exp_avg_ptr + i, exp_avg_value, mask=in_range)

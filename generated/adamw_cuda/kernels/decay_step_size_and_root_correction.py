@@ -1,5 +1,5 @@
-"""decay_step_size_and_root_correction: step = step + 1.0; root_correction = sqrt(1.0 - 0.999**step); decay =
-1.0 - lr * 0.01; step_size = lr / (1.0 - 0.9**step).
+"""decay_step_size_and_root_correction: step = step + 1.0; root_correction = sqrt(1.0 - BETA2**step); decay =
+1.0 - lr * DECAY; step_size = lr / (1.0 - BETA1**step).
 
     adamw    step += 1
     adamw    decay = 1 - lr * DECAY
@@ -14,6 +14,10 @@ import triton
 import triton.language as tl
 
 from ..runtime import fast_launch, libdevice
+
+BETA2 = tl.constexpr(0.999)
+DECAY = tl.constexpr(0.01)
+BETA1 = tl.constexpr(0.9)
 
 # Tunables.
 NUM_WARPS = 1
@@ -34,9 +38,9 @@ def decay_step_size_and_root_correction_kernel(
     shifted_step = step + 1.0
 
     tl.store(step_ptr, shifted_step)
-    tl.store(root_correction_ptr, tl.sqrt_rn(1.0 - libdevice.pow(0.999, shifted_step)))
-    tl.store(decay_ptr, 1.0 - lr * 0.01)
-    tl.store(step_size_ptr, lr / (1.0 - libdevice.pow(0.9, shifted_step)))
+    tl.store(root_correction_ptr, tl.sqrt_rn(1.0 - libdevice.pow(BETA2, shifted_step)))
+    tl.store(decay_ptr, 1.0 - lr * DECAY)
+    tl.store(step_size_ptr, lr / (1.0 - libdevice.pow(BETA1, shifted_step)))
 
 
 def decay_step_size_and_root_correction(lr, step, root_correction, decay, step_size):

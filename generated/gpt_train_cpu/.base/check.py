@@ -11,7 +11,7 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.add_layer_norm import reference as add_layer_norm_reference
+from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
 from .kernels.cat_and_column_sum import reference as cat_and_column_sum_reference
 from .kernels.column_sum import reference as column_sum_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
@@ -23,7 +23,7 @@ from .kernels.d_layer_norm import reference as d_layer_norm_reference
 from .kernels.d_layer_norm_bias import reference as d_layer_norm_bias_reference
 from .kernels.d_layer_norm_weight import reference as d_layer_norm_weight_reference
 from .kernels.d_layer_norm_weight_and_bias import reference as d_layer_norm_weight_and_bias_reference
-from .kernels.embedding_add_layer_norm import reference as embedding_add_layer_norm_reference
+from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
 from .kernels.layer_norm_and_d_add_layer_norm import reference as layer_norm_and_d_add_layer_norm_reference
@@ -107,7 +107,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
+def add_and_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "attn": window(attn, (n_rows, n_cols), (n_cols, 1)),
@@ -220,7 +220,7 @@ def d_layer_norm_weight_and_bias_windows(d_ln_2, normalized, d_bias, d_weight, n
     return read, written
 
 
-def embedding_add_layer_norm_windows(
+def embedding_add_and_layer_norm_windows(
     tokens,
     token_embedding,
     position_embedding,
@@ -314,7 +314,7 @@ def pad_windows(d_position_embedding, d_weight, n_rows, n_cols, n_filled):
 
 
 KERNELS = {
-    "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
+    "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
     "cat_and_column_sum": (cat_and_column_sum_windows, cat_and_column_sum_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
@@ -330,7 +330,10 @@ KERNELS = {
         d_layer_norm_weight_and_bias_windows,
         d_layer_norm_weight_and_bias_reference,
     ),
-    "embedding_add_layer_norm": (embedding_add_layer_norm_windows, embedding_add_layer_norm_reference),
+    "embedding_add_and_layer_norm": (
+        embedding_add_and_layer_norm_windows,
+        embedding_add_and_layer_norm_reference,
+    ),
     "gelu": (gelu_windows, gelu_reference),
     "gelu_and_d_gelu_column_sum": (gelu_and_d_gelu_column_sum_windows, gelu_and_d_gelu_column_sum_reference),
     "layer_norm_and_d_add_layer_norm": (

@@ -1,6 +1,6 @@
 """The kernels, as model.py calls them."""
 
-from .add_layer_norm import add_layer_norm
+from .add_and_layer_norm import add_and_layer_norm
 from .cat_and_column_sum import cat_and_column_sum
 from .column_sum import column_sum
 from .cross_entropy import cross_entropy
@@ -10,7 +10,7 @@ from .d_layer_norm import d_layer_norm
 from .d_layer_norm_bias import d_layer_norm_bias
 from .d_layer_norm_weight import d_layer_norm_weight
 from .d_layer_norm_weight_and_bias import d_layer_norm_weight_and_bias
-from .embedding_add_layer_norm import embedding_add_layer_norm
+from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .gelu import gelu
 from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
 from .layer_norm_and_d_add_layer_norm import layer_norm_and_d_add_layer_norm
@@ -18,7 +18,7 @@ from .mul_add import mul_add
 from .pad import pad
 
 __all__ = [
-    "add_layer_norm",
+    "add_and_layer_norm",
     "cat_and_column_sum",
     "column_sum",
     "cross_entropy",
@@ -28,7 +28,7 @@ __all__ = [
     "d_layer_norm_bias",
     "d_layer_norm_weight",
     "d_layer_norm_weight_and_bias",
-    "embedding_add_layer_norm",
+    "embedding_add_and_layer_norm",
     "gelu",
     "gelu_and_d_gelu_column_sum",
     "layer_norm_and_d_add_layer_norm",

@@ -40,7 +40,7 @@ class Block(nn.Module):
         # Block.forward    x = x + self.attn(self.ln_1(x))
         residual = torch.empty_like(x)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
+        kernels.add_and_layer_norm(
             x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
         )
         return self.after_ln_1(residual, ln_1)
@@ -68,7 +68,7 @@ class Block(nn.Module):
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = torch.empty_like(residual)
         ln_2 = attn  # in place: nothing reads attn afterwards
-        kernels.add_layer_norm(
+        kernels.add_and_layer_norm(
             residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
         )
 
@@ -136,7 +136,7 @@ class LanguageModel(nn.Module):
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
         ln_1 = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
-        kernels.embedding_add_layer_norm(
+        kernels.embedding_add_and_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
             self.gpt.position_embedding.weight,
@@ -161,7 +161,7 @@ class LanguageModel(nn.Module):
         # GPT.forward    return self.head(self.ln_f(x))
         x_plus_mlp = torch.empty_like(x)
         ln_f = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
+        kernels.add_and_layer_norm(
             x, mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, dim, 1e-5
         )
 
@@ -177,6 +177,7 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
         losses = torch.empty((batch * seq,), dtype=torch.float32, device=tokens.device)
         unscaled_d_logits = torch.empty((batch * seq, 50264), dtype=torch.bfloat16, device=tokens.device)
+        # Last come logits_stride and unscaled_d_logits_stride.
         kernels.cross_entropy_and_d_cross_entropy(
             logits,
             targets,
@@ -190,6 +191,7 @@ class LanguageModel(nn.Module):
         )
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
+        # Last come unscaled_d_logits_stride and unscaled_d_logits_offset.
         kernels.fill_padding(unscaled_d_logits, 8192, 7, 50264, 50257)
 
         # GPT.forward    return self.head(self.ln_f(x))

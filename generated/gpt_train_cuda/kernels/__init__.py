@@ -1,6 +1,6 @@
 """The kernels, as model.py calls them."""
 
-from .add_layer_norm import add_layer_norm
+from .add_and_layer_norm import add_and_layer_norm
 from .cat import cat
 from .column_sum import column_sum
 from .column_sum_short import column_sum_short
@@ -8,7 +8,7 @@ from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
 from .d_layer_norm import d_layer_norm
-from .embedding_add_layer_norm import embedding_add_layer_norm
+from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .fill_padding import fill_padding
 from .gelu import gelu
 from .gelu_and_d_gelu import gelu_and_d_gelu
@@ -17,7 +17,7 @@ from .mul_add import mul_add
 from .pad_head import pad_head
 
 __all__ = [
-    "add_layer_norm",
+    "add_and_layer_norm",
     "cat",
     "column_sum",
     "column_sum_short",
@@ -25,7 +25,7 @@ __all__ = [
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
     "d_layer_norm",
-    "embedding_add_layer_norm",
+    "embedding_add_and_layer_norm",
     "fill_padding",
     "gelu",
     "gelu_and_d_gelu",

@@ -1,5 +1,5 @@
 // d_relu_d_batch_norm: d_out = d_relu(d_activated, activated); d_weight = sum(d_out * normalize(shortcut));
-// d_shortcut = d_batch_norm(d_out, shortcut); d_bias = sum(d_out), row by row.
+// d_shortcut = d_batch_norm(d_out, shortcut); d_bias = sum(d_out), channel by channel.
 //
 //     ResNetBlock.forward    return F.relu(out)
 //     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -11,35 +11,35 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops (d_out in d_shortcut). Sums in double.
 extern "C" void d_relu_d_batch_norm(
-    const float *activated,      // (n_lanes, n_rows, n_cols)
-    const float *d_activated,    // (n_lanes, n_rows, n_cols)
-    const float *shortcut,       // (n_lanes, n_rows, n_cols)
-    const float *shortcut_mean,  // (n_rows,)
-    const float *shortcut_rstd,  // (n_rows,)
-    const float *weight,         // (n_rows,)
-    float *d_weight,             // (n_rows,)
-    float *d_shortcut,           // (n_lanes, n_rows, n_cols)
-    float *d_bias,               // (n_rows,)
-    long n_rows,
-    long n_lanes,
-    long n_cols) {
-#pragma omp parallel for if (n_rows * n_lanes * n_cols >= GRAIN)
-  for (long row = 0; row < n_rows; ++row) {
-    const float *activated_row = activated + row * n_cols;
-    const float *d_activated_row = d_activated + row * n_cols;
-    const float *shortcut_row = shortcut + row * n_cols;
-    float *d_shortcut_row = d_shortcut + row * n_cols;
+    const float *activated,      // (n_batches, n_channels, n_pixels)
+    const float *d_activated,    // (n_batches, n_channels, n_pixels)
+    const float *shortcut,       // (n_batches, n_channels, n_pixels)
+    const float *shortcut_mean,  // (n_channels,)
+    const float *shortcut_rstd,  // (n_channels,)
+    const float *weight,         // (n_channels,)
+    float *d_weight,             // (n_channels,)
+    float *d_shortcut,           // (n_batches, n_channels, n_pixels)
+    float *d_bias,               // (n_channels,)
+    long n_channels,
+    long n_batches,
+    long n_pixels) {
+#pragma omp parallel for if (n_channels * n_batches * n_pixels >= GRAIN)
+  for (long channel = 0; channel < n_channels; ++channel) {
+    const float *activated_row = activated + channel * n_pixels;
+    const float *d_activated_row = d_activated + channel * n_pixels;
+    const float *shortcut_row = shortcut + channel * n_pixels;
+    float *d_shortcut_row = d_shortcut + channel * n_pixels;
 
-    const float shortcut_mean_value = shortcut_mean[row];
-    const float shortcut_rstd_value = shortcut_rstd[row];
-    const float scale = shortcut_rstd_value * weight[row];
+    const float shortcut_mean_value = shortcut_mean[channel];
+    const float shortcut_rstd_value = shortcut_rstd[channel];
+    const float scale = shortcut_rstd_value * weight[channel];
 
     double d_weight_sum = 0.0;
     double d_bias_sum = 0.0;
-    for (long lane_index = 0; lane_index < n_lanes; ++lane_index) {
+    for (long batch = 0; batch < n_batches; ++batch) {
 #pragma omp simd reduction(+ : d_weight_sum, d_bias_sum)
-      for (long col = 0; col < n_cols; ++col) {
-        const long at = lane_index * n_rows * n_cols + col;
+      for (long pixel = 0; pixel < n_pixels; ++pixel) {
+        const long at = batch * n_channels * n_pixels + pixel;
         const float d_out = activated_row[at] <= 0.0f ? 0.0f : d_activated_row[at];
         const float normalized = (shortcut_row[at] - shortcut_mean_value) * shortcut_rstd_value;
         d_shortcut_row[at] = d_out;
@@ -47,15 +47,15 @@ extern "C" void d_relu_d_batch_norm(
         d_bias_sum += d_out;
       }
     }
-    const float through_mean = d_bias_sum / (n_lanes * n_cols);
-    const float through_rstd = d_weight_sum / (n_lanes * n_cols);
-    d_weight[row] = d_weight_sum;
-    d_bias[row] = d_bias_sum;
+    const float through_mean = d_bias_sum / (n_batches * n_pixels);
+    const float through_rstd = d_weight_sum / (n_batches * n_pixels);
+    d_weight[channel] = d_weight_sum;
+    d_bias[channel] = d_bias_sum;
 
-    for (long lane_index = 0; lane_index < n_lanes; ++lane_index) {
+    for (long batch = 0; batch < n_batches; ++batch) {
 #pragma omp simd
-      for (long col = 0; col < n_cols; ++col) {
-        const long at = lane_index * n_rows * n_cols + col;
+      for (long pixel = 0; pixel < n_pixels; ++pixel) {
+        const long at = batch * n_channels * n_pixels + pixel;
         const float normalized = (shortcut_row[at] - shortcut_mean_value) * shortcut_rstd_value;
         const float less_mean = d_shortcut_row[at] - through_mean;
         d_shortcut_row[at] = (less_mean - normalized * through_rstd) * scale;

@@ -116,24 +116,28 @@ def d_relu_d_batch_norm_windows(
     d_shortcut,
     d_weight,
     d_bias,
-    n_rows,
-    n_lanes,
-    n_cols,
+    n_channels,
+    n_batches,
+    n_pixels,
 ):
     read = {
-        "activated": window(activated, (n_lanes, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "d_activated": window(d_activated, (n_lanes, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "shortcut": window(shortcut, (n_lanes, n_rows, n_cols), (n_rows * n_cols, n_cols, 1)),
-        "shortcut_mean": window(shortcut_mean, (n_rows, 1, 1), (1, 0, 0)),
-        "shortcut_rstd": window(shortcut_rstd, (n_rows, 1, 1), (1, 0, 0)),
-        "weight": window(weight, (n_rows, 1, 1), (1, 0, 0)),
-        "n_lanes": n_lanes,
-        "n_cols": n_cols,
+        "activated": window(
+            activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
+        ),
+        "d_activated": window(
+            d_activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
+        ),
+        "shortcut": window(shortcut, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "shortcut_mean": window(shortcut_mean, (n_channels, 1, 1), (1, 0, 0)),
+        "shortcut_rstd": window(shortcut_rstd, (n_channels, 1, 1), (1, 0, 0)),
+        "weight": window(weight, (n_channels, 1, 1), (1, 0, 0)),
+        "n_batches": n_batches,
+        "n_pixels": n_pixels,
     }
     written = [
-        window(d_shortcut, (n_rows, n_lanes, n_cols), (n_cols, n_rows * n_cols, 1)),
-        window(d_weight, (n_rows, 1, 1), (1, 0, 0)),
-        window(d_bias, (n_rows, 1, 1), (1, 0, 0)),
+        window(d_shortcut, (n_channels, n_batches, n_pixels), (n_pixels, n_channels * n_pixels, 1)),
+        window(d_weight, (n_channels, 1, 1), (1, 0, 0)),
+        window(d_bias, (n_channels, 1, 1), (1, 0, 0)),
     ]
     return read, written
 

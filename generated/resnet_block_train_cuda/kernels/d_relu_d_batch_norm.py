@@ -1,5 +1,5 @@
 """d_relu_d_batch_norm: d_out = d_relu(d_activated, activated); d_shortcut = d_batch_norm(d_out, shortcut);
-d_weight = sum(d_out * normalize(shortcut)); d_bias = sum(d_out), row by row.
+d_weight = sum(d_out * normalize(shortcut)); d_bias = sum(d_out), channel by channel.
 
     ResNetBlock.forward    return F.relu(out)
     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -23,37 +23,37 @@ NUM_STAGES = 2
 @fast_launch
 @triton.jit
 def d_relu_d_batch_norm_kernel(
-    activated_ptr,  # bf16 (n_lanes, n_rows, n_cols)
-    d_activated_ptr,  # bf16 (n_lanes, n_rows, n_cols)
-    shortcut_ptr,  # bf16 (n_lanes, n_rows, n_cols)
-    shortcut_mean_ptr,  # float32 (n_rows,)
-    shortcut_rstd_ptr,  # float32 (n_rows,)
-    weight_ptr,  # bf16 (n_rows,)
-    d_shortcut_ptr,  # bf16 (n_lanes, n_rows, n_cols)
-    d_weight_ptr,  # bf16 (n_rows,)
-    d_bias_ptr,  # bf16 (n_rows,)
-    n_rows,
-    n_lanes: tl.constexpr,
-    n_cols: tl.constexpr,
+    activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    d_activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    shortcut_mean_ptr,  # float32 (n_channels,)
+    shortcut_rstd_ptr,  # float32 (n_channels,)
+    weight_ptr,  # bf16 (n_channels,)
+    d_shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    d_weight_ptr,  # bf16 (n_channels,)
+    d_bias_ptr,  # bf16 (n_channels,)
+    n_channels,
+    n_batches: tl.constexpr,
+    n_pixels: tl.constexpr,
     COLS: tl.constexpr,
 ):
     """Each program walks one row, COLS columns at a time; arithmetic in float32."""
-    n_flat_cols = n_lanes * n_cols
-    row = tl.program_id(0)
-    row_start = row * n_cols
+    n_cols = n_batches * n_pixels
+    channel = tl.program_id(0)
+    row_start = channel * n_pixels
     lane = tl.arange(0, COLS)
 
-    shortcut_mean = tl.load(shortcut_mean_ptr + row)
-    shortcut_rstd = tl.load(shortcut_rstd_ptr + row)
+    shortcut_mean = tl.load(shortcut_mean_ptr + channel)
+    shortcut_rstd = tl.load(shortcut_rstd_ptr + channel)
 
     d_bias_acc = tl.zeros([COLS], tl.float32)
     d_weight_acc = tl.zeros([COLS], tl.float32)
-    for start in range(0, n_flat_cols, COLS):
-        flat_col = start + lane
-        in_cols = flat_col < n_flat_cols
-        col = flat_col % n_cols
-        lane_index = flat_col // n_cols
-        at = row_start + lane_index * n_rows * n_cols + col
+    for start in range(0, n_cols, COLS):
+        col = start + lane
+        in_cols = col < n_cols
+        pixel = col % n_pixels
+        batch = col // n_pixels
+        at = row_start + batch * n_channels * n_pixels + pixel
         activated = tl.load(activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
         d_activated = tl.load(d_activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
         shortcut = tl.load(shortcut_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
@@ -64,21 +64,21 @@ def d_relu_d_batch_norm_kernel(
 
     d_bias = tl.sum(d_bias_acc, axis=0)
     d_weight = tl.sum(d_weight_acc, axis=0)
-    through_mean = d_bias / (n_lanes * n_cols)
-    through_rstd = d_weight / (n_lanes * n_cols)
+    through_mean = d_bias / (n_batches * n_pixels)
+    through_rstd = d_weight / (n_batches * n_pixels)
 
-    weight = tl.load(weight_ptr + row).to(tl.float32)
+    weight = tl.load(weight_ptr + channel).to(tl.float32)
     scale = shortcut_rstd * weight
 
-    tl.store(d_weight_ptr + row, d_weight)
-    tl.store(d_bias_ptr + row, d_bias)
+    tl.store(d_weight_ptr + channel, d_weight)
+    tl.store(d_bias_ptr + channel, d_bias)
 
-    for start in range(0, n_flat_cols, COLS):
-        flat_col = start + lane
-        in_cols = flat_col < n_flat_cols
-        col = flat_col % n_cols
-        lane_index = flat_col // n_cols
-        at = row_start + lane_index * n_rows * n_cols + col
+    for start in range(0, n_cols, COLS):
+        col = start + lane
+        in_cols = col < n_cols
+        pixel = col % n_pixels
+        batch = col // n_pixels
+        at = row_start + batch * n_channels * n_pixels + pixel
         activated = tl.load(activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
         d_activated = tl.load(d_activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
         shortcut = tl.load(shortcut_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
@@ -98,12 +98,12 @@ def d_relu_d_batch_norm(
     d_shortcut,
     d_weight,
     d_bias,
-    n_rows,
-    n_lanes,
-    n_cols,
+    n_channels,
+    n_batches,
+    n_pixels,
 ):
     """Fill d_shortcut, d_weight and d_bias."""
-    d_relu_d_batch_norm_kernel[(n_rows,)](
+    d_relu_d_batch_norm_kernel[(n_channels,)](
         activated,
         d_activated,
         shortcut,
@@ -113,22 +113,20 @@ def d_relu_d_batch_norm(
         d_shortcut,
         d_weight,
         d_bias,
-        n_rows,
-        n_lanes,
-        n_cols,
+        n_channels,
+        n_batches,
+        n_pixels,
         COLS=COLS,
         num_warps=NUM_WARPS,
         num_stages=NUM_STAGES,
     )
 
 
-def reference(activated, d_activated, shortcut, shortcut_mean, shortcut_rstd, weight, n_lanes, n_cols):
+def reference(activated, d_activated, shortcut, shortcut_mean, shortcut_rstd, weight, n_batches, n_pixels):
     """What d_relu_d_batch_norm() must fill d_shortcut, d_weight and d_bias with."""
     d_out = torch.where(activated.transpose(0, 1) <= 0.0, 0.0, d_activated.transpose(0, 1))
     d_bias = d_out.sum((-2, -1), keepdim=True)
     normalized = (shortcut.transpose(0, 1) - shortcut_mean) * shortcut_rstd
     d_weight = (d_out * normalized).sum((-2, -1), keepdim=True)
-    d_shortcut = (d_out - d_bias / (n_lanes * n_cols) - normalized * (d_weight / (n_lanes * n_cols))) * (
-        shortcut_rstd * weight
-    )
-    return d_shortcut, d_weight, d_bias
+    difference = d_out - d_bias / (n_batches * n_pixels) - normalized * (d_weight / (n_batches * n_pixels))
+    return difference * (shortcut_rstd * weight), d_weight, d_bias

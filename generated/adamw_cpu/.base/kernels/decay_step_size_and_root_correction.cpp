@@ -1,5 +1,5 @@
-// decay_step_size_and_root_correction: step = step + 1.0; root_correction = sqrt(1.0 - 0.999**step); decay =
-// 1.0 - lr * 0.01; step_size = lr / (1.0 - 0.9**step).
+// decay_step_size_and_root_correction: step = step + 1.0; root_correction = sqrt(1.0 - BETA2**step); decay =
+// 1.0 - lr * DECAY; step_size = lr / (1.0 - BETA1**step).
 //
 //     adamw    step += 1
 //     adamw    decay = 1 - lr * DECAY
@@ -12,6 +12,10 @@
 
 #include <cmath>
 
+constexpr float BETA2 = 0.999f;
+constexpr float DECAY = 0.01f;
+constexpr float BETA1 = 0.9f;
+
 // A single element.
 extern "C" void decay_step_size_and_root_correction(
     const float *lr,         // one element
@@ -22,7 +26,7 @@ extern "C" void decay_step_size_and_root_correction(
   const float shifted_step = step[0] + 1.0f;
   const float lr_value = lr[0];
   step[0] = shifted_step;
-  root_correction[0] = std::sqrt(1.0f - powf(0.999f, shifted_step));
-  decay[0] = 1.0f - lr_value * 0.01f;
-  step_size[0] = lr_value / (1.0f - powf(0.9f, shifted_step));
+  root_correction[0] = std::sqrt(1.0f - powf(BETA2, shifted_step));
+  decay[0] = 1.0f - lr_value * DECAY;
+  step_size[0] = lr_value / (1.0f - powf(BETA1, shifted_step));
 }

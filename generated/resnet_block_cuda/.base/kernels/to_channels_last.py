@@ -29,8 +29,10 @@ def to_channels_last_kernel(
     col_tiles = tl.cdiv(n_channels, TILE)
     row_tiles = tl.cdiv(n_pixels, TILE)
     batch = tile // (row_tiles * col_tiles)
-    pixel = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
-    channel = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    row_tile = tile // col_tiles % row_tiles
+    col_tile = tile % col_tiles
+    pixel = row_tile * TILE + tl.arange(0, TILE)[:, None]
+    channel = col_tile * TILE + tl.arange(0, TILE)[None, :]
     in_range = (pixel < n_pixels) & (channel < n_channels)
 
     x = tl.load(x_ptr + (batch * n_channels + channel) * n_pixels + pixel, mask=in_range)

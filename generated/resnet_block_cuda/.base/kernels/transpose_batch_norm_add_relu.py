@@ -48,8 +48,10 @@ def transpose_batch_norm_add_relu_kernel(
     col_tiles = tl.cdiv(n_channels, TILE)
     row_tiles = tl.cdiv(n_pixels, TILE)
     batch = tile // (row_tiles * col_tiles)
-    pixel = (tile // col_tiles % row_tiles) * TILE + tl.arange(0, TILE)[:, None]
-    channel = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    row_tile = tile // col_tiles % row_tiles
+    col_tile = tile % col_tiles
+    pixel = row_tile * TILE + tl.arange(0, TILE)[:, None]
+    channel = col_tile * TILE + tl.arange(0, TILE)[None, :]
     in_cols = channel < n_channels
     in_range = (pixel < n_pixels) & in_cols
     at = (batch * n_pixels + pixel) * n_channels + channel

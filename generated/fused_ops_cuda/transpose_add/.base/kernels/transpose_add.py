@@ -28,8 +28,10 @@ def transpose_add_kernel(
     """Each program fills one TILE x TILE tile; arithmetic in float32."""
     tile = tl.program_id(0)
     col_tiles = tl.cdiv(n_cols, TILE)
-    row = (tile // col_tiles) * TILE + tl.arange(0, TILE)[:, None]
-    col = (tile % col_tiles) * TILE + tl.arange(0, TILE)[None, :]
+    row_tile = tile // col_tiles
+    col_tile = tile % col_tiles
+    row = row_tile * TILE + tl.arange(0, TILE)[:, None]
+    col = col_tile * TILE + tl.arange(0, TILE)[None, :]
     in_range = (row < n_rows) & (col < n_cols)
     at = row * n_cols + col
 

@@ -1,4 +1,4 @@
-"""add_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
+"""add_and_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
 
     Block.forward    x = x + self.attn(self.ln_1(x))
     Block.forward    return x + self.mlp(self.ln_2(x))
@@ -20,7 +20,7 @@ NUM_WARPS = 8
 
 @fast_launch
 @triton.jit
-def add_layer_norm_kernel(
+def add_and_layer_norm_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     attn_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
@@ -59,11 +59,11 @@ def add_layer_norm_kernel(
     tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
 
 
-def add_layer_norm(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
+def add_and_layer_norm(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
     """Fill residual and ln_2."""
     cols = next_power_of_2(n_cols)
     rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
-    add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
+    add_and_layer_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         attn,
         weight,
@@ -80,6 +80,6 @@ def add_layer_norm(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
 
 
 def reference(x, attn, weight, bias, eps):
-    """What add_layer_norm() must fill residual and ln_2 with."""
+    """What add_and_layer_norm() must fill residual and ln_2 with."""
     residual = x + attn
     return residual, F.layer_norm(residual, weight.shape, weight, bias, eps)

@@ -1,4 +1,5 @@
-"""embedding_add_layer_norm: x = token_embedding[tokens] + position_embedding_weight; ln_1 = layer_norm(x).
+"""embedding_add_and_layer_norm: x = token_embedding[tokens] + position_embedding_weight; ln_1 =
+layer_norm(x), row by row.
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     Block.forward    x = x + self.attn(self.ln_1(x))
@@ -21,7 +22,7 @@ NUM_WARPS = 8
 
 @fast_launch
 @triton.jit
-def embedding_add_layer_norm_kernel(
+def embedding_add_and_layer_norm_kernel(
     tokens_ptr,  # int64 (n_batches, n_positions)
     token_embedding_ptr,  # bf16 (table_size, n_cols)
     position_embedding_weight_ptr,  # bf16 (n_positions, n_cols)
@@ -73,7 +74,7 @@ def embedding_add_layer_norm_kernel(
     tl.store(ln_1_ptr + at, normalized * ln_1_weight + bias, mask=in_range)
 
 
-def embedding_add_layer_norm(
+def embedding_add_and_layer_norm(
     tokens,
     token_embedding,
     position_embedding_weight,
@@ -91,7 +92,7 @@ def embedding_add_layer_norm(
     n_rows = n_batches * n_positions
     cols = next_power_of_2(n_cols)
     rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
-    embedding_add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
+    embedding_add_and_layer_norm_kernel[(ceil_div(n_rows, rows),)](
         tokens,
         token_embedding,
         position_embedding_weight,
@@ -111,6 +112,6 @@ def embedding_add_layer_norm(
 
 
 def reference(tokens, token_embedding, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
-    """What embedding_add_layer_norm() must fill x and ln_1 with."""
+    """What embedding_add_and_layer_norm() must fill x and ln_1 with."""
     x = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
     return x, F.layer_norm(x, ln_1_weight.shape, ln_1_weight, bias, eps)

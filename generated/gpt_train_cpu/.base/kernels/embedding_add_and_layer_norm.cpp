@@ -1,4 +1,4 @@
-// embedding_add_layer_norm: x = token_embedding[tokens] + position_embedding; ln_1 = layer_norm(x).
+// embedding_add_and_layer_norm: x = token_embedding[tokens] + position_embedding; ln_1 = layer_norm(x).
 //
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //     Block.forward    x = x + self.attn(self.ln_1(x))
@@ -12,7 +12,7 @@
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops. Sums in double.
-extern "C" void embedding_add_layer_norm(
+extern "C" void embedding_add_and_layer_norm(
     const int64_t *tokens,            // (n_batches, n_positions)
     const float *token_embedding,     // (table_size, n_cols)
     const float *position_embedding,  // (n_positions, n_cols)

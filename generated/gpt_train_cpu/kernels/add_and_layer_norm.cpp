@@ -1,4 +1,4 @@
-// add_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
+// add_and_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
 //
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //     Block.forward    return x + self.mlp(self.ln_2(x))
@@ -10,7 +10,7 @@
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops. Sums in double.
-extern "C" void add_layer_norm(
+extern "C" void add_and_layer_norm(
     const float *x,       // (n_rows, n_cols)
     const float *attn,    // (n_rows, n_cols)
     const float *weight,  // (n_cols,)
