@@ -302,7 +302,8 @@ class TorchMath:
 
         def interpreted(*args):
             block = next(arg for arg in args if isinstance(arg, triton.language.tensor))
-            numbers = [torch.from_numpy(arg.handle.data) if hasattr(arg, "handle") else arg for arg in args]
+            given = [arg.value if isinstance(arg, triton.language.constexpr) else arg for arg in args]
+            numbers = [torch.from_numpy(arg.handle.data) if hasattr(arg, "handle") else arg for arg in given]
             dtype = torch.from_numpy(block.handle.data).dtype
             numbers = [torch.as_tensor(number, dtype=dtype) for number in numbers]
             handle = type(block.handle)(function(*numbers).to(dtype).numpy(), block.handle.dtype)
