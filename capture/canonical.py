@@ -160,7 +160,9 @@ def _item(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -
 
 
 def _conjugate(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """Of a number, which derivatives write as if it were a tensor: another number."""
+    """Of a number, which derivatives write as if it were a tensor: another number; of a real tensor: itself."""
+    if isinstance(args[0], Handle) and not args[0].fake.is_complex():
+        return _identity(rewriter, target, args, kwargs, eager)
     return args[0].conjugate() if isinstance(args[0], complex | float | int) else NotImplemented
 
 

@@ -51,7 +51,7 @@ def _names(words: str) -> frozenset[str]:
 
 # By packet name in torch.ops.aten: all functional overloads are kept.
 KEPT_WHOLE = _names("""
-    softmax log_softmax layer_norm rms_norm group_norm batch_norm
+    softmax _safe_softmax log_softmax layer_norm rms_norm group_norm batch_norm
     relu relu6 gelu silu elu selu celu leaky_relu prelu mish softplus softshrink hardshrink hardswish hardsigmoid
     hardtanh threshold log_sigmoid glu sigmoid tanh
     cross_entropy_loss nll_loss nll_loss_nd nll_loss2d mse_loss l1_loss smooth_l1_loss huber_loss
@@ -84,6 +84,12 @@ DROPOUTS = _names("dropout feature_dropout alpha_dropout feature_alpha_dropout n
 CHECKS = _names("""
     _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async _functional_assert_scalar
     sym_constrain_range sym_constrain_range_for_size _functional_sym_constrain_range
+    """)
+
+# Views made of other views, which torch's table leaves out: decomposed where no complex number is involved.
+COMPOSITE_VIEWS = _names("""
+    hsplit vsplit dsplit tensor_split atleast_1d atleast_2d atleast_3d movedim moveaxis linalg_diagonal
+    real positive resolve_conj resolve_neg
     """)
 
 # Casts and moves: one `_to_copy` each, or nothing.

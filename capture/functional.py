@@ -22,7 +22,13 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import carrying, torch_private
-from longhand.capture.decompositions import CHECKS, decomposition_table, is_kept, packet_name
+from longhand.capture.decompositions import (
+    CHECKS,
+    COMPOSITE_VIEWS,
+    decomposition_table,
+    is_kept,
+    packet_name,
+)
 from longhand.capture.handles import Handle, Memory, Number, on_storage_of, signature, without_defaults
 from longhand.options import Device
 
@@ -216,7 +222,7 @@ class Rewriter:
                 return result
         if torch_private.writes(target):
             return self.rule_for_write(target)(self, target, args, kwargs, eager)
-        if not is_kept(target):
+        if not is_kept(target) or _is_composite_view(target, args):
             traced = self._decomposed(target, args, kwargs)
             if traced is not None:
                 return on_storage_of(eager, self._inline(traced, args, kwargs), (args, kwargs))
@@ -365,6 +371,13 @@ class Rewriter:
         args = fx.node.map_aggregate(node.args, lookup)
         kwargs = fx.node.map_aggregate(node.kwargs, lookup)
         return self.call(node.target, args, dict(kwargs), node.meta.get("val") if traced_values else None)
+
+
+def _is_composite_view(target: torch._ops.OpOverload, args: Any) -> bool:
+    if target.namespace != "aten" or packet_name(target) not in COMPOSITE_VIEWS:
+        return False
+    given = [leaf.fake for leaf in pytree.tree_leaves(args) if isinstance(leaf, Handle)]
+    return not any(value.is_complex() or value.is_neg() for value in given)
 
 
 def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:

@@ -66,6 +66,9 @@ class BackwardWriter(ModelWriter):
         super().__init__(backward.plan, backward.names, backward.words)
         self._apart = given_to_layers(self.steps)
         self._read = self._read_outside()
+        self.tensors = [
+            (node, path) for node, path in self.tensors if node in self._read
+        ]  # others are not given
         assert forward.training is not None
         self._lists = list_words(self.steps)
         self._records = {record.owner: record for record in forward.training.records}
@@ -147,6 +150,8 @@ class BackwardWriter(ModelWriter):
         """Of a tensor that is small and stays."""
         single = self.single()
         weights = [name for name in single if name in self.graph.paths]
+        if not single:
+            return f'"{self.plan.options.target.device.value}"'
         return f"{self.variables[(weights or single)[0]]}.device"
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:

@@ -196,7 +196,8 @@ def _bound(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> int:
             if name == "embedding" and user.args[1] is current:
                 sizes.append(user.args[0].meta["val"].shape[0])  # type: ignore[union-attr]
             elif name in ("gather", "index_select") and user.args[2] is current:
-                sizes.append(user.args[0].meta["val"].shape[user.args[1]])  # type: ignore[union-attr]
+                shape = user.args[0].meta["val"].shape or (1,)  # type: ignore[union-attr]
+                sizes.append(shape[user.args[1]])
             elif name in SILENT or name in ("add", "sub", "clamp"):
                 waiting.append(user)
             elif name in ("nll_loss_forward", "nll_loss", "cross_entropy_loss"):

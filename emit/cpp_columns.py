@@ -18,6 +18,7 @@ from longhand.emit.cpp_loops import (
     needed_values,
     paragraphs,
     product_of_sizes,
+    stores_as_statements,
 )
 from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
 from longhand.emit.cpp_splits import PartialText, number_of_splits, takes_over
@@ -143,7 +144,14 @@ class ColumnsPrinter:
         roots += [argument for p in stores for argument in arguments(self.plan.body[p])]
         by_row = self._row_values(roots, known)
         row_lines = tuple(self.printer.declaration(p, known) for p in by_row)
-        lines, known_here = element_lines(roots, stores, frozenset(by_row), known, self.printer, reload=False)
+        lines, known_here = element_lines(
+            roots,
+            stores_as_statements(stores, self.printer),
+            frozenset(by_row),
+            known,
+            self.printer,
+            reload=False,
+        )
         end = [statement for p in reductions for statement in self._take(p, known_here)]
         end += [self.printer.store(p, known_here) for p in stores]
         row_lines = (*self.printer.pointer_declarations((*row_lines, *lines, *end)), *row_lines)
@@ -171,7 +179,9 @@ class ColumnsPrinter:
             lines += [*more, f"{self.known_later[position].text} = {value};"]
             known = {**local, position: self.known_later[position]}
         roots = [argument for p in stores for argument in arguments(body[p])]
-        more, known = element_lines(roots, stores, frozenset(), known, self.printer, reload=False)
+        more, known = element_lines(
+            roots, stores_as_statements(stores, self.printer), frozenset(), known, self.printer, reload=False
+        )
         end = [self.printer.store(p, known) for p in stores]
         return paragraphs([*lines, *more], tuple(end))
 

@@ -121,9 +121,27 @@ def needed_values(roots: list[int], stop: frozenset[int], printer: BodyPrinter) 
     return sorted(needed)
 
 
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """What stands after the declarations of a loop, in order.
+
+    Attributes:
+        uses: The values that it mentions; of a store itself.
+        buffer: What it writes into; empty for a variable.
+    """
+
+    uses: tuple[int, ...]
+    buffer: str = ""
+
+
+def stores_as_statements(stores: tuple[int, ...], printer: BodyPrinter) -> tuple[Statement, ...]:
+    """Of each store one."""
+    return tuple(Statement((store,), _target(printer.plan.body[store])) for store in stores)
+
+
 def element_lines(
     roots: list[int],
-    stores: tuple[int, ...],
+    statements: tuple[Statement, ...],
     stop: frozenset[int],
     known: Known,
     printer: BodyPrinter,
@@ -133,7 +151,7 @@ def element_lines(
 
     Args:
         roots: Values that the loop uses, as often as it mentions them.
-        stores: The loop's stores, in order, after the declarations.
+        statements: What follows the declarations.
         stop: Values that are variables already.
         known: Texts of values that are not computed here: accumulators and staged values.
         printer: The kernel's.
@@ -149,49 +167,93 @@ def element_lines(
     uses = Counter(roots)
     for user in needed:
         uses.update(arguments(printer.plan.body[user]))
+    waiting = _waiting_in(printer)
     staged = [p for p in sorted(known) if reload and p in names and p not in stop and uses[p] > 1]
+    staged += [
+        p
+        for p in sorted(known)
+        if p in waiting and p not in stop and p not in staged
+        if _is_overwritten(p, waiting[p], statements, printer)
+    ]
     for position in sorted([*needed, *staged]):
         value = printer.plan.body[position]
         assert not isinstance(value, Store)
         if position in known:
-            lines.append(f"const {cpp_type(value.dtype)} {names[position]} = {known[position].text};")
-            local[position] = Text(names[position])
-        elif isinstance(value, Load) and _reads_in_place(position, uses[position], stores, printer):
+            name = names.get(position) or _unused(
+                f"{printer.names.pointers[waiting[position]]}_value", printer
+            )
+            lines.append(f"const {cpp_type(value.dtype)} {name} = {known[position].text};")
+            local[position] = Text(name)
+        elif isinstance(value, Load) and _reads_in_place(position, uses[position], statements, printer):
             local[position] = printer.expression(position, local, top=True)
         elif position in names:
             lines.append(printer.declaration(position, local))
-        elif isinstance(value, Load) and _is_overwritten(position, stores, printer):
-            name = f"{printer.names.pointers[value.buffer]}_value"
+        elif isinstance(value, Load) and _is_overwritten(position, value.buffer, statements, printer):
+            name = _unused(f"{printer.names.pointers[value.buffer]}_value", printer)
             text = printer.expression(position, local).text
             lines.append(f"const {cpp_type(value.dtype)} {name} = {text};")
             local[position] = Text(name)
     return lines, local
 
 
-def _reads_in_place(position: int, n_uses: int, stores: tuple[int, ...], printer: BodyPrinter) -> bool:
+def _reads_in_place(
+    position: int, n_uses: int, statements: tuple[Statement, ...], printer: BodyPrinter
+) -> bool:
     """Whether a load that has a name is as readable without, in a loop that uses it once."""
     load = printer.plan.body[position]
     assert isinstance(load, Load)
     if n_uses > 1 or load.mask is not None or position not in printer.names.values:
         return False
-    return not _is_overwritten(position, stores, printer)
+    return not _is_overwritten(position, load.buffer, statements, printer)
 
 
-def _is_overwritten(position: int, stores: tuple[int, ...], printer: BodyPrinter) -> bool:
-    """Whether a load that is written in place would come after a store that may go to the same memory."""
-    body = printer.plan.body
-    load = body[position]
-    assert isinstance(load, Load)
-    for number in range(1, len(stores)):
-        if position not in inline_closure(stores[number], printer, position):
-            continue
-        for earlier in stores[:number]:
-            target = body[earlier]
-            assert isinstance(target, Store)
-            aliases = (target.buffer, *printer.pointers[target.buffer].may_alias)
-            if load.buffer in aliases or target.buffer in printer.pointers[load.buffer].may_alias:
-                return True
+def _is_overwritten(
+    position: int, buffer: str, statements: tuple[Statement, ...], printer: BodyPrinter
+) -> bool:
+    """Whether a value that lies in `buffer`, read in place, would come after a write that may go to that memory."""
+    written = False
+    for statement in statements:
+        if written and any(_mentions(use, position, printer) for use in statement.uses):
+            return True
+        written |= bool(statement.buffer) and _may_be_one(statement.buffer, buffer, printer)
     return False
+
+
+def _mentions(use: int, position: int, printer: BodyPrinter) -> bool:
+    """Whether the text of a value that a statement uses holds that of another; a variable's is its name."""
+    if use != position and use in printer.names.values:
+        return False
+    return position in inline_closure(use, printer, position)
+
+
+def _may_be_one(one: str, other: str, printer: BodyPrinter) -> bool:
+    return (
+        one == other or other in printer.pointers[one].may_alias or one in printer.pointers[other].may_alias
+    )
+
+
+def _waiting_in(printer: BodyPrinter) -> dict[int, str]:
+    """The buffers of the output rows that staged values wait in."""
+    return {
+        stage.position: _target(printer.plan.body[stage.store])
+        for one_pass in printer.plan.passes
+        for stage in one_pass.stages
+        if stage.store is not None
+    }
+
+
+def _target(value: object) -> str:
+    assert isinstance(value, Store)
+    return value.buffer
+
+
+def _unused(word: str, printer: BodyPrinter) -> str:
+    """The word, or a longer one where the kernel has it already."""
+    names = printer.names
+    taken = {*names.values.values(), *names.pointers.values(), *names.scalars.values()}
+    while word in taken:
+        word += "_value"
+    return word
 
 
 def paragraphs(lines: list[str], end: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

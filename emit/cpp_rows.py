@@ -9,6 +9,7 @@ import torch
 from longhand.emit.cpp_body import AT, BodyPrinter, Known
 from longhand.emit.cpp_loops import (
     ColumnLoop,
+    Statement,
     accumulator_names,
     element_lines,
     flattened,
@@ -17,6 +18,7 @@ from longhand.emit.cpp_loops import (
     needed_values,
     paragraphs,
     product_of_sizes,
+    stores_as_statements,
 )
 from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
 from longhand.emit.cpp_types import cpp_type
@@ -158,9 +160,14 @@ class PassPrinter:
         roots = [stage.position for stage in one_pass.stages]
         roots += found.values()
         roots += [argument for p in stores for argument in arguments(body[p])]
-        lines, known = self._lines(roots, stores, one_pass)
-
         own_rows = {(stage.position, stage.store) for stage in one_pass.stages}
+        statements = [Statement((stage.position,), self._row_of(stage)) for stage in one_pass.stages]
+        statements += [Statement((arg,)) for arg in found.values()]
+        statements += stores_as_statements(
+            tuple(p for p in stores if (self._stored(p), p) not in own_rows), printer
+        )
+        lines, known = self._lines(roots, tuple(statements), one_pass)
+
         end = [
             f"{self._waiting(stage.position).text} = {printer.expression(stage.position, known).text};"
             for stage in one_pass.stages
@@ -193,10 +200,12 @@ class PassPrinter:
         accumulator = Accumulator(name, "long", nowhere, "min", "", "")
         return ColumnLoop(f"The first place of {extreme}.", (accumulator,), ((*lines, *find),))
 
-    def _lines(self, roots: list[int], stores: tuple[int, ...], one_pass: Pass) -> tuple[list[str], Known]:
+    def _lines(
+        self, roots: list[int], statements: tuple[Statement, ...], one_pass: Pass
+    ) -> tuple[list[str], Known]:
         staged = {position: self._waiting(position) for position in one_pass.from_stage}
         known = {**self.known, **staged}
-        return element_lines(roots, stores, frozenset(self.levels), known, self.printer)
+        return element_lines(roots, statements, frozenset(self.levels), known, self.printer)
 
     def _extreme_name(self, position: int) -> str:
         """The accumulator that holds the extreme value whose place an ARG reduction wants."""
@@ -216,6 +225,11 @@ class PassPrinter:
         """Where a value waits for a later loop."""
         text, shared = self.staged[position].text, self.printer.shared_index
         return Text(text.replace(f"[{shared}]", f"[{AT}]") if shared else text)
+
+    def _row_of(self, stage: Stage) -> str:
+        """The buffer that a staged value waits in; empty for a scratch row, which is its own."""
+        store = None if stage.store is None else self.printer.plan.body[stage.store]
+        return store.buffer if isinstance(store, Store) else ""
 
     def _place_of(self, stage: Stage) -> Text:
         if stage.store is not None:

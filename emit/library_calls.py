@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import keyword
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -144,9 +145,11 @@ class LibraryWriter:
         parts: list[str] = []
         by_name = False  # what is no tensor says what it is, and so does all after it
         for name, value in given.items():
-            by_name |= not first and name != "self" and not _holds_tensor(value)
+            is_word = not keyword.iskeyword(name)  # ``from`` is none
+            by_name |= not first and name != "self" and is_word and not _holds_tensor(value)
             text = self._length(name, given) or self._n_rows(name, value, made) or self.value(value)
-            parts.append(f"{name}={text}" if by_name else text)
+            named = f"{name}={text}" if is_word else f'**{{"{name}": {text}}}'
+            parts.append(named if by_name else text)
         parts += [f"{name}={self.value(value)}" for name, value in step.kwargs]
         return ", ".join(parts)
 

@@ -175,7 +175,7 @@ class BodyWriter:
         new, old = self._bind(step.buffer), self.variables[step.of]
         buffer, other = self._buffer(step.buffer), self._buffer(step.of)
         is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
-        view = "" if is_alike else f".view({', '.join(self.sizes.dims(buffer))})"
+        view = "" if is_alike else f".view({', '.join(self.sizes.dims(buffer)) or '()'})"
         if new == old and not view:
             return []
         why = (

@@ -126,8 +126,8 @@ def _base(call: ViewCall) -> str:
 
 
 def size_list(values: Any, sizes: SizeWriter) -> str:
-    """Sizes, separated by commas."""
-    return ", ".join(sizes.text(value) for value in values)
+    """Sizes, separated by commas; ``()`` where there are none."""
+    return ", ".join(sizes.text(value) for value in values) or "()"
 
 
 def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
@@ -145,7 +145,7 @@ def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
             "-1" if str(size) == "-1" else sizes.text(size, word)
             for size, word in zip(args[0], words, strict=True)
         ]
-        return f".{_RESHAPES[name]}({', '.join(texts)})"
+        return f".{_RESHAPES[name]}({', '.join(texts) or '()'})"
     if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
         return ""
     writer = _METHODS.get(name)
@@ -190,7 +190,7 @@ def number(value: float) -> str:
 def _on_dims(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
     def write(args: tuple[Any, ...], sizes: SizeWriter) -> str:
         flat = [item for value in args for item in (value if isinstance(value, list | tuple) else [value])]
-        return f".{name}({', '.join(str(item) for item in flat)})"
+        return f".{name}({', '.join(str(item) for item in flat) or '()'})"
 
     return write
 

@@ -24,7 +24,8 @@ _CPP_TEXT = """
     typename union unsigned using virtual void volatile wchar_t while xor xor_eq std abs acos asin atan cbrt
     ceil cos cosh div erf erfc exp fabs floor fma fmax fmin fmod gamma hypot index isinf isnan j0 j1 jn labs log
     logb main max min modf pow random remainder rint round signal signbit sin sinh sqrt stdin stdout stderr tan
-    tanh time trunc y0 y1 yn
+    tanh time trunc y0 y1 yn copysign drem exp10 fdim finite frexp ilogb ldexp lgamma lrint lround nan nearbyint
+    nextafter nexttoward rand roundeven scalb scalbn significand sincos tgamma
 """
 _CPP = frozenset(_CPP_TEXT.split())
 

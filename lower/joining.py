@@ -103,6 +103,8 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
 
 def _side(pieces: Sequence[Piece], place: int) -> str | None:
     """What a half is read from, where both are halves of one tensor: ``cat([-second, first])``."""
+    if not pieces[1 - place].views:
+        return None  # a fill
     mine, other = pieces[place].views[0], pieces[1 - place].views[0]
     if mine.buffer != other.buffer or not isinstance(mine.offset, int) or not isinstance(other.offset, int):
         return ("left", "right")[place]

@@ -40,6 +40,7 @@ from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.results import result_of, store_mutations
 from longhand.lower.settled import is_settled
 from longhand.lower.sizes import as_size
+from longhand.lower.viewing import wrap
 from longhand.lower.views import TensorView
 from longhand.options import Options
 
@@ -69,9 +70,7 @@ _KINDS = {
     InputKind.CONSTANT: BufferKind.CONSTANT,
 }
 # Maps to us, copies in eager: there are no words for them as views.
-_WORDLESS = frozenset(
-    {aten.flip.default, aten.repeat.default, aten.diagonal.default, aten.as_strided.default}
-)
+_WORDLESS = frozenset({aten.flip.default, aten.repeat.default, aten.as_strided.default})
 
 
 def lower(
@@ -248,6 +247,8 @@ def _view_call(ctx: Context, target: torch._ops.OpOverload, args: list[Any], vie
         return ViewCall(aten.view.default, (view.shape,))
     if target in (aten.expand_as.default, aten.broadcast_to.default):
         return ViewCall(aten.expand.default, (view.shape,))
+    if target is aten.slice.Tensor:
+        args = [wrap(args[0], len(view.shape)), *args[1:]]  # a subscript counts from the first dimension
     defaults = [argument.default_value for argument in target._schema.arguments[1:]]
     while args and args[-1] == defaults[len(args) - 1]:
         args = args[:-1]

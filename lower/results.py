@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
-from longhand.errors import LoweringError
+from longhand.errors import CaptureError
 from longhand.lower.context import Context
 from longhand.lower.decline import LOOP_DTYPES
 from longhand.lower.ir import BufferKind, View
@@ -49,9 +49,7 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Liter
     if found is None and output.alias is AliasKind.FRESH:
         return ctx.argument(value)
     if found is None:
-        raise LoweringError(
-            f"The result {output.value} must alias {output.base} but is no strided view of it."
-        )
+        raise _no_view(nodes[output.value], str(output.base))
     return found
 
 
@@ -104,13 +102,23 @@ def _replayed(
     node = nodes[value]
     while node.name not in ends:
         if node.target not in VIEWS:
-            raise LoweringError(f"The result {value} is said to alias {base}, but {node.name} is no view.")
+            raise _no_view(node, base)
         chain.append(node)
         node = node.all_input_nodes[0]
     view: TensorView = ctx.values[base]
     for node in reversed(chain):
         view = replay(ctx, node, view)
     return view
+
+
+def _no_view(node: fx.Node, base: str) -> CaptureError:
+    provenance = node.meta.get("provenance")
+    where = f"{provenance.file}:{provenance.line}" if provenance is not None and provenance.file else None
+    return CaptureError(
+        f"The call returns a view of `{base}` (by {node.target}) that generated code cannot take.",
+        where=where,
+        hint="Return a copy of it (.clone()), or take the view outside.",
+    )
 
 
 def store_mutations(ctx: Context) -> None:

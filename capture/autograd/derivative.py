@@ -168,6 +168,8 @@ class Derivatives:
                     raise NotDifferentiable(
                         f"the derivative of {target} writes in a way that cannot be followed"
                     )
+        if any(_depends_on_data(node) for node in module.graph.nodes):
+            raise NotDifferentiable(f"a size or number in the derivative of {target} depends on the data")
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         after: set[fx.Node] = set(inputs[len(tensors) :])
         for node in module.graph.nodes:
@@ -177,6 +179,16 @@ class Derivatives:
 
     def _alike(self, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+def _depends_on_data(node: fx.Node) -> bool:
+    for value in pytree.tree_leaves(node.meta.get("val")):
+        sizes = tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
+        for size in sizes:
+            is_symbolic = isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool)
+            if is_symbolic and torch_private.free_unbacked_symbols(size):
+                return True
+    return False
 
 
 def _writes(module: fx.GraphModule) -> bool:

@@ -243,11 +243,16 @@ class _Builder:
 
 
 def _gradient(value: fx.Node, tangents: set[str]) -> GraphOutput:
-    """A gradient that is a result's gradient seen otherwise is handed on as it is, as eager does."""
+    """A gradient that is a result's gradient seen otherwise is handed on as it is, as eager does.
+
+    Not where kernels know no such view: as the parts of complex numbers, or of nothing.
+    """
     node = value
+    is_plain = value.meta["val"].numel() != 0
     while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]
-    if node.op == "placeholder" and node.name in tangents:
+        is_plain = is_plain and not node.meta["val"].is_complex()
+    if is_plain and node.op == "placeholder" and node.name in tangents:
         return GraphOutput(value.name, AliasKind.INPUT, node.name)
     return GraphOutput(value.name)
 

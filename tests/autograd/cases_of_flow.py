@@ -376,6 +376,26 @@ def loss_functions(wrap):
 
 
 @case()
+def class_weights_and_probabilities_of_a_loss(wrap):
+    """A value waits in a row that another result is written into."""
+    x, target, weight = leaf(6, 5), leaf(6, 5, grad=False, seed=2).softmax(-1), leaf(5, seed=3)
+    target.requires_grad_()
+    y = wrap(lambda x, target, weight: F.cross_entropy(x, target, weight=weight, reduction="sum"))(
+        x, target, weight
+    )
+    y.backward()
+    return {"y": y, **gradients(x=x, target=target, weight=weight)}
+
+
+@case()
+def rows_of_softmax_that_are_masked_wholly(wrap):
+    x, mask = leaf(4, 8), torch.tensor([True, False, True, False])[:, None].expand(4, 8)
+    y = wrap(lambda x: torch.ops.aten._safe_softmax(x.masked_fill(mask, float("-inf")) * 2, -1) * x)(x)
+    y.sum().backward()
+    return {"y": y, **gradients(x=x)}
+
+
+@case()
 def positions_written_in_a_function(wrap):
     x = leaf(4, 8)
     y = wrap(lambda x: (x[torch.tensor([1, 1, 0, 3])] * x).sin())(x)

@@ -74,7 +74,7 @@ def compare(seed):
     """Runs a program in eager and compiled; None where eager itself raises, else the text of what differs."""
     text = program(seed)
     namespace = {"torch": torch, "F": F}
-    exec(compile(text, f"<program {seed}>", "exec"), namespace)
+    exec(compile(text, f"<string program {seed}>", "exec"), namespace)
     function = namespace["program"]
     try:
         expected = seen(function, seed)

@@ -1,0 +1,328 @@
+"""What becomes of each op of PyTorch's operator database, in training and in inference, compiled and generated.
+
+``python -m tests.autograd.op_sweep`` takes all of them (an hour on one core); words after it are names of ops. Nothing
+may be wrong: a program is right in generated code, or runs in eager with a reason, or is refused with an error that
+says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import enum
+import json
+import logging
+import multiprocessing
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import longhand
+from longhand.capture.bytecode.entries import Event, EventKind
+from longhand.comparison import compare, distance, is_equal
+from longhand.errors import CaptureError
+from longhand.from_bytecode import captured
+from tests.autograd.op_programs import Form, Program, op_names, programs, seen, seen_in_float64
+
+LIMIT = 120.0  # seconds for an op
+NEAR = 1e-5  # relative: sums that cancel, where eager's rounding happens to do so, too
+LOOSE = 1e-3  # relative: where eager is farther than that from float64, we must be where eager is
+SHORT = ("bfloat16", "half")  # they compute in 16 bits
+UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+
+
+_INTERNAL = re.compile(r"\w+(Error|Exception): ")  # the reason is an error that nobody wrote for people
+
+
+class Door(enum.Enum):
+    """How a program becomes a unit."""
+
+    COMPILE = "compile"
+    GENERATE = "generate"
+
+
+class Outcome(enum.Enum):
+    """What became of a program."""
+
+    RIGHT = "right in generated code"
+    NEAR = "right in generated code to five digits, where eager happens to be closer"
+    EAGER = "ran in eager, with a reason"
+    REFUSED = "refused, with a reason"
+    RAISES = "eager raises, and so do we"
+    MORE = "eager lacks the derivative, and we give it"
+    WRONG = "wrong"
+    CRASH = "crash"
+
+
+BAD = (Outcome.WRONG, Outcome.CRASH)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One program through one door."""
+
+    program: Program
+    door: Door
+    train: bool
+
+    def __str__(self) -> str:
+        step = "training" if self.train else "inference"
+        number, form = self.program.number, self.program.form.value
+        return f"{self.program.name} (sample {number}, {form}, {self.door.value}, {step})"
+
+
+# For each op: (form, door, whether it trains). Equal forms take other samples.
+PLAN = (
+    (Form.BETWEEN, Door.COMPILE, True),
+    (Form.ALONE, Door.COMPILE, True),
+    (Form.IN_PLACE, Door.COMPILE, True),
+    (Form.BETWEEN, Door.GENERATE, True),
+    (Form.BETWEEN, Door.COMPILE, False),
+    (Form.ALONE, Door.GENERATE, False),
+    (Form.IN_PLACE, Door.GENERATE, False),
+)
+
+
+def cases(name: str, seed: int) -> Iterator[Case]:
+    """The cases of an op."""
+    made = list(programs(name, [form for form, _, _ in PLAN], seed))
+    for form, door, train in PLAN:
+        for place, program in enumerate(made):
+            if program.form is form:
+                carries = any(tensor.requires_grad for tensor in program.tensors)
+                if carries or not train:
+                    yield Case(made.pop(place), door, train)
+                break
+
+
+def outcome(case: Case) -> tuple[Outcome, str]:
+    """What becomes of a case, and why."""
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        with torch.set_grad_enabled(case.train):
+            return _outcome(case, Path(folder))
+
+
+def _outcome(case: Case, folder: Path) -> tuple[Outcome, str]:
+    program, train = case.program, case.train
+    raised = None
+    expected: dict[str, Any] = {}
+    try:
+        expected = seen(program.function(), program.arguments(train=train))
+    except Exception as error:
+        raised = error
+    reasons: list[str] = []
+    try:
+        function = _through(case, folder, reasons)
+        found = seen(function, program.arguments(train=train))
+    except Exception as error:
+        if raised is not None:
+            return Outcome.RAISES, str(raised)
+        words = f"{type(error).__name__}: {error}"
+        is_refused = isinstance(error, CaptureError) and case.door is Door.GENERATE
+        return (Outcome.REFUSED if is_refused else Outcome.CRASH), words
+    if isinstance(raised, NotImplementedError):
+        return Outcome.MORE, str(raised)
+    if raised is not None:
+        return Outcome.WRONG, f"eager raises {type(raised).__name__}: {raised}"
+    kind, difference = _difference(case, found, expected)
+    if internal := next(filter(_INTERNAL.match, reasons), ""):
+        return Outcome.CRASH, internal
+    if kind is Outcome.RIGHT and reasons:
+        return Outcome.EAGER, reasons[0]
+    return kind, difference
+
+
+def _through(case: Case, folder: Path, reasons: list[str]) -> Callable[..., Any]:
+    """The program compiled or generated; why it runs in eager goes into `reasons`, some only when it is called."""
+    function = case.program.function()
+    if case.door is Door.GENERATE:
+        arguments = tuple(case.program.arguments(train=case.train))
+        longhand.generate(function, arguments, out=folder / "unit", train=case.train)
+        unit: Callable[..., Any] = longhand.load(folder / "unit")
+        return unit
+
+    def listen(event: Event) -> None:
+        if event.kind in (EventKind.BREAK, EventKind.SKIP):
+            reasons.append(event.text)
+
+    compiled: Callable[..., Any] = captured(
+        function,
+        report=lambda report: reasons.append(report.reason) if report.reason else None,
+        listener=listen,
+    )
+    return compiled
+
+
+def _difference(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> tuple[Outcome, str]:
+    """Whether all is as in eager, and what is not, in words."""
+    again = seen(case.program.function(), case.program.arguments(train=case.train))
+    try:
+        exact = seen_in_float64(case.program, train=case.train)
+    except Exception:  # an op that knows no float64
+        exact = expected
+    near = ""
+    for name in dict.fromkeys((*expected, *found)):
+        wanted, got = expected.get(name), found.get(name)
+        if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
+            is_tensor = isinstance(wanted, torch.Tensor) or isinstance(got, torch.Tensor)
+            if wanted is not got and (is_tensor or wanted != got):
+                return Outcome.WRONG, f"{name}: {_short(got)} instead of {_short(wanted)}"
+            continue
+        if (got.dtype, got.shape, got.layout) != (wanted.dtype, wanted.shape, wanted.layout):
+            return (
+                Outcome.WRONG,
+                f"{name}: {got.dtype} {_short(got)} instead of {wanted.dtype} {_short(wanted)}",
+            )
+        if case.program.name in UNINITIALIZED or not is_equal(_plain(wanted), _plain(again[name])):
+            continue  # memory that nothing was written into
+        is_short = wanted.dtype.itemsize == 2 or case.program.name in SHORT
+        kind, words = _compared(name, _plain(got), _plain(wanted), exact.get(name), is_short=is_short)
+        if kind is Outcome.WRONG:
+            return kind, words
+        near = near or words
+    return (Outcome.NEAR if near else Outcome.RIGHT), near
+
+
+def _compared(
+    name: str, found: torch.Tensor, wanted: torch.Tensor, exact: Any, *, is_short: bool
+) -> tuple[Outcome, str]:
+    """By the rule of `longhand verify`; where eager itself is far from float64, by eager."""
+    if not wanted.dtype.is_floating_point:
+        return (Outcome.RIGHT, "") if torch.equal(found, wanted) else (Outcome.WRONG, f"{name}: other values")
+    exact = _plain(exact) if isinstance(exact, torch.Tensor) else wanted
+    compared = compare(name, found, wanted, exact if exact.shape == wanted.shape else wanted)
+    if compared.is_right and compared.bound <= LOOSE * _scale(wanted):
+        return Outcome.RIGHT, ""
+    off = f"{name}: off by {compared.error:.2g}, allowed {compared.bound:.2g}: {compared.mismatch or compared.note}"
+    # Ill-conditioned, or another sign of an eigenvector, or numbers drawn by another generator.
+    apart = distance(found, wanted)
+    if apart <= NEAR * max(1.0, _scale(wanted)):
+        return (Outcome.RIGHT, "") if compared.is_right else (Outcome.NEAR, off)
+    if compared.is_right and (is_short or apart <= LOOSE * _scale(wanted)):
+        return Outcome.RIGHT, ""
+    return Outcome.WRONG, f"{off} ({apart:.2g} from eager)"
+
+
+def _scale(tensor: torch.Tensor) -> float:
+    finite = tensor[tensor.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _short(value: Any) -> str:
+    return f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+
+
+def _work(connection: Any, seed: int) -> None:
+    """A process of its own: takes names of ops, answers with rows."""
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    while (name := connection.recv()) is not None:
+        rows = []
+        try:
+            for case in cases(name, seed):
+                connection.send(("starts", str(case)))
+                torch.compiler.reset()
+                longhand.reset()
+                kind, words = outcome(case)
+                rows.append(_row(case, kind, words))
+        except Exception as error:
+            rows.append({"op": name, "outcome": "CRASH", "words": f"sweep: {type(error).__name__}: {error}"})
+        connection.send(("ends", rows))
+
+
+def _row(case: Case, kind: Outcome, words: str) -> dict[str, Any]:
+    return {
+        "op": case.program.name,
+        "case": str(case),
+        "door": case.door.name,
+        "train": case.train,
+        "outcome": kind.name,
+        "words": words[:2000],
+        "text": case.program.text if kind in BAD else "",
+    }
+
+
+class Worker:
+    """A process that is replaced where it dies or takes too long."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._context = multiprocessing.get_context("spawn")
+        self._start()
+
+    def _start(self) -> None:
+        self._ours, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_work, args=(theirs, self._seed), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of an op."""
+        self._ours.send(name)
+        case, words = name, f"no answer within {LIMIT:.0f} seconds"
+        try:
+            while self._ours.poll(LIMIT):
+                kind, content = self._ours.recv()
+                if kind == "ends":
+                    rows: list[dict[str, Any]] = content
+                    return rows
+                case = content
+        except EOFError:
+            words = "the process died"
+        self._process.kill()
+        self._process.join()
+        self._start()
+        return [{"op": name, "case": case, "outcome": "CRASH", "words": words, "text": ""}]
+
+    def end(self) -> None:
+        """No more ops."""
+        self._ours.send(None)
+        self._process.join()
+
+
+def main() -> None:
+    """Sweeps, writes a row for each case, prints the counts and what is bad."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ops", nargs="*", help="names as in the database; by default all")
+    parser.add_argument("--out", type=Path, default=Path("build/op_sweep.jsonl"))
+    parser.add_argument("--seed", type=int, default=0, help="draws the samples")
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    worker = Worker(options.seed)
+    counts: collections.Counter[str] = collections.Counter()
+    with options.out.open("w") as out:
+        for name in options.ops or op_names():
+            for row in worker.rows(name):
+                counts[row["outcome"]] += 1
+                out.write(json.dumps(row) + "\n")
+                if row["outcome"] in ("WRONG", "CRASH"):
+                    print(
+                        f"{row['outcome']}: {row.get('case', name)}: {row['words']}\n{row.get('text', '')}",
+                        flush=True,
+                    )
+            out.flush()
+    worker.end()
+    for kind in Outcome:
+        print(f"{counts[kind.name]:6}  {kind.value}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
