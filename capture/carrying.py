@@ -8,6 +8,7 @@ such a write into memory that carries gradients is refused. Into any other memor
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,17 @@ _SHAPE_ONLY = frozenset(
         "aten::new_ones",
         "aten::new_empty",
         "aten::new_empty_strided",
+    ]
+)
+
+
+# Their results but the first are not differentiable.
+_ONLY_FIRST = frozenset(
+    [
+        "aten::native_batch_norm",
+        "aten::_native_batch_norm_legit",
+        "aten::_native_batch_norm_legit_functional",
+        "aten::_native_batch_norm_legit_no_training",
     ]
 )
 
@@ -75,6 +87,9 @@ def stops(node: fx.Node) -> bool:
     target = node.target
     if target is detach:
         return True
+    if target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[1] != 0:
+        made_by = node.args[0].target
+        return isinstance(made_by, torch._ops.OpOverload) and made_by._schema.name in _ONLY_FIRST
     return isinstance(target, torch._ops.OpOverload) and target._schema.name in _SHAPE_ONLY
 
 

@@ -222,6 +222,11 @@ def is_inside_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def takes_forward_derivatives() -> bool:
+    """Whether tensors may have tangents: a level of forward-mode derivatives is open."""
+    return torch.autograd.forward_ad._current_level >= 0
+
+
 def symbolic_sizes(static: tuple[bool, ...]) -> StatelessSymbolicContext:
     """What FakeTensorMode.from_tensor takes to make some sizes symbols; equal sizes share one."""
     return StatelessSymbolicContext(

@@ -264,6 +264,10 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     source, *layout = bound(target, args, kwargs).values()
     if not source.fake.is_contiguous() or source.fake.storage_offset() != 0:
         raise CannotFunctionalize("as_strided is used on a tensor that is not contiguous", "Use plain views.")
+    sizes, strides, offset = (*layout, None)[:3]
+    reach = (offset or 0) + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    if 0 not in sizes and not reach < source.fake.numel():
+        raise CannotFunctionalize("as_strided reaches beyond the tensor's own elements", "Use plain views.")
 
     def laid_out(parent: fx.Node) -> fx.Node:
         layout = {"memory_format": torch.contiguous_format}

@@ -68,10 +68,15 @@ def with_own_types(compiled: GraphFunction, device: str) -> GraphFunction:
 def unless_odd(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
     """A unit refuses tensors whose memory does not hold their elements as they are; Dynamo's guards let them through.
 
-    It does so before it computes anything: the same call may then run in eager.
+    It does so before it computes anything: the same call may then run in eager. So does a call of forward-mode
+    derivatives, whose tangents no kernel knows.
     """
 
     def run(*inputs: Any) -> Any:
+        if torch_private.takes_forward_derivatives():
+            logger(Subject.EAGER).info("a call runs in eager: it is part of a forward-mode derivative")
+            with torch_private.without_torch_function():
+                return eager(*inputs)
         try:
             return compiled(*inputs)
         except (TypeError, ValueError):

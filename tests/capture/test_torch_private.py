@@ -38,6 +38,13 @@ def test_storages_of_fake_tensors():
         assert torch_private.fake_mode_of(x) is mode
 
 
+def test_levels_of_forward_derivatives():
+    assert not torch_private.takes_forward_derivatives()
+    with torch.autograd.forward_ad.dual_level():
+        assert torch_private.takes_forward_derivatives()
+    assert not torch_private.takes_forward_derivatives()
+
+
 def test_constants_behind_fake_tensors():
     assert torch_private.fake_constant(torch.tensor(2.0)).item() == 2.0
     with torch_private.FakeTensorMode():
