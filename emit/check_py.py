@@ -197,7 +197,7 @@ def _bound(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> int:
                 sizes.append(user.args[0].meta["val"].shape[0])  # type: ignore[union-attr]
             elif name in ("gather", "index_select") and user.args[2] is current:
                 shape = user.args[0].meta["val"].shape or (1,)  # type: ignore[union-attr]
-                sizes.append(shape[user.args[1]])
+                sizes.append(shape[user.args[1]])  # type: ignore[index]
             elif name in SILENT or name in ("add", "sub", "clamp"):
                 waiting.append(user)
             elif name in ("nll_loss_forward", "nll_loss", "cross_entropy_loss"):

@@ -145,11 +145,17 @@ def verify_command(folder: Path, factory: str | None, kernels: tuple[str, ...]) 
     Triton's interpreter.
 
     A result may be at most twice as far from float64 as eager's is, or one
-    unit in the last place. Exit code 1 if one is farther.
+    unit in the last place. Exit code 1 if one is farther; where the model has
+    changed since the unit was generated, it says so.
     """
     with screen.working(f"verifying {folder}"):
         result = verify(folder, factory, kernels)
     screen.show_verification(result)
+    if not result.is_right and result.stale:
+        raise VerificationError(
+            f"{folder} is stale: {result.stale}, and it does not compute what its original computes now.",
+            hint=f"Bring it up to date: longhand generate; `longhand check {folder}` tells what would change.",
+        )
     if not result.is_right:
         raise VerificationError(f"{folder} does not compute what its original computes.")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,7 @@ def look_at(folder: Path) -> None:
     ]
     lock = next(iter(lock_versions(disk.files[LOCK])), {})
     if changed := changed_sources(lock, folder):
-        names = ", ".join(changed[:_MOST_NAMED]) + (" and others" if changed[_MOST_NAMED:] else "")
-        reasons.append(f"{names} changed since it was generated")
+        reasons.append(f"{listed_briefly(changed)} changed since it was generated")
     if reasons:
         warnings.warn(
             f"{folder} may not be what its model is today: {'; '.join(reasons)}. `longhand check {folder}` tells, "
@@ -63,6 +62,11 @@ def changed_sources(lock: Mapping[str, Any], folder: Path) -> list[str]:
             text = path.read_text(errors="replace")
             found += [f"{name} ({file})" for name in changed_functions(text, known)]
     return found
+
+
+def listed_briefly(names: Sequence[str]) -> str:
+    """The first few of them."""
+    return ", ".join(names[:_MOST_NAMED]) + (" and others" if names[_MOST_NAMED:] else "")
 
 
 def texts_of(disk: UnitOnDisk) -> tuple[dict[str, str], dict[str, str]]:

@@ -14,10 +14,11 @@ import torch
 
 from longhand.checking import KernelCheck, check_kernels, is_interpreted, run_worker
 from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
-from longhand.currency import broken_edits
+from longhand.currency import Currency, broken_edits, check
 from longhand.emit.merge import refuse
-from longhand.errors import UnitError
+from longhand.errors import LonghandError, UnitError
 from longhand.factory import Call
+from longhand.freshness import changed_sources, listed_briefly
 from longhand.loading import bound, load
 from longhand.original import copied, in_float64, original_of, read_lock
 from longhand.training_check import compare_training
@@ -33,11 +34,13 @@ class Verification:
         kernels: Each kernel, at each set of sizes that it is called with, against longhand's own reference, and the
             model against itself on references.
         is_interpreted: A CUDA unit ran on the CPU, its kernels in Triton's interpreter.
+        stale: Where something is wrong: why that may be the model's doing and not the unit's, in words; else empty.
     """
 
     whole: tuple[Comparison, ...]
     kernels: tuple[KernelCheck, ...]
     is_interpreted: bool = False
+    stale: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -68,12 +71,43 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
     refuse(broken_edits(folder), folder)
     if kernels:
         return Verification((), check_kernels(folder, kernels), is_interpreted(folder))
+    try:
+        whole = _compared_whole(folder, factory)
+    except LonghandError:
+        raise
+    except Exception as error:
+        # A model of another shape or with other parameters: the unit cannot even be given what it has.
+        if reason := _why_stale(folder, factory):
+            raise UnitError(
+                f"{folder} cannot run on its model ({type(error).__name__}): {reason}.",
+                hint=f"Bring it up to date: longhand generate; `longhand check {folder}` tells what would change.",
+            ) from error
+        raise
+    result = Verification(whole, check_kernels(folder), is_interpreted(folder))
+    if all(one.is_right for one in whole):
+        return result
+    return dataclasses.replace(result, stale=_why_stale(folder, factory))
+
+
+def _compared_whole(folder: Path, factory: str | None) -> tuple[Comparison, ...]:
     if is_interpreted(folder):
         rows = run_worker("longhand.interpreted_worker", folder, *([factory] if factory else []))
-        whole = tuple(Comparison(**row) for row in rows)
-    else:
-        whole = compare_whole(folder, load(folder, check=False), original_of(folder, factory))
-    return Verification(whole, check_kernels(folder), is_interpreted(folder))
+        return tuple(Comparison(**row) for row in rows)
+    return compare_whole(folder, load(folder, check=False), original_of(folder, factory))
+
+
+def _why_stale(folder: Path, factory: str | None) -> str:
+    """Why a unit is of an earlier state of its model, in words; empty if it is not."""
+    lock = read_lock(folder)
+    if changed := changed_sources(lock, folder):
+        return f"{listed_briefly(changed)} changed since it was generated"
+    if factory is not None:
+        return ""  # another model than the lock's may be meant
+    found = check(folder)
+    if found.currency is not Currency.STALE:
+        return ""
+    files = listed_briefly([change.path for change in found.changes])
+    return f"its model generates other code today ({files})"
 
 
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:

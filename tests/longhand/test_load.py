@@ -253,6 +253,34 @@ def test_generate_makes_it_current_again(project, recwarn, monkeypatch, capsys):
     assert not [warning for warning in recwarn if warning.category is StaleUnitWarning]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("F.gelu(hidden)", "F.silu(hidden)"),
+        ("self.scale = 2", "self.scale = 2\n        self.weight = nn.Parameter(torch.ones(3))"),
+        ("torch.randn(4, 300)", "torch.randn(5, 300)"),
+    ],
+)
+def test_verify_tells_a_stale_unit_from_a_wrong_one(project, monkeypatch, capsys, old, new):
+    project.write_text(MODEL.replace(old, new))
+    sys.modules.pop("loaded_model")
+    linecache.checkcache()  # as in another process
+    monkeypatch.chdir(project.parent)
+    assert cli.run(["verify", "unit"]) in (1, 2)  # 2: it cannot even run
+    told = " ".join(capsys.readouterr().err.split())
+    assert "stale" in told or "changed since it was generated" in told or "generates other code today" in told
+    assert "longhand generate" in told
+
+
+def test_verify_calls_no_edit_stale(project, monkeypatch, capsys):
+    kernel = next((project.parent / "unit" / "kernels").glob("*.cpp"))
+    kernel.write_text(kernel.read_text().replace("0.5f", "0.25f"))
+    monkeypatch.chdir(project.parent)
+    assert cli.run(["verify", "unit"]) == 1
+    told = capsys.readouterr()
+    assert "does not compute what its original computes" in told.err and "stale" not in told.err
+
+
 def test_a_unit_without_its_model_says_nothing(project, tmp_path_factory, recwarn):
     elsewhere = (project.parent / "unit").rename(tmp_path_factory.mktemp("elsewhere") / "unit")
     project.unlink()
