@@ -37,6 +37,7 @@ from longhand.capture.failures import capture_error
 from longhand.capture.finish import Traced, finish
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.marked_sizes import MarkedSizes
+from longhand.capture.modes import mode_of
 from longhand.capture.provenance import assigned_name, dotted_path
 from longhand.capture.storages import overlapping, tied_paths
 from longhand.errors import CaptureError, GraphBreakError, LonghandError
@@ -184,6 +185,7 @@ def _traced(
         grad_inputs=tuple(node for node, value in tensors.items() if value.requires_grad),
         size_names={(values[n], d): word for (n, d), word in size_words.items() if n in values},
         facts=facts_of(whole.guards),
+        mode=mode_of(model),
     )
 
 

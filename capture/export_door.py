@@ -23,6 +23,7 @@ from longhand.capture.call import ordered_keywords, refuse_autocast, size_names,
 from longhand.capture.failures import capture_error
 from longhand.capture.finish import Traced, finish
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
+from longhand.capture.modes import mode_of
 from longhand.capture.provenance import assigned_name
 from longhand.capture.storages import overlapping, tied_paths
 from longhand.errors import CaptureError
@@ -142,6 +143,7 @@ def _traced(
         ),
         grad_inputs=tuple(n for n, v in tensors.items() if isinstance(v, torch.Tensor) and v.requires_grad),
         size_names=size_names(entry, call, leaves, dynamic_shapes),
+        mode=mode_of(model),
     )
 
 

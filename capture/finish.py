@@ -76,6 +76,7 @@ class Traced:
         size_names: Words for symbolic sizes: (placeholder name in `module`, dimension) -> name.
         train: The graph is to be differentiated: what stops gradients stays in it, as ``detach``.
         facts: See CapturedGraph.
+        mode: See CapturedGraph.
         is_guarded: Whoever calls the graph checks what was decided about sizes.
         The others: see CapturedGraph, with `argument_leaves` naming the placeholders of `module`.
     """
@@ -97,6 +98,7 @@ class Traced:
     size_names: dict[tuple[str, int], str]
     train: bool = False
     facts: tuple[str, ...] = ()
+    mode: bool | None = None
     is_guarded: bool = False
 
 
@@ -202,6 +204,7 @@ def _assemble(
             dict.fromkeys(by_traced[name] for name in traced.grad_inputs if name in by_traced)
         ),
         facts=traced.facts,
+        mode=traced.mode,
     )
 
 

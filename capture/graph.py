@@ -201,6 +201,7 @@ class CapturedGraph:
             the leaves of `out_spec`.
         facts: What the graph relies on besides its tensors, for people: ``blocks.*.attn: n_heads = 4``. Only
             longhand's own capture tells them.
+        mode: Whether the module was in training mode, where it computes otherwise in the other mode; else None.
         paths: In a backward graph: the dotted path of the parameter or buffer that a placeholder stands for, or that
             a result is the gradient of, by the node's name.
         given: In a backward graph: the placeholders of what the forward pass computed.
@@ -225,6 +226,7 @@ class CapturedGraph:
     grad_inputs: tuple[str, ...] = ()
     n_saved: int = 0
     facts: tuple[str, ...] = ()
+    mode: bool | None = None
     paths: dict[str, str] = dataclasses.field(default_factory=dict)
     given: tuple[str, ...] = ()
 

@@ -78,7 +78,7 @@ class CallChecks:
         found += self._agreements()
         found += self._conditions()
         found += self._apart()
-        return found + self._weights(first)
+        return self._mode() + found + self._weights(first)
 
     def _call(self, name: str, arguments: str) -> str:
         self.runtime.add(name)
@@ -166,6 +166,11 @@ class CallChecks:
             ]
         spelled = ", ".join(f"{identifier(path)}={path}" for path in paths.values())
         return [self._call("check_apart", spelled)]
+
+    def _mode(self) -> list[str]:
+        if self._graph.mode is None:
+            return []
+        return [self._call("check_mode", f"self, training={self._graph.mode}")]
 
     def _weights(self, first: str | None) -> list[str]:
         arguments = (InputKind.ARGUMENT, InputKind.SIZE)

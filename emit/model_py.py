@@ -303,6 +303,8 @@ class ModelWriter:
             if self.training is not None:
                 members = [*members, "self.requires_grad_()"]
                 members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
+            if self.graph.mode is False:
+                members = [*members, "self.eval()"]
             self.imports.add("from torch import nn")
         else:
             constants = self._function_constants()

@@ -20,6 +20,7 @@ _PARTS = (
     "weights",
     "ties",
     "frozen",
+    "modes",
     "images",
     "constants",
     "pool",

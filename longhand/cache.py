@@ -108,6 +108,7 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
         graph.conditions,
         graph.grad_inputs,
         graph.facts,
+        graph.mode,
     ):
         digest.update(repr(part).encode() + b"\0")
     for node in graph.graph.nodes:

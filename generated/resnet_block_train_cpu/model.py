@@ -12,7 +12,7 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_tensor, check_weights, empty
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, empty
 
 
 class ResNetBlock(nn.Module):
@@ -51,6 +51,7 @@ class ResNetBlock(nn.Module):
         self.requires_grad_()
 
     def forward(self, x):
+        check_mode(self, training=True)
         check_tensor("x", x.detach(), dtype=torch.float32, shape=(4, 16, 28, 28), device="cpu")
         with torch.no_grad():
             check_weights(self, x.device)

@@ -12,7 +12,7 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_tensor, check_weights
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights
 
 
 class ResNetBlock(nn.Module):
@@ -54,6 +54,7 @@ class ResNetBlock(nn.Module):
         self.requires_grad_()
 
     def forward(self, x):
+        check_mode(self, training=True)
         check_tensor("x", x.detach(), dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         with torch.no_grad():
             check_weights(self, x.device)

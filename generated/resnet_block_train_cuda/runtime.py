@@ -179,6 +179,21 @@ def check_weights(module, device):
         state["_seen_weights"] = seen
 
 
+# ---- Modes: in the other one the model computes otherwise, with dropout or the statistics of the batch ----
+
+
+def check_mode(module, *, training):
+    """Raise RuntimeError unless the module is in the mode that it was generated in."""
+    if module.training is not training:
+        call, other = (
+            ("train()", "in eval mode") if training else ("eval()", "in training mode, with --train")
+        )
+        raise RuntimeError(
+            f"in this mode the model computes otherwise than these kernels: call {call}, "
+            f"or longhand generate it {other}"
+        )
+
+
 def ceil_div(a, b):
     """a / b, rounded up. (triton.cdiv takes 1.5 us outside of a kernel.)"""
     return -(-a // b)

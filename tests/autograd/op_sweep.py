@@ -173,6 +173,9 @@ def _difference(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> 
         wanted, got = expected.get(name), found.get(name)
         if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
             is_tensor = isinstance(wanted, torch.Tensor) or isinstance(got, torch.Tensor)
+            if _is_nothing(wanted) and _is_nothing(got):
+                near = near or f"{name}: {_short(got)} instead of {_short(wanted)}, which is zero"
+                continue
             if wanted is not got and (is_tensor or wanted != got):
                 return Outcome.WRONG, f"{name}: {_short(got)} instead of {_short(wanted)}"
             continue
@@ -223,6 +226,11 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_quantized:
         tensor = tensor.dequantize()
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _is_nothing(gradient: Any) -> bool:
+    """Whether it is None, or all zero: an op without a derivative has either."""
+    return gradient is None or (isinstance(gradient, torch.Tensor) and not _plain(gradient).any())
 
 
 def _short(value: Any) -> str:

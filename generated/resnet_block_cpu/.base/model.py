@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .runtime import Weights, buffer, check_tensor, check_weights
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights
 
 
 class ResNetBlock(nn.Module):
@@ -47,8 +47,10 @@ class ResNetBlock(nn.Module):
                 ),
             ]
         )
+        self.eval()
 
     def forward(self, x):
+        check_mode(self, training=False)
         check_tensor("x", x, dtype=torch.float32, shape=(4, 32, 56, 56), device="cpu")
         check_weights(self, x.device)
         batch = x.shape[0]

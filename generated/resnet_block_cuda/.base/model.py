@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .runtime import Weights, buffer, channels_last, check_tensor, check_weights, filters
+from .runtime import Weights, buffer, channels_last, check_mode, check_tensor, check_weights, filters
 
 
 class ResNetBlock(nn.Module):
@@ -50,8 +50,10 @@ class ResNetBlock(nn.Module):
                 ),
             ]
         )
+        self.eval()
 
     def forward(self, x):
+        check_mode(self, training=False)
         check_tensor("x", x, dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         check_weights(self, x.device)
         batch, channels, height, width = x.shape
