@@ -6,10 +6,14 @@ from types import CodeType
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 
 __all__ = ["mode_of"]
+
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_NORMS = (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+)
 
 
 def mode_of(model: Any) -> bool | None:
@@ -24,9 +28,9 @@ def mode_of(model: Any) -> bool | None:
 
 
 def _depends(part: nn.Module) -> bool:
-    if isinstance(part, _DropoutNd):
+    if isinstance(part, _DROPOUTS):
         return part.p > 0
-    if isinstance(part, _NormBase):
+    if isinstance(part, _NORMS):
         return part.track_running_stats
     if isinstance(part, nn.RNNBase):
         return part.dropout > 0

@@ -173,7 +173,7 @@ def _difference(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> 
         wanted, got = expected.get(name), found.get(name)
         if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
             is_tensor = isinstance(wanted, torch.Tensor) or isinstance(got, torch.Tensor)
-            if _is_nothing(wanted) and _is_nothing(got):
+            if is_tensor and _is_nothing(wanted) and _is_nothing(got):
                 near = near or f"{name}: {_short(got)} instead of {_short(wanted)}, which is zero"
                 continue
             if wanted is not got and (is_tensor or wanted != got):
