@@ -223,7 +223,8 @@ class _Writer:
         role = getattr(value, "name", None)
         noun = noun_of(value)
         stored = self.stored.get(position)
-        words = (stored, known, role, noun, f"{noun}_value", f"{stored or noun}_result")
+        new = f"new_{stored}" if stored in self.views else None
+        words = (stored, known, new, role, noun, f"{noun}_value", f"{stored or noun}_result")
         return [word for word in words if word]
 
     def _expression(self, position: int) -> Text:

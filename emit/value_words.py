@@ -26,7 +26,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import KernelPlan, Style
+from longhand.schedule.plan import Access, KernelPlan, Style
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
@@ -226,6 +226,8 @@ class ValueWords:
             return
         local = locals_of.get(position)
         stored = self._stored(position)
+        if stored and self._is_updated(stored):
+            yield f"new_{stored}"
         for word in (local, stored):
             if word and not self.loads_have_lines:  # C++: one element of what the word stands for
                 yield singular(word)
@@ -248,6 +250,11 @@ class ValueWords:
             yield f"{hint}_{word}"
         for prefix in _PREFIXED:
             yield f"{prefix}_{word}"
+
+    def _is_updated(self, word: str) -> bool:
+        """Whether the kernel reads and writes a tensor: then a value for it is its new one."""
+        both = (pointer.name for pointer in self.plan.pointers if pointer.access is Access.READ_WRITE)
+        return word in {self.pointers.get(name) for name in both}
 
     def _stored(self, position: int) -> str | None:
         """The word of the result that the value is."""

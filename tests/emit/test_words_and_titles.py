@@ -294,3 +294,11 @@ def test_layers_of_a_sequential_are_counted_and_a_dropout_is_one_word(tmp_path: 
     assert not re.search(r"\b(d_)?_\d_", backward)
     kernels = sorted(path.stem for path in (tmp_path / "unit" / "kernels").glob("*.cpp"))
     assert "dropout" in kernels and not any("where" in kernel or "ne_" in kernel for kernel in kernels)
+
+
+def test_a_new_value_for_what_is_updated_is_called_so() -> None:
+    generated = Path(__file__).resolve().parents[2] / "generated"
+    kernel = (generated / "adamw_cpu/kernels/adamw.cpp").read_text()
+    assert "const float new_exp_avg = exp_avg_value + " in kernel and "exp_avg[i] = new_exp_avg;" in kernel
+    reference = (generated / "adamw_cuda/kernels/adamw.py").read_text().partition("def reference")[2]
+    assert "return new_exp_avg, new_exp_avg_sq, new_param" in reference

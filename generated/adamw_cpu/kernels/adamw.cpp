@@ -55,13 +55,13 @@ extern "C" void adamw(
     for (long i = start; i < end; ++i) {
       const float exp_avg_value = exp_avg[i];
       const float grad_value = grad[i];
-      const float total = exp_avg_value + (grad_value - exp_avg_value) * ONE_MINUS_BETA1;
-      const float exp_avg_sq_value = exp_avg_sq[i] * BETA2 + grad_value * grad_value * ONE_MINUS_BETA2;
-      const float denominator = std::sqrt(exp_avg_sq_value) / root_correction_value + eps;
-      const float ratio = step_size_value * total / denominator;
+      const float new_exp_avg = exp_avg_value + (grad_value - exp_avg_value) * ONE_MINUS_BETA1;
+      const float new_exp_avg_sq = exp_avg_sq[i] * BETA2 + grad_value * grad_value * ONE_MINUS_BETA2;
+      const float denominator = std::sqrt(new_exp_avg_sq) / root_correction_value + eps;
+      const float ratio = step_size_value * new_exp_avg / denominator;
 
-      exp_avg[i] = total;
-      exp_avg_sq[i] = exp_avg_sq_value;
+      exp_avg[i] = new_exp_avg;
+      exp_avg_sq[i] = new_exp_avg_sq;
       param[i] = param[i] * decay_value - ratio;
     }
   }

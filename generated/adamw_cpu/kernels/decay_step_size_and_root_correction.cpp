@@ -23,10 +23,10 @@ extern "C" void decay_step_size_and_root_correction(
     float *root_correction,  // one element
     float *decay,            // one element
     float *step_size) {      // one element
-  const float shifted_step = step[0] + 1.0f;
+  const float new_step = step[0] + 1.0f;
   const float lr_value = lr[0];
-  step[0] = shifted_step;
-  root_correction[0] = std::sqrt(1.0f - powf(BETA2, shifted_step));
+  step[0] = new_step;
+  root_correction[0] = std::sqrt(1.0f - powf(BETA2, new_step));
   decay[0] = 1.0f - lr_value * DECAY;
-  step_size[0] = lr_value / (1.0f - powf(BETA1, shifted_step));
+  step_size[0] = lr_value / (1.0f - powf(BETA1, new_step));
 }

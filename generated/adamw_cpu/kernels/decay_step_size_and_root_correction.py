@@ -13,10 +13,10 @@ decay_step_size_and_root_correction = load_kernel("decay_step_size_and_root_corr
 
 def reference(lr, step):
     """What decay_step_size_and_root_correction() must fill its results with."""
-    shifted_step = step + 1.0
+    new_step = step + 1.0
     return (
-        shifted_step,
-        torch.sqrt(1.0 - torch.pow(0.999, shifted_step)),
+        new_step,
+        torch.sqrt(1.0 - torch.pow(0.999, new_step)),
         1.0 - lr * 0.01,
-        lr / (1.0 - torch.pow(0.9, shifted_step)),
+        lr / (1.0 - torch.pow(0.9, new_step)),
     )

@@ -68,13 +68,13 @@ def adamw_kernel(
     step_size = tl.load(step_size_ptr)
     root_correction = tl.load(root_correction_ptr)
 
-    exp_avg_value = exp_avg + (grad - exp_avg) * ONE_MINUS_BETA1
-    exp_avg_sq_value = exp_avg_sq * BETA2 + grad * grad * ONE_MINUS_BETA2
-    denominator = tl.sqrt_rn(exp_avg_sq_value) / root_correction + eps
+    new_exp_avg = exp_avg + (grad - exp_avg) * ONE_MINUS_BETA1
+    new_exp_avg_sq = exp_avg_sq * BETA2 + grad * grad * ONE_MINUS_BETA2
+    denominator = tl.sqrt_rn(new_exp_avg_sq) / root_correction + eps
 
-    tl.store(exp_avg_ptr + i, exp_avg_value, mask=in_range)
-    tl.store(exp_avg_sq_ptr + i, exp_avg_sq_value, mask=in_range)
-    tl.store(param_ptr + i, param * decay - step_size * exp_avg_value / denominator, mask=in_range)
+    tl.store(exp_avg_ptr + i, new_exp_avg, mask=in_range)
+    tl.store(exp_avg_sq_ptr + i, new_exp_avg_sq, mask=in_range)
+    tl.store(param_ptr + i, param * decay - step_size * new_exp_avg / denominator, mask=in_range)
 
 
 def adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, params, eps):
@@ -97,9 +97,7 @@ def adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, param
 
 def reference(grad, decay, step_size, root_correction, exp_avg, exp_avg_sq, param, eps):
     """What adamw() must fill exp_avg, exp_avg_sq and param with."""
-    exp_avg_value = exp_avg + (grad - exp_avg) * 0.09999999999999998
-    exp_avg_sq_value = exp_avg_sq * 0.999 + grad * grad * 0.0010000000000000009
-    difference = param * decay - step_size * exp_avg_value / (
-        torch.sqrt(exp_avg_sq_value) / root_correction + eps
-    )
-    return exp_avg_value, exp_avg_sq_value, difference
+    new_exp_avg = exp_avg + (grad - exp_avg) * 0.09999999999999998
+    new_exp_avg_sq = exp_avg_sq * 0.999 + grad * grad * 0.0010000000000000009
+    new_param = param * decay - step_size * new_exp_avg / (torch.sqrt(new_exp_avg_sq) / root_correction + eps)
+    return new_exp_avg, new_exp_avg_sq, new_param

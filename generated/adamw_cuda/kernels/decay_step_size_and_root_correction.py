@@ -35,12 +35,12 @@ def decay_step_size_and_root_correction_kernel(
     """The only program computes the one element."""
     step = tl.load(step_ptr)
     lr = tl.load(lr_ptr)
-    shifted_step = step + 1.0
+    new_step = step + 1.0
 
-    tl.store(step_ptr, shifted_step)
-    tl.store(root_correction_ptr, tl.sqrt_rn(1.0 - libdevice.pow(BETA2, shifted_step)))
+    tl.store(step_ptr, new_step)
+    tl.store(root_correction_ptr, tl.sqrt_rn(1.0 - libdevice.pow(BETA2, new_step)))
     tl.store(decay_ptr, 1.0 - lr * DECAY)
-    tl.store(step_size_ptr, lr / (1.0 - libdevice.pow(BETA1, shifted_step)))
+    tl.store(step_size_ptr, lr / (1.0 - libdevice.pow(BETA1, new_step)))
 
 
 def decay_step_size_and_root_correction(lr, step, root_correction, decay, step_size):
@@ -57,10 +57,10 @@ def decay_step_size_and_root_correction(lr, step, root_correction, decay, step_s
 
 def reference(lr, step):
     """What decay_step_size_and_root_correction() must fill its results with."""
-    shifted_step = step + 1.0
+    new_step = step + 1.0
     return (
-        shifted_step,
-        torch.sqrt(1.0 - torch.pow(0.999, shifted_step)),
+        new_step,
+        torch.sqrt(1.0 - torch.pow(0.999, new_step)),
         1.0 - lr * 0.01,
-        lr / (1.0 - torch.pow(0.9, shifted_step)),
+        lr / (1.0 - torch.pow(0.9, new_step)),
     )

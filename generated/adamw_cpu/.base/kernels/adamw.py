@@ -30,7 +30,7 @@ def adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, param
 
 def reference(grad, decay, step_size, root_correction, exp_avg, exp_avg_sq, param, eps):
     """What adamw() must fill exp_avg, exp_avg_sq and param with."""
-    total = exp_avg + (grad - exp_avg) * 0.09999999999999998
-    exp_avg_sq_value = exp_avg_sq * 0.999 + grad * grad * 0.0010000000000000009
-    difference = param * decay - step_size * total / (torch.sqrt(exp_avg_sq_value) / root_correction + eps)
-    return total, exp_avg_sq_value, difference
+    new_exp_avg = exp_avg + (grad - exp_avg) * 0.09999999999999998
+    new_exp_avg_sq = exp_avg_sq * 0.999 + grad * grad * 0.0010000000000000009
+    new_param = param * decay - step_size * new_exp_avg / (torch.sqrt(new_exp_avg_sq) / root_correction + eps)
+    return new_exp_avg, new_exp_avg_sq, new_param
