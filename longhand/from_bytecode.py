@@ -14,8 +14,10 @@ import torch
 from torch import nn
 
 from longhand.backend import GraphReport, longhand_backend
+from longhand.capture.bytecode.breaks import BreakRecord
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
 from longhand.capture.bytecode.hook import frame_hook, is_available
+from longhand.capture.bytecode.skips import GENERATED, reason_to_skip
 from longhand.logs import Subject, logger
 from longhand.options import Frontend
 from longhand.tracebacks import hide_own_frames
@@ -65,6 +67,7 @@ def captured(
         listener: Is told what capture meets; by default the logs are.
     """
     _make_callable()
+    _tell_generated_code(original, listener or log_event)
     settings = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "options": options}
     if isinstance(original, type):
         call = CompiledFunction(original.__call__, settings, report, listener)
@@ -73,6 +76,19 @@ def captured(
     if isinstance(original, nn.Module):
         return _module_class(type(original))(original, settings, report, listener)
     return CompiledFunction(original, settings, report, listener)
+
+
+def _tell_generated_code(original: Any, tell: Callable[[Event], None]) -> None:
+    """What was made of text that is in no file, and is no session's, stays CPython's: that must not be silent."""
+    entry = getattr(original, "forward", None) if isinstance(original, nn.Module) else original
+    code = getattr(entry, "__code__", None)  # also a bound method's
+    if isinstance(code, types.CodeType) and reason_to_skip(code) == GENERATED:
+        where = f"{code.co_filename}:{code.co_firstlineno}"
+        hint = "Name its text <string ...> where it is compiled to code, or write it to a file."
+        record = BreakRecord(
+            f"{code.co_qualname} is {GENERATED}, which runs in eager", where, hint, skipped=True
+        )
+        tell(Event(EventKind.SKIP, f"{where}: {record.reason}", record))
 
 
 def _capture(

@@ -9,7 +9,9 @@ from types import CodeType
 
 import torch
 
-__all__ = ["reason_to_skip"]
+__all__ = ["GENERATED", "reason_to_skip"]
+
+GENERATED = "generated code"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LONGHAND = os.path.dirname(os.path.dirname(_HERE)) + os.sep
@@ -31,9 +33,9 @@ def reason_to_skip(code: CodeType) -> str | None:
         return "a comprehension of a frame that is CPython's"
     file = code.co_filename
     if file.startswith("<") and not file.startswith(("<stdin", "<ipython", "<string")):
-        return "generated code"
+        return GENERATED
     if file.startswith("<string") and code.co_name.startswith("__"):
-        return "generated code"
+        return GENERATED
     path = os.path.abspath(file)
     if path.startswith(_TORCH):
         is_forward = path.startswith(_MODULES) and code.co_name == "forward"

@@ -87,3 +87,14 @@ def test_the_logs_tell_breaks_guards_and_why_it_is_compiled_again(monkeypatch, c
         assert "L['self'].width == 6" in again[0]
     finally:
         longhand.set_logs()
+
+
+@pytest.mark.parametrize(("file", "n_graphs"), [("<made>", 0), ("<string made>", 1)])
+def test_generated_code_does_not_run_in_eager_in_silence(file, n_graphs):
+    names = {}
+    exec(compile("def made(x):\n    return x.exp() + 1\n", file, "exec"), names)
+    explanation = longhand.explain(names["made"])(torch.randn(4, 6))
+    assert len(explanation.graphs) == n_graphs
+    assert len(explanation.breaks) == 1 - n_graphs
+    assert all("is generated code, which runs in eager" in one.reason for one in explanation.breaks)
+    assert all("<string ...>" in one.hint for one in explanation.breaks)
