@@ -76,6 +76,10 @@ class Derivative:
     n_tensors: int
 
 
+# Vectors that are known up to a complex factor: autograd looks whether the loss depends on it.
+_LOOKING = frozenset(["aten::_linalg_eigh", "aten::linalg_eigh", "aten::_linalg_svd", "aten::linalg_svd"])
+
+
 class NotDifferentiable(Exception):
     """torch has no derivative for an op that gradients must flow through."""
 
@@ -153,6 +157,11 @@ class Derivatives:
             return results, list(gradients)
 
         # Anomaly detection would look for NaN in values that there are none of.
+        name = target._schema.name
+        if name == "aten::linalg_eig" or (name in _LOOKING and any(one.is_complex() for one in tensors)):
+            raise NotDifferentiable(
+                f"the derivative of {target} raises where the values of a gradient are unsound"
+            )
         with self._fake_mode, untold_saves(), torch.autograd.set_detect_anomaly(False):
             values = [self._alike(tensor) for tensor in tensors]
             with torch.no_grad():

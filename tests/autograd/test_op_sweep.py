@@ -23,6 +23,7 @@ FOUND = {
     ("lu", GENERATED): Outcome.RIGHT,
     ("gather", GENERATED): Outcome.RIGHT,
     ("index_put", GENERATED): Outcome.REFUSED,
+    ("linalg.eig", COMPILED): Outcome.RAISES,
     ("complex", PLAN[1]): Outcome.RIGHT,
     ("index_put", COMPILED): Outcome.EAGER,
     ("masked_select", COMPILED): Outcome.EAGER,
