@@ -66,7 +66,7 @@ KEPT_WHOLE = _names("""
     _upsample_nearest_exact3d grid_sampler
     sort topk cumsum cumprod argsort
     index_add index_copy index_fill one_hot
-    masked_fill stack tril triu roll square lstm gru rnn_tanh rnn_relu
+    special_log_ndtr masked_fill stack tril triu roll square lstm gru rnn_tanh rnn_relu
     fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2
     fft_irfftn fft_hfft fft_ihfft
     transpose squeeze unbind permute expand

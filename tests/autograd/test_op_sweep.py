@@ -24,6 +24,7 @@ FOUND = {
     ("gather", GENERATED): Outcome.RIGHT,
     ("index_put", GENERATED): Outcome.REFUSED,
     ("linalg.eig", COMPILED): Outcome.RAISES,
+    ("special.log_ndtr", COMPILED): Outcome.RIGHT,
     ("complex", PLAN[1]): Outcome.RIGHT,
     ("index_put", COMPILED): Outcome.EAGER,
     ("masked_select", COMPILED): Outcome.EAGER,
