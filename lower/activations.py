@@ -45,6 +45,29 @@ def gelu_tanh(x: Handle) -> Handle:
     return x * apply(Op.SIGMOID, cubic * factor)
 
 
+@lowers(aten.gelu_backward.default)
+def _gelu_backward(ctx: Context, gradient: TensorView, x: TensorView, approximate: str) -> TensorView:
+    return ctx.pointwise([gradient, x], d_gelu_tanh if approximate == "tanh" else d_gelu)
+
+
+def d_gelu(gradient: Handle, x: Handle) -> Handle:
+    """Through the normal distribution's cumulative function and its density."""
+    sqrt_half = x.body.constant(math.sqrt(0.5), x.dtype, "sqrt_half")
+    cumulative = (0.5 * (apply(Op.ERF, x * sqrt_half) + 1.0)).named("cumulative")
+    one_over_sqrt_two_pi = x.body.constant(1.0 / math.sqrt(2.0 * math.pi), x.dtype, "one_over_sqrt_two_pi")
+    density = (apply(Op.EXP, x * x * -0.5) * one_over_sqrt_two_pi).named("density")
+    return gradient * (cumulative + x * density)
+
+
+def d_gelu_tanh(gradient: Handle, x: Handle) -> Handle:
+    """Of x * sigmoid(2u), as `gelu_tanh` has it: sigmoid + x * sigmoid * (1 - sigmoid) * d(2u)."""
+    cubic = (x + x * x * x * 0.044715).named("cubic")
+    factor = x.body.constant(2.0 * math.sqrt(2.0 / math.pi), x.dtype, "two_sqrt_2_over_pi")
+    sigmoid = apply(Op.SIGMOID, cubic * factor).named("sigmoid")
+    d_cubic = (x * x * 0.134145 + 1.0).named("d_cubic")
+    return gradient * (sigmoid + x * sigmoid * (1.0 - sigmoid) * (d_cubic * factor))
+
+
 @lowers(aten.silu.default)
 def _silu(ctx: Context, x: TensorView) -> TensorView:
     return ctx.pointwise([x], lambda x: x * apply(Op.SIGMOID, x))

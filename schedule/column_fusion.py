@@ -1,7 +1,8 @@
-"""A kernel that holds whole rows adds up their columns on the way, where another one would read them again for that.
+"""A kernel that makes or holds rows adds up their columns on the way, where another one would read them again for that.
 
-Fusion proper leaves these two apart, as one kernel has one set of reduced axes. The second, a sum of columns alone,
-joins the first where that moves fewer bytes, the parts of the sums that the chunks of rows leave counted.
+Fusion proper leaves these two apart: a kernel that holds whole rows has reduced axes of its own, and one that makes
+them element by element may yet become part of such a kernel. The second, a sum of columns alone, joins the first where
+that moves fewer bytes, the parts of the sums that the chunks of rows leave counted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, ReduceOp, Step, domains
+from longhand.options import Device
 from longhand.schedule.bodies import reduced_axes, sizes_of, stores
 from longhand.schedule.column_sums import find_column_sums, without_column_sums
 from longhand.schedule.dependencies import effects
@@ -26,28 +28,35 @@ from longhand.schedule.step_graph import StepGraph
 from longhand.schedule.tunables import chunks_of_rows
 
 FEWEST_ROWS = 256  # fewer are not divided among programs that each walk several
-# In readings of the largest tensor that is summed. A sum that saves its one reading stays by itself: the gradient of a
-# layer's bias would be made by the norm of the next layer, and equal layers would no longer be one function.
+# In readings of the largest tensor that is summed. With a row kernel a sum that saves its one reading stays by itself:
+# the gradient of a layer's bias would be made by the norm of the next layer, and equal layers would no longer be one
+# function.
 LEAST_SAVED = 1.5
+LEAST_SAVED_WITH_ITS_MAKER = 0.5
 LONGEST_ROW = 4096  # more do not fit the registers of a program beside the sums
 
 
 def take_column_sums_along(
-    steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
+    steps: Sequence[Step],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hint: Hint,
+    device: Device,
 ) -> list[Step]:
-    """The steps, sums of columns in the row kernels that read or make what is summed.
+    """The steps, sums of columns in the kernels that make what is summed, or hold it row by row.
 
     Args:
         steps: What fusion left.
         buffers: Of the program.
         kept: Buffers that the caller sees.
         hint: The size at capture of a symbolic size.
+        device: Where the kernels run.
     """
     graph = StepGraph(steps)
     for number in graph.numbers():
         nest = graph.steps.get(number)
         if isinstance(nest, Nest) and _is_sum_of_columns(nest, buffers):
-            _join_best(graph, number, buffers, kept, hint)
+            _join_best(graph, number, buffers, kept, hint, device)
     return graph.ordered()
 
 
@@ -68,43 +77,59 @@ def _walks_rows_again(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
     return is_again and not reduces_columns(rest, buffers)
 
 
+def _makes_elements(nest: Nest) -> bool:
+    """Whether a nest computes every element by itself."""
+    return not reduced_axes(nest)
+
+
 def _join_best(
-    graph: StepGraph, number: int, buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
+    graph: StepGraph,
+    number: int,
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hint: Hint,
+    device: Device,
 ) -> None:
-    """Puts the sums of a step into the row kernel with which they save most bytes, if any."""
+    """Puts the sums of a step into the kernel with which they save most bytes, if any."""
     best: tuple[int, int, int, Nest] | None = None
-    for other in _partners(graph, number, buffers):
+    largest = _largest(graph.steps[number], buffers, hint)
+    for other in _partners(graph, number, buffers, device):
         first, second = sorted((number, other), key=graph.place)
         if graph.between(first, second) is not None:
             continue
         one, two = graph.steps[first], graph.steps[second]
         assert isinstance(one, Nest) and isinstance(two, Nest)
         merged = side_by_side(one, two, buffers, _dead(graph, first, second, buffers, kept))
-        if isinstance(merged, str) or _problem(merged, hint) is not None:
+        if isinstance(merged, str) or _problem(merged, buffers, hint) is not None:
             continue
         saved = traffic(one, buffers, hint) + traffic(two, buffers, hint) - traffic(merged, buffers, hint)
         saved -= _parts(graph.steps[number], hint)
-        if saved > LEAST_SAVED * _largest(graph.steps[number], buffers, hint) and (
-            best is None or saved > best[0]
-        ):
+        least = LEAST_SAVED if find_column_sums(merged) else LEAST_SAVED_WITH_ITS_MAKER
+        if saved > least * largest and (best is None or saved > best[0]):
             best = saved, first, second, merged
     if best is not None:
         graph.merge(*best[1:])
 
 
-def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer]) -> list[int]:
-    """The row kernels that read or make something that a step reads."""
+def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer], device: Device) -> list[int]:
+    """The kernels that make something that a step reads, and the row kernels that read it."""
     read = effects(graph.steps[number]).reads
-    found = {other for buffer in read for other in (*graph.readers(buffer), *graph.writers(buffer))}
+    makers = {other for buffer in read for other in graph.writers(buffer)}
+    found = makers | {other for buffer in read for other in graph.readers(buffer)}
     nests = {other: step for other in found - {number} if isinstance(step := graph.steps[other], Nest)}
-    return graph.in_order(other for other, nest in nests.items() if _walks_rows_again(nest, buffers))
+    return graph.in_order(
+        other
+        for other, nest in nests.items()
+        if (device is Device.CUDA and _walks_rows_again(nest, buffers))
+        or (other in makers and _makes_elements(nest))
+    )
 
 
-def _problem(merged: Nest, hint: Hint) -> str | None:
-    """Why a row kernel and sums of columns are not one kernel, or None."""
+def _problem(merged: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> str | None:
+    """Why a kernel and sums of columns of its rows are not one kernel, or None."""
     sums = find_column_sums(merged)
     if not sums:
-        return "the sums are not of all rows, or not of the columns of the row kernel"
+        return _problem_of_elements(merged, buffers, hint)
     rest = without_column_sums(merged)
     sizes, cols = sizes_of(merged), reduced_axes(rest)
     n_cols = hint(product(sizes[axis] for axis in sorted(cols)))
@@ -114,6 +139,16 @@ def _problem(merged: Nest, hint: Hint) -> str | None:
     if len({store.index for _, store in stores(merged) if store.value in sums}) != 1:
         return "the sums are laid out in different orders"
     return fused_nest_problem(rest) or memory_problem(merged) or size_problem(merged)
+
+
+def _problem_of_elements(merged: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> str | None:
+    """The same where the rows are made element by element."""
+    if not reduces_columns(merged, buffers):
+        return "the sums are not of all rows"
+    sizes, rows = sizes_of(merged), reduced_axes(merged)
+    if hint(product(sizes[axis] for axis in sorted(rows))) < FEWEST_ROWS:
+        return "too few rows"
+    return fused_nest_problem(merged)
 
 
 def _largest(nest: Step, buffers: Mapping[str, Buffer], hint: Hint) -> int:

@@ -143,11 +143,10 @@ def _choose_style(
     if space.family is Family.COLUMNS:
         is_split = passes.is_splittable and should_split_columns(device, n_rows, n_cols)
         return Style.COLUMNS, _Loops(passes, masking, is_split)
-    if passes.is_splittable and should_split_rows(device, n_rows, n_cols):
+    if passes.is_splittable and not passes.writes_elements and should_split_rows(device, n_rows, n_cols):
         return Style.ROWS_SPLIT, _Loops(passes, masking, True)
     if device is Device.CUDA:
-        writes_rows = any(one.stores for one in passes.passes)
-        if fits_registers(n_cols, _live_row_values(flow), writes_rows):
+        if fits_registers(n_cols, _live_row_values(flow), passes.writes_elements):
             plain = dataclasses.replace(flow, online=())
             return Style.ROWS_PERSISTENT, _Loops(passes, find_masking(plain), False)
     return Style.ROWS_LOOPED, _Loops(passes, masking, False)
@@ -247,7 +246,7 @@ def _work(
         is_split=loops.is_split,
         is_heavy=any(isinstance(value, Pointwise) and value.op in HEAVY for value in space.body),
         is_long=is_long_row(_count(space.cols, hints)),
-        writes_rows=any(one.stores for one in loops.passes.passes),
+        writes_rows=loops.passes.writes_elements,
         is_turned=is_turned,
         element_bytes=widest,
     )

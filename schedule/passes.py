@@ -27,8 +27,13 @@ class Passes:
 
     @property
     def is_splittable(self) -> bool:
-        """Whether chunks of the one loop can run at the same time: nothing is written for each element."""
-        return len(self.passes) == 1 and not self.passes[0].stores
+        """Whether chunks of the one loop can run at the same time: no element waits for a reduction."""
+        return len(self.passes) == 1
+
+    @property
+    def writes_elements(self) -> bool:
+        """Whether a loop stores something for each element."""
+        return any(one.stores for one in self.passes)
 
 
 def find_passes(flow: Flow, stager: Stager) -> Passes:

@@ -94,6 +94,8 @@ def merge_problem(
             return "a row kernel would read columns"
         if _cannot_split(merged, hint) and not (_cannot_split(first, hint) or _cannot_split(second, hint)):
             return "the rows of a column reduction could no longer be divided"
+        if _writes_rows(merged) and not (_writes_rows(first) or _writes_rows(second)):
+            return "what makes the rows may take the sums of columns along, once it is whole"
     if _starved(merged, hint) and not (_starved(first, hint) or _starved(second, hint)):
         return "too few rows to keep the machine busy"
     return None
@@ -198,21 +200,23 @@ def _against_the_grain(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) ->
 
 
 def _cannot_split(nest: Nest, hint: Hint) -> bool:
-    """Whether many rows must be walked again after a column reduction, or are written on the way."""
+    """Whether many rows must be walked again after a column reduction."""
     reduced = reduced_axes(nest)
     sizes = sizes_of(nest)
     if hint(product(sizes[axis] for axis in reduced if axis in sizes)) <= SHORT_COLUMN:
         return False
-    return _walks_again(nest, reduced)
+    return _walks_again(nest)
 
 
-def _walks_again(nest: Nest, reduced: frozenset[str]) -> bool:
-    late = depends_on_reduction(nest.body)
-    found = domains(nest.body)
-    return any(
-        bool(found[position] & reduced) and (late[position] or isinstance(value, Store))
-        for position, value in enumerate(nest.body)
-    )
+def _walks_again(nest: Nest) -> bool:
+    reduced, late, found = reduced_axes(nest), depends_on_reduction(nest.body), domains(nest.body)
+    return any(late[position] and found[position] & reduced for position in range(len(nest.body)))
+
+
+def _writes_rows(nest: Nest) -> bool:
+    """Whether a nest that reduces stores whole rows."""
+    reduced, found = reduced_axes(nest), domains(nest.body)
+    return any(found[position] & reduced for position, _ in stores(nest))
 
 
 def _starved(nest: Nest, hint: Hint) -> bool:
@@ -223,4 +227,4 @@ def _starved(nest: Nest, hint: Hint) -> bool:
     cols = hint(product(sizes[axis] for axis in reduced if axis in sizes))
     if not reduced or rows >= SHORT_OF_ROWS or cols < LONG_ROW:
         return False
-    return _walks_again(nest, reduced)
+    return _writes_rows(nest) or _walks_again(nest)

@@ -40,8 +40,7 @@ def schedule(program: Program, options: Options) -> UnitPlan:
     steps = clean_steps(program.steps, buffers, kept)
     fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
     left = divide(drop_unread(fused.steps, buffers, kept), position_of)
-    if options.target.device is Device.CUDA:
-        left = take_column_sums_along(left, buffers, kept, lambda size: guess(size, hints))
+    left = take_column_sums_along(left, buffers, kept, lambda size: guess(size, hints), options.target.device)
     ordered = in_one_order(order_steps(left, position_of, buffers, kept, hints), program.graph, position_of)
 
     planner = Planner(buffers, options, hints, position_of)

@@ -195,13 +195,16 @@ def language_model_backward(saved, d_loss):
 
     # GPT.forward    return self.head(self.ln_f(x))
     d_ln_f = empty(unscaled_d_ln_f.shape, torch.float32)
-    d_ln_f_bias = empty((dim,), torch.float32)
-    kernels.d_layer_norm_bias(unscaled_d_ln_f, d_loss, d_ln_f, d_ln_f_bias, batch * seq, dim)
     normalized = empty(x.shape, torch.float32)
     d_x = empty(x.shape, torch.float32)
-    kernels.d_layer_norm(x, d_ln_f, ln_f_weight, normalized, d_x, batch * seq, dim, 1e-5)
+    kernels.d_layer_norm(
+        unscaled_d_ln_f, d_loss, x, ln_f_weight, d_ln_f, normalized, d_x, batch * seq, dim, 1e-5
+    )
     d_ln_f_weight = empty((dim,), torch.float32)
-    kernels.d_layer_norm_weight(d_ln_f, normalized, d_ln_f_weight, batch * seq, dim)
+    d_ln_f_bias = empty((dim,), torch.float32)
+    kernels.d_layer_norm_weight_and_bias_ln_f(
+        d_ln_f, normalized, d_ln_f_weight, d_ln_f_bias, batch * seq, dim
+    )
 
     d_blocks = {}
     for layer in reversed(range(len(saved_blocks))):

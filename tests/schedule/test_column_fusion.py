@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, Step
+from longhand.options import Device
 from longhand.schedule.column_fusion import take_column_sums_along
 from longhand.schedule.column_sums import find_column_sums
 from longhand.schedule.kernel import plan_kernel
@@ -32,7 +33,7 @@ def together(*makers: NestMaker, kept: frozenset[str] = frozenset()) -> tuple[li
         name: dataclasses.replace(buffer, kind=BufferKind.INTERMEDIATE) if name in made else buffer
         for name, buffer in buffers.items()
     }
-    return take_column_sums_along([make.nest() for make in makers], buffers, kept, hint), buffers
+    return take_column_sums_along([make.nest() for make in makers], buffers, kept, hint, Device.CUDA), buffers
 
 
 def written(step: Step) -> set[str]:

@@ -1,4 +1,5 @@
-"""d_layer_norm: normalized = normalize(x); d_x = d_layer_norm(d_ln_f, x), row by row.
+"""d_layer_norm: d_ln_f = unscaled_d_ln_f * d_loss; normalized = normalize(x); d_x = d_layer_norm(d_ln_f, x),
+row by row.
 
 The kernel is d_layer_norm.cpp, built when it changes.
 """
@@ -10,8 +11,9 @@ from ..runtime import load_kernel
 d_layer_norm = load_kernel("d_layer_norm.cpp")
 
 
-def reference(x, d_ln_f, weight, n_cols, eps):
-    """What d_layer_norm() must fill normalized and d_x with."""
+def reference(unscaled_d_ln_f, d_loss, x, weight, n_cols, eps):
+    """What d_layer_norm() must fill d_ln_f, normalized and d_x with."""
+    d_ln_f = unscaled_d_ln_f * d_loss
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
@@ -21,4 +23,4 @@ def reference(x, d_ln_f, weight, n_cols, eps):
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return normalized, difference * rstd
+    return d_ln_f, normalized, difference * rstd

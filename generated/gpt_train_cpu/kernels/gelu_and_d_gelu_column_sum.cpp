@@ -8,12 +8,15 @@
 #include "vector_math.h"
 
 #include <algorithm>
+#include <vector>
 
 constexpr float TWO_SQRT_2_OVER_PI = 1.5957692f;
-constexpr long COLS = 256;    // columns that are accumulated at a time
+constexpr long ROWS = 32;     // rows per chunk, at least
+constexpr long COLS = 1024;   // columns that are accumulated at a time
+constexpr long SPLITS = 256;  // chunks of the rows, at most
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
-// One thread per block of columns; it walks down the rows.
+// One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
 extern "C" void gelu_and_d_gelu_column_sum(
     const float *widen,     // (n_rows, n_cols)
     const float *d_hidden,  // (n_rows, n_cols)
@@ -22,35 +25,49 @@ extern "C" void gelu_and_d_gelu_column_sum(
     float *d_bias,          // (n_cols,)
     long n_rows,
     long n_cols) {
-#pragma omp parallel for if (n_rows * n_cols >= GRAIN)
-  for (long begin = 0; begin < n_cols; begin += COLS) {
-    const long end = std::min(begin + COLS, n_cols);
-    double col_sum[COLS];
-    std::fill_n(col_sum, COLS, 0.0);
+  const long n_splits = std::max(1L, std::min(SPLITS, n_rows / ROWS));
+  const long chunk = (n_rows + n_splits - 1) / n_splits;
+  std::vector<float> partial(n_splits * n_cols);
 
-    for (long row = 0; row < n_rows; ++row) {
-      const float *widen_row = widen + row * n_cols;
-      const float *d_hidden_row = d_hidden + row * n_cols;
-      float *hidden_row = hidden + row * n_cols;
-      float *d_widen_row = d_widen + row * n_cols;
+#pragma omp parallel for collapse(2) if (n_rows * n_cols >= GRAIN)
+  for (long split = 0; split < n_splits; ++split) {
+    for (long begin = 0; begin < n_cols; begin += COLS) {
+      const long end = std::min(begin + COLS, n_cols);
+      const long row_end = std::min((split + 1) * chunk, n_rows);
+      float *col_sum = partial.data() + split * n_cols;
+      std::fill(col_sum + begin, col_sum + end, 0.0f);
+
+      for (long row = split * chunk; row < row_end; ++row) {
+        const float *widen_row = widen + row * n_cols;
+        const float *d_hidden_row = d_hidden + row * n_cols;
+        float *hidden_row = hidden + row * n_cols;
+        float *d_widen_row = d_widen + row * n_cols;
 #pragma omp simd
-      for (long col = begin; col < end; ++col) {
-        const float widen_value = widen_row[col];
-        const float widen_value_squared = widen_value * widen_value;
-        const float cubic = widen_value + widen_value_squared * widen_value * 0.044715f;
-        const float mlp_tanh = tanhf(cubic * 0.7978846f);
-        const float product = widen_value * 0.5f * (1.0f - mlp_tanh * mlp_tanh);
-        const float scaled = (widen_value_squared * 0.134145f + 1.0f) * 0.7978846f;
-        const float d_widen_value = d_hidden_row[col] * ((mlp_tanh + 1.0f) * 0.5f + product * scaled);
+        for (long col = begin; col < end; ++col) {
+          const float widen_value = widen_row[col];
+          const float widen_value_squared = widen_value * widen_value;
+          const float cubic = widen_value + widen_value_squared * widen_value * 0.044715f;
+          const float sigmoid = 1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI)));
+          const float hidden_value = widen_value * sigmoid;
+          const float d_cubic = widen_value_squared * 0.134145f + 1.0f;
+          const float product = hidden_value * (1.0f - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI);
+          const float d_widen_value = d_hidden_row[col] * (sigmoid + product);
 
-        col_sum[col - begin] += d_widen_value;
-        hidden_row[col] = widen_value * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
-        d_widen_row[col] = d_widen_value;
+          col_sum[col] += d_widen_value;
+          hidden_row[col] = hidden_value;
+          d_widen_row[col] = d_widen_value;
+        }
       }
     }
-#pragma omp simd
-    for (long col = begin; col < end; ++col) {
-      d_bias[col] = col_sum[col - begin];
+  }
+
+#pragma omp parallel for if (n_rows * n_cols >= GRAIN)
+  for (long col = 0; col < n_cols; ++col) {
+    double col_sum = partial[col];
+    // In order, so that the result does not depend on the number of threads.
+    for (long split = 1; split < n_splits; ++split) {
+      col_sum += partial[split * n_cols + col];
     }
+    d_bias[col] = col_sum;
   }
 }

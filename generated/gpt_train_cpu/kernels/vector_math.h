@@ -16,7 +16,6 @@
 
 extern "C" {
 VECTORIZED float logf(float) noexcept;
-VECTORIZED float tanhf(float) noexcept;
 }
 #undef VECTORIZED
 

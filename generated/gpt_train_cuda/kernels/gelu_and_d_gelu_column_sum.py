@@ -1,0 +1,123 @@
+"""gelu_and_d_gelu_column_sum: hidden = gelu(widen); d_widen = d_gelu(d_hidden, widen); d_bias = sum(d_widen),
+column by column.
+
+    Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
+
+Reads widen and d_hidden once, writes hidden, d_widen and d_bias once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+TWO_SQRT_2_OVER_PI = tl.constexpr(1.5957691216057308)
+
+# Tunables.
+ROWS = 16  # rows at a time
+COLS = 128  # columns per program
+SPLITS = 32  # chunks of the rows, at most
+NUM_WARPS = 4
+
+
+@fast_launch
+@triton.jit
+def gelu_and_d_gelu_column_sum_partial_kernel(
+    widen_ptr,  # bf16 (n_rows, n_cols)
+    d_hidden_ptr,  # bf16 (n_rows, n_cols)
+    hidden_ptr,  # bf16 (n_rows, n_cols)
+    d_widen_ptr,  # bf16 (n_rows, n_cols); may be d_hidden_ptr
+    partial_ptr,  # float32, a result of each chunk
+    n_rows,
+    n_cols,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32."""
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    split = tl.program_id(1)
+    chunk = tl.cdiv(n_rows, tl.num_programs(1) * ROWS) * ROWS
+    end = tl.minimum((split + 1) * chunk, n_rows)
+
+    acc = tl.zeros([ROWS, COLS], tl.float32)
+    for start in tl.range(split * chunk, end, ROWS, loop_unroll_factor=2):
+        row = start + tl.arange(0, ROWS)[:, None]
+        in_rows = row < n_rows
+        in_range = in_rows & in_cols
+        at = row * n_cols + col
+        widen = tl.load(widen_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        d_hidden = tl.load(d_hidden_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        widen_squared = widen * widen
+        cubic = widen + widen_squared * widen * 0.044715
+        sigmoid = tl.sigmoid(cubic * TWO_SQRT_2_OVER_PI)
+        hidden = widen * sigmoid
+        d_cubic = widen_squared * 0.134145 + 1.0
+        d_widen = d_hidden * (sigmoid + hidden * (1.0 - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI))
+        acc += tl.where(in_rows, d_widen, 0.0)
+        tl.store(hidden_ptr + at, hidden, mask=in_range)
+        tl.store(d_widen_ptr + at, d_widen, mask=in_range)
+
+    d_bias = tl.sum(acc, axis=0, keep_dims=True)
+
+    tl.store(partial_ptr + split * n_cols + col, d_bias, mask=in_cols)
+
+
+@fast_launch
+@triton.jit
+def gelu_and_d_gelu_column_sum_combine_kernel(
+    partial_ptr,  # float32, a result of each chunk
+    d_bias_ptr,  # bf16 (n_cols,)
+    n_cols,
+    n_splits,
+    SPLITS: tl.constexpr,  # n_splits, rounded up to a power of two
+    COLS: tl.constexpr,
+):
+    """Each program combines the chunks of COLS columns; arithmetic in float32."""
+    split = tl.arange(0, SPLITS)[:, None]
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (split < n_splits) & in_cols
+
+    partial = tl.load(partial_ptr + split * n_cols + col, mask=in_range, other=0.0)
+
+    d_bias = tl.sum(partial, axis=0, keep_dims=True)
+    tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
+
+
+def gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+    """Fill hidden, d_widen and d_bias."""
+    cols = min(COLS, next_power_of_2(n_cols))
+    n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
+    partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=widen.device)
+    gelu_and_d_gelu_column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+        widen,
+        d_hidden,
+        hidden,
+        d_widen,
+        partial,
+        n_rows,
+        n_cols,
+        ROWS=ROWS,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+    gelu_and_d_gelu_column_sum_combine_kernel[(ceil_div(n_cols, cols),)](
+        partial,
+        d_bias,
+        n_cols,
+        n_splits,
+        SPLITS=next_power_of_2(n_splits),
+        COLS=cols,
+    )
+
+
+def reference(widen, d_hidden):
+    """What gelu_and_d_gelu_column_sum() must fill hidden, d_widen and d_bias with."""
+    widen_squared = widen * widen
+    sigmoid = torch.sigmoid((widen + widen_squared * widen * 0.044715) * 1.5957691216057308)
+    hidden = widen * sigmoid
+    total = sigmoid + hidden * (1.0 - sigmoid) * ((widen_squared * 0.134145 + 1.0) * 1.5957691216057308)
+    d_widen = d_hidden * total
+    return hidden, d_widen, d_widen.sum(-2, keepdim=True)
