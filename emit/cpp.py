@@ -12,10 +12,10 @@ from longhand.emit.cpp_columns import ColumnsPrinter, ColumnsText
 from longhand.emit.cpp_format import LINE_LENGTH
 from longhand.emit.cpp_headers import own_headers, standard_headers
 from longhand.emit.cpp_loops import ColumnLoop, Loop, loop_of, product_of_sizes
-from longhand.emit.cpp_rows import PassPrinter, Scratch
+from longhand.emit.cpp_rows import PassPrinter, PassText, RowsText, rows_text
+from longhand.emit.cpp_rows_and_columns import RowsAndColumnsText, rows_and_columns_text
 from longhand.emit.cpp_splits import SplitText, split_text
 from longhand.emit.cpp_templates import render_template
-from longhand.emit.cpp_tiles import TurnedTile
 from longhand.emit.cpp_types import SIZE_TYPE, cpp_type
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import is_part, shape_words
@@ -34,33 +34,7 @@ class Parameter:
     comment: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class PassText:
-    """The loops of one pass and the lines after them."""
-
-    loops: tuple[ColumnLoop, ...]
-    then: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class RowsText:
-    """What the templates flat, rows and tiles print.
-
-    Attributes:
-        before_all: Lines ahead of all loops.
-        row_pointers: Declarations of base pointers.
-        before_row: Lines at the start of a row.
-        scratch: Row-sized arrays of each thread.
-        passes: The loops over columns.
-        turned: What a tile copies, transposed, before its loops.
-    """
-
-    before_all: tuple[str, ...]
-    row_pointers: tuple[str, ...]
-    before_row: tuple[str, ...]
-    scratch: tuple[Scratch, ...]
-    passes: tuple[PassText, ...]
-    turned: tuple[TurnedTile, ...] = ()
+StyleText = RowsText | SplitText | ColumnsText | RowsAndColumnsText
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +59,7 @@ class KernelText:
     rows: tuple[Loop, ...]
     cols: tuple[Loop, ...]
     condition: str
-    body: RowsText | SplitText | ColumnsText
+    body: StyleText
 
 
 def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
@@ -158,7 +132,7 @@ def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> 
 
 def _styled(
     plan: KernelPlan, printer: BodyPrinter, rows: tuple[Loop, ...], cols: tuple[Loop, ...]
-) -> tuple[str, tuple[str, ...], RowsText | SplitText | ColumnsText]:
+) -> tuple[str, tuple[str, ...], StyleText]:
     """The template of a style, the words about how threads divide the work, and what the template prints."""
     if plan.style is Style.COLUMNS:
         columns = ColumnsPrinter(printer).text()
@@ -173,7 +147,10 @@ def _styled(
         return "foreach.cpp.jinja", (remark,), _lists_text(passes, printer)
     if plan.style is Style.ROWS_SPLIT:
         return "split.cpp.jinja", ("One thread per chunk of a row.",), split_text(passes, rows)
-    text = _rows_text(passes, printer, bool(rows))
+    if plan.style is Style.ROWS_AND_COLUMNS:
+        remark = _rows_remark(plan, printer.names, "One thread per chunk of rows")
+        return "rows_and_columns.cpp.jinja", (remark,), rows_and_columns_text(passes, rows)
+    text = rows_text(passes, bool(rows))
     if plan.style is Style.TRANSPOSED:
         return "tiles.cpp.jinja", ("One thread per tile.",), text
     if plan.style is Style.ELEMENTWISE and not rows:
@@ -181,26 +158,26 @@ def _styled(
             "Threads divide the elements; each works through SIMD lanes." if cols else "A single element."
         )
         return "flat.cpp.jinja", (remark,), text
-    return "rows.cpp.jinja", (_rows_remark(plan, printer.names, rows),), text
+    remark = "One thread per block of rows" if rows else "One thread: there is a single row."
+    return "rows.cpp.jinja", (_rows_remark(plan, printer.names, remark) if rows else remark,), text
 
 
-def _with_sums(
-    remark: tuple[str, ...], plan: KernelPlan, body: RowsText | SplitText | ColumnsText
-) -> tuple[str, ...]:
+def _with_sums(remark: tuple[str, ...], plan: KernelPlan, body: StyleText) -> tuple[str, ...]:
     """The words about threads, and where sums of floats are kept in double."""
     if any(pointer.dtype is torch.float64 for pointer in plan.pointers):
         return remark
-    loops: tuple[ColumnLoop, ...] = ()
-    if isinstance(body, RowsText):
-        loops = tuple(loop for one_pass in body.passes for loop in one_pass.loops)
-    elif isinstance(body, SplitText):
-        loops = body.loops
-    if any(accumulator.type == "double" for loop in loops for accumulator in loop.accumulators):
-        return (*remark, "Sums in double.")
+    loops: tuple[ColumnLoop, ...] = body.loops if isinstance(body, SplitText) else ()
+    row = body.row if isinstance(body, RowsAndColumnsText) else body
+    if isinstance(row, RowsText):
+        loops = tuple(loop for one_pass in row.passes for loop in one_pass.loops)
+    in_double = any(accumulator.type == "double" for loop in loops for accumulator in loop.accumulators)
     chunks = () if isinstance(body, RowsText) else body.partials
-    if any(partial.combined_type == "double" for partial in chunks):
-        return (*remark, "The chunks' sums are added up in double.")
-    return remark
+    chunks_in_double = any(partial.combined_type == "double" for partial in chunks)
+    if in_double and not isinstance(body, RowsAndColumnsText):
+        return (*remark, "Sums in double.")
+    found = ("Sums of rows in double.",) if in_double else ()
+    found += ("The chunks' sums are added up in double.",) if chunks_in_double else ()
+    return (*remark, *found)
 
 
 def _lists_text(passes: PassPrinter, printer: BodyPrinter) -> RowsText:
@@ -215,28 +192,8 @@ def _lists_text(passes: PassPrinter, printer: BodyPrinter) -> RowsText:
     return RowsText((), tuple(tensors), passes.outer_lines(-1), (), (text,))
 
 
-def _rows_text(passes: PassPrinter, printer: BodyPrinter, has_rows: bool) -> RowsText:
-    early = [p for p in printer.row_pointers if not p.values]
-    late = [p for p in printer.row_pointers if p.values]
-    texts = tuple(
-        PassText(passes.column_loops(number), passes.outer_lines(number))
-        for number in range(len(passes.passes))
-    )
-    before = passes.outer_lines(-1)
-    after = tuple(printer.pointer_declaration(pointer) for pointer in late)
-    return RowsText(
-        before_all=() if has_rows else (*before, *after),
-        row_pointers=tuple(printer.pointer_declaration(pointer) for pointer in early),
-        before_row=(*before, *after) if has_rows else (),
-        scratch=tuple(passes.scratch),
-        passes=texts,
-        turned=tuple(printer.turned.values()),
-    )
-
-
-def _rows_remark(plan: KernelPlan, names: KernelNames, rows: tuple[Loop, ...]) -> str:
-    if not rows:
-        return "One thread: there is a single row."
+def _rows_remark(plan: KernelPlan, names: KernelNames, who: str) -> str:
+    """Who does what, and where values wait between the loops over a row."""
     if len(plan.passes) > 1:
         waiting: dict[str, list[str]] = {}  # by the result whose memory they are in
         for stage in (stage for one_pass in plan.passes for stage in one_pass.stages):
@@ -245,8 +202,8 @@ def _rows_remark(plan: KernelPlan, names: KernelNames, rows: tuple[Loop, ...]) -
                 waiting.setdefault(names.pointers[store.buffer], []).append(names.values[stage.position])
         kept = [f"{', then '.join(values)} in {word}" for word, values in waiting.items()]
         where = f" ({'; '.join(kept)})" if kept else ""
-        return f"One thread per block of rows; a row stays in cache between the loops{where}."
-    return "One thread per block of rows."
+        return f"{who}; a row stays in cache between the loops{where}."
+    return f"{who}."
 
 
 def _passes(plan: KernelPlan) -> tuple[Pass, ...]:

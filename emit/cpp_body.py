@@ -37,14 +37,13 @@ AT = "at"  # the variable of an index that several statements use
 
 def plan_domains(plan: KernelPlan) -> tuple[frozenset[str], ...]:
     """For each value of the body, the plan's axes that it varies over."""
-    reduced = {axis.name for axis in (plan.rows if plan.style is Style.COLUMNS else plan.cols)}
     found: list[frozenset[str]] = []
     for position, value in enumerate(plan.body):
         axes = frozenset[str]().union(*(found[argument] for argument in arguments(value)))
         if position in plan.addresses:
             axes |= {axis for axis, _ in plan.addresses[position].axes}
         if isinstance(value, Reduce):
-            axes -= reduced
+            axes -= frozenset(value.axes)
         found.append(axes)
     return tuple(found)
 

@@ -21,6 +21,7 @@ from longhand.emit.cpp_loops import (
     stores_as_statements,
 )
 from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
+from longhand.emit.cpp_tiles import TurnedTile
 from longhand.emit.cpp_types import cpp_type
 from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Text
@@ -36,6 +37,35 @@ class Scratch:
     name: str
     type: str
     size: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PassText:
+    """The loops of one pass and the lines after them."""
+
+    loops: tuple[ColumnLoop, ...]
+    then: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RowsText:
+    """What the templates of row loops print: flat, rows, tiles, and the rows of a chunk.
+
+    Attributes:
+        before_all: Lines ahead of all loops.
+        row_pointers: Declarations of base pointers.
+        before_row: Lines at the start of a row.
+        scratch: Row-sized arrays of each thread.
+        passes: The loops over columns.
+        turned: What a tile copies, transposed, before its loops.
+    """
+
+    before_all: tuple[str, ...]
+    row_pointers: tuple[str, ...]
+    before_row: tuple[str, ...]
+    scratch: tuple[Scratch, ...]
+    passes: tuple[PassText, ...]
+    turned: tuple[TurnedTile, ...] = ()
 
 
 class PassPrinter:
@@ -121,6 +151,11 @@ class PassPrinter:
             found = (dataclasses.replace(found[0], name=wide, repair=f"const float {name} = {wide};"),)
         return found
 
+    def column_sum(self, position: int) -> Accumulator:
+        """What a sum across the rows of a chunk is accumulated in: as it is, chunks are short."""
+        reduce = self._reduce(position)
+        return accumulators(reduce, self.accumulator_names[position], self._dtype(reduce.arg))[0]
+
     def _sum_type(self, position: int) -> SumType:
         """What a reduction accumulates in. Chunks of a row are combined in double, whatever they accumulate in."""
         plan = self.printer.plan
@@ -159,6 +194,7 @@ class PassPrinter:
         stores = tuple(p for p in one_pass.stores if printer.domains[p] & printer.loop_axes)
         roots = [stage.position for stage in one_pass.stages]
         roots += found.values()
+        roots += [self._reduce(position).arg for position in one_pass.sums]
         roots += [argument for p in stores for argument in arguments(body[p])]
         own_rows = {(stage.position, stage.store) for stage in one_pass.stages}
         statements = [Statement((stage.position,), self._row_of(stage)) for stage in one_pass.stages]
@@ -180,6 +216,13 @@ class PassPrinter:
                 ).text,
             )
             for accumulator, arg in found.items()
+        ]
+        end += [
+            self.column_sum(position).take.format(
+                acc=f"{self.accumulator_names[position]}[{flattened(self.cols).text}]",
+                element=printer.expression(self._reduce(position).arg, known).text,
+            )
+            for position in one_pass.sums
         ]
         end += [printer.store(p, known) for p in stores if (self._stored(p), p) not in own_rows]
         repairs = tuple(accumulator.repair for accumulator in found if accumulator.repair)
@@ -254,6 +297,27 @@ class PassPrinter:
         value = self.printer.plan.body[position]
         assert not isinstance(value, Store)
         return value.dtype
+
+
+def rows_text(passes: PassPrinter, has_rows: bool) -> RowsText:
+    """What the templates of row loops print."""
+    printer = passes.printer
+    early = [p for p in printer.row_pointers if not p.values]
+    late = [p for p in printer.row_pointers if p.values]
+    texts = tuple(
+        PassText(passes.column_loops(number), passes.outer_lines(number))
+        for number in range(len(passes.passes))
+    )
+    before = passes.outer_lines(-1)
+    after = tuple(printer.pointer_declaration(pointer) for pointer in late)
+    return RowsText(
+        before_all=() if has_rows else (*before, *after),
+        row_pointers=tuple(printer.pointer_declaration(pointer) for pointer in early),
+        before_row=(*before, *after) if has_rows else (),
+        scratch=tuple(passes.scratch),
+        passes=texts,
+        turned=tuple(printer.turned.values()),
+    )
 
 
 def _counted(position: int, body: tuple[Value, ...]) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, ReduceOp, Step, domains
-from longhand.options import Device
 from longhand.schedule.bodies import reduced_axes, sizes_of, stores
 from longhand.schedule.column_sums import find_column_sums, without_column_sums
 from longhand.schedule.dependencies import effects
@@ -37,11 +36,7 @@ LONGEST_ROW = 4096  # more do not fit the registers of a program beside the sums
 
 
 def take_column_sums_along(
-    steps: Sequence[Step],
-    buffers: Mapping[str, Buffer],
-    kept: frozenset[str],
-    hint: Hint,
-    device: Device,
+    steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
 ) -> list[Step]:
     """The steps, sums of columns in the kernels that make what is summed, or hold it row by row.
 
@@ -50,13 +45,12 @@ def take_column_sums_along(
         buffers: Of the program.
         kept: Buffers that the caller sees.
         hint: The size at capture of a symbolic size.
-        device: Where the kernels run.
     """
     graph = StepGraph(steps)
     for number in graph.numbers():
         nest = graph.steps.get(number)
         if isinstance(nest, Nest) and _is_sum_of_columns(nest, buffers):
-            _join_best(graph, number, buffers, kept, hint, device)
+            _join_best(graph, number, buffers, kept, hint)
     return graph.ordered()
 
 
@@ -83,17 +77,12 @@ def _makes_elements(nest: Nest) -> bool:
 
 
 def _join_best(
-    graph: StepGraph,
-    number: int,
-    buffers: Mapping[str, Buffer],
-    kept: frozenset[str],
-    hint: Hint,
-    device: Device,
+    graph: StepGraph, number: int, buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
 ) -> None:
     """Puts the sums of a step into the kernel with which they save most bytes, if any."""
     best: tuple[int, int, int, Nest] | None = None
     largest = _largest(graph.steps[number], buffers, hint)
-    for other in _partners(graph, number, buffers, device):
+    for other in _partners(graph, number, buffers):
         first, second = sorted((number, other), key=graph.place)
         if graph.between(first, second) is not None:
             continue
@@ -111,7 +100,7 @@ def _join_best(
         graph.merge(*best[1:])
 
 
-def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer], device: Device) -> list[int]:
+def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer]) -> list[int]:
     """The kernels that make something that a step reads, and the row kernels that read it."""
     read = effects(graph.steps[number]).reads
     makers = {other for buffer in read for other in graph.writers(buffer)}
@@ -120,8 +109,7 @@ def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer], devi
     return graph.in_order(
         other
         for other, nest in nests.items()
-        if (device is Device.CUDA and _walks_rows_again(nest, buffers))
-        or (other in makers and _makes_elements(nest))
+        if _walks_rows_again(nest, buffers) or (other in makers and _makes_elements(nest))
     )
 
 

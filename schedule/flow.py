@@ -34,6 +34,7 @@ class Flow:
         depth: By position: the number of loops that must be over before (an element value: before it is computed).
         online: Pairs of a maximum and a sum of exponentials that one loop finds together.
         n_passes: The number of loops.
+        column_sums: Reductions across the loop, to which each of its elements is added.
     """
 
     body: tuple[Value, ...]
@@ -41,6 +42,7 @@ class Flow:
     depth: tuple[int, ...]
     online: tuple[OnlineSoftmax, ...]
     n_passes: int
+    column_sums: frozenset[int] = frozenset()
 
     def is_leaf(self, position: int) -> bool:
         """Whether the value is printed where it is used."""
@@ -51,7 +53,13 @@ class Flow:
         return tuple(position for position in arguments(self.body[store]) if self.is_element[position])
 
 
-def find_flow(body: tuple[Value, ...], loop: frozenset[str], *, online: bool) -> Flow:
+def find_flow(
+    body: tuple[Value, ...],
+    loop: frozenset[str],
+    *,
+    online: bool,
+    column_sums: frozenset[int] = frozenset(),
+) -> Flow:
     """Count the loops. `online`: find a softmax's maximum and sum in one."""
     is_element = tuple(bool(span & loop) for span in domains(body))
     pairs = _online_pairs(body, is_element) if online else ()
@@ -62,13 +70,13 @@ def find_flow(body: tuple[Value, ...], loop: frozenset[str], *, online: bool) ->
         below = max((depth[argument] for argument in arguments(value)), default=0)
         if position in together:
             below = depth[together[position]] - 1
-        if isinstance(value, Reduce):
+        if isinstance(value, Reduce) and position not in column_sums:
             n_passes = max(n_passes, below + 1)
             below += 1
         elif isinstance(value, Store) and is_element[position]:
             n_passes = max(n_passes, below + 1)
         depth.append(below)
-    return Flow(body, is_element, tuple(depth), pairs, n_passes)
+    return Flow(body, is_element, tuple(depth), pairs, n_passes, column_sums)
 
 
 def _online_pairs(body: tuple[Value, ...], is_element: tuple[bool, ...]) -> tuple[OnlineSoftmax, ...]:

@@ -29,7 +29,6 @@ from longhand.schedule.kernel_plan import (
     KernelPlan,
     OnlineSoftmax,
     Partial,
-    Pass,
     PlanAxis,
     Pointer,
     ScalarParameter,
@@ -75,7 +74,8 @@ def plan_kernel(
     addresses = find_addresses(space.body, space.axes, hints)
     style, loops = _choose_style(space, buffers, device, hints)
     used = accesses(space.body)
-    partials, scratch = _partials(space.body, loops.passes.passes[0]) if loops.is_split else ((), ())
+    chunked = space.column_sums or loops.passes.passes[0].reductions if loops.is_split else ()
+    partials, scratch = _partials(space.body, chunked)
     scalars = _scalars(space.body)
     turned = turned_loads(space, style, addresses.by_position, device)
     has_passes = style in (Style.ROWS_LOOPED, Style.ROWS_SPLIT, Style.COLUMNS, Style.ROWS_AND_COLUMNS)
@@ -135,7 +135,7 @@ def _choose_style(
         style = Style.ELEMENTWISE if space.family is Family.ELEMENTWISE else Style.TRANSPOSED
         return style, _Loops(Passes((), ()), Masking((), {}), False)
     if space.column_sums:
-        return Style.ROWS_AND_COLUMNS, _rows_and_columns(space)
+        return Style.ROWS_AND_COLUMNS, _rows_and_columns(space, buffers, device)
     n_rows, n_cols = _count(space.rows, hints), _count(space.cols, hints)
     flow = find_flow(space.body, frozenset(axis.name for axis in space.loop), online=device is Device.CUDA)
     passes = find_passes(flow, _stager(space, flow, buffers, device))
@@ -145,19 +145,23 @@ def _choose_style(
         return Style.COLUMNS, _Loops(passes, masking, is_split)
     if passes.is_splittable and not passes.writes_elements and should_split_rows(device, n_rows, n_cols):
         return Style.ROWS_SPLIT, _Loops(passes, masking, True)
-    if device is Device.CUDA:
-        if fits_registers(n_cols, _live_row_values(flow), passes.writes_elements):
-            plain = dataclasses.replace(flow, online=())
-            return Style.ROWS_PERSISTENT, _Loops(passes, find_masking(plain), False)
+    if device is Device.CUDA and fits_registers(n_cols, _live_row_values(flow), passes.writes_elements):
+        plain = dataclasses.replace(flow, online=())
+        return Style.ROWS_PERSISTENT, _Loops(passes, find_masking(plain), False)
     return Style.ROWS_LOOPED, _Loops(passes, masking, False)
 
 
-def _rows_and_columns(space: Space) -> _Loops:
-    """Whole rows in registers, and sums down the columns: rows past the end of a chunk are kept out of these."""
+def _rows_and_columns(space: Space, buffers: Mapping[str, Buffer], device: Device) -> _Loops:
+    """Rows with their reductions, and sums down the columns; whole rows in registers where there are programs."""
+    cols = frozenset(axis.name for axis in space.cols)
+    if device is Device.CPU:
+        flow = find_flow(space.body, cols, online=False, column_sums=frozenset(space.column_sums))
+        passes = find_passes(flow, _stager(space, flow, buffers, device))
+        return _Loops(passes, Masking((), {}), is_split=True)
     passes = pass_over_rows(space.body, frozenset(axis.name for axis in space.rows), space.column_sums)
-    flow = find_flow(space.body, frozenset(axis.name for axis in space.cols), online=False)
+    flow = find_flow(space.body, cols, online=False)
     masking = find_masking(flow)
-    guards = tuple(sorted({*masking.guards, *space.column_sums}))
+    guards = tuple(sorted({*masking.guards, *space.column_sums}))  # rows past the end of a chunk are kept out
     return _Loops(passes, Masking(guards, masking.padding), is_split=True)
 
 
@@ -200,11 +204,13 @@ def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, float | Size]:
     }
 
 
-def _partials(body: tuple[Value, ...], only: Pass) -> tuple[tuple[Partial, ...], tuple[Pointer, ...]]:
+def _partials(
+    body: tuple[Value, ...], reductions: tuple[int | OnlineSoftmax, ...]
+) -> tuple[tuple[Partial, ...], tuple[Pointer, ...]]:
     """A scratch tensor for each result of each chunk."""
     partials: list[Partial] = []
     positions: list[int] = []
-    for entry in only.reductions:
+    for entry in reductions:
         positions += [entry.max, entry.sum] if isinstance(entry, OnlineSoftmax) else [entry]
     for position in positions:
         value = body[position]

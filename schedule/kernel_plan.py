@@ -49,11 +49,12 @@ class Style(enum.Enum):
         CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS, and SPLITS with partials;
         ``cols = min(COLS, next_power_of_2(size of the last col axis))``. CPU: COLS (cols that a thread accumulates at
         a time), GRAIN; with partials ROWS and SPLITS too.
-    ROWS_AND_COLUMNS (CUDA only): reduces over all cols as ROWS_PERSISTENT does, and sums over all rows. The one pass
-        is over the rows of a chunk, ``rows = max(1, ELEMENTS // cols)`` at a time: its `compute` holds the reductions
-        over the cols too, its `reductions` are the sums. The rows are cut into ``splits = min(SPLITS, cdiv(n_rows,
-        rows))`` chunks, combined as in COLUMNS. ELEMENTS, SPLITS, SUM_COLS (cols that a program of the second kernel
-        adds up), NUM_WARPS (of the first).
+    ROWS_AND_COLUMNS: reduces over all cols, and sums over all rows. The rows are cut into chunks, combined as in
+        COLUMNS. CUDA: rows are held as in ROWS_PERSISTENT; the one pass is over the rows of a chunk, ``rows = max(1,
+        ELEMENTS // cols)`` at a time, ``splits = min(SPLITS, cdiv(n_rows, rows))``: its `compute` holds the reductions
+        over the cols too, its `reductions` are the sums. ELEMENTS, SPLITS, SUM_COLS (cols that a program of the second
+        kernel adds up), NUM_WARPS (of the first). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those
+        over the rows; what stores these comes after all rows. ROWS, SPLITS, GRAIN.
     FOREACH: an elementwise body over many groups of tensors (the parameter, gradient and state of each weight) in one
         launch; see schedule/horizontal.py. At most one col axis, whose size differs from group to group; none where
         each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK elements of one
@@ -255,6 +256,7 @@ class Pass:
         stores: Positions of Stores done for each element.
         then: Outer values and stores evaluated after the loop. The reductions themselves are not listed: they are
             final here.
+        sums: ROWS_AND_COLUMNS, CPU: positions of the sums over all rows to which each element of this loop is added.
     """
 
     compute: tuple[int, ...]
@@ -263,6 +265,7 @@ class Pass:
     stages: tuple[Stage, ...] = ()
     stores: tuple[int, ...] = ()
     then: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

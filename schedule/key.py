@@ -123,4 +123,5 @@ class _Canonical:
             (entry.max, entry.sum) if isinstance(entry, OnlineSoftmax) else entry for entry in one.reductions
         )
         stages = tuple((stage.position, stage.store) for stage in one.stages)
-        return one.compute, one.from_stage, reductions, stages, one.stores, one.then
+        sums = (one.sums,) if one.sums else ()
+        return one.compute, one.from_stage, reductions, stages, one.stores, one.then, *sums

@@ -44,6 +44,7 @@ def find_passes(flow: Flow, stager: Stager) -> Passes:
     from_stage: list[set[int]] = []
     for number in range(flow.n_passes):
         roots = [root for store in stores[number] for root in flow.roots(store)]
+        roots += [argument for total in _sums(flow, number) for argument in arguments(flow.body[total])]
         for entry in reductions[number]:
             reduce = flow.body[entry.max if isinstance(entry, OnlineSoftmax) else entry]
             assert isinstance(reduce, Reduce)
@@ -60,6 +61,7 @@ def find_passes(flow: Flow, stager: Stager) -> Passes:
             stages=tuple(Stage(kept.position, kept.store) for kept in stager.kept if kept.written == number),
             stores=stores[number],
             then=then[number],
+            sums=_sums(flow, number),
         )
         for number in range(flow.n_passes)
     )
@@ -79,8 +81,16 @@ def _element_stores(flow: Flow, number: int) -> tuple[int, ...]:
     return tuple(
         position
         for position, value in enumerate(flow.body)
-        if isinstance(value, Store) and flow.is_element[position] and store_pass(flow, position) == number
+        if isinstance(value, Store)
+        and flow.is_element[position]
+        and value.value not in flow.column_sums
+        and store_pass(flow, position) == number
     )
+
+
+def _sums(flow: Flow, number: int) -> tuple[int, ...]:
+    """The sums across the loops to which a loop adds: as early as there is something to add."""
+    return tuple(position for position in sorted(flow.column_sums) if flow.depth[position] == number)
 
 
 def _reductions(flow: Flow, number: int) -> tuple[int | OnlineSoftmax, ...]:
@@ -89,7 +99,9 @@ def _reductions(flow: Flow, number: int) -> tuple[int | OnlineSoftmax, ...]:
     return tuple(
         pairs.get(position, position)
         for position, value in enumerate(flow.body)
-        if isinstance(value, Reduce) and flow.depth[position] == number + 1 and position not in sums
+        if isinstance(value, Reduce)
+        and flow.depth[position] == number + 1
+        and position not in sums | flow.column_sums
     )
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Extern, Nest, Program, View
-from longhand.options import Device, Options
+from longhand.options import Options
 from longhand.schedule.column_fusion import take_column_sums_along
 from longhand.schedule.division import divide
 from longhand.schedule.fusion import fuse
@@ -40,7 +40,7 @@ def schedule(program: Program, options: Options) -> UnitPlan:
     steps = clean_steps(program.steps, buffers, kept)
     fused = fuse(steps, buffers, kept, lambda size: guess(size, hints))
     left = divide(drop_unread(fused.steps, buffers, kept), position_of)
-    left = take_column_sums_along(left, buffers, kept, lambda size: guess(size, hints), options.target.device)
+    left = take_column_sums_along(left, buffers, kept, lambda size: guess(size, hints))
     ordered = in_one_order(order_steps(left, position_of, buffers, kept, hints), program.graph, position_of)
 
     planner = Planner(buffers, options, hints, position_of)

@@ -133,6 +133,12 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
                 Tunable("SPLITS", 128, "chunks of a row, at most"),
                 grain,
             )
+        case Style.ROWS_AND_COLUMNS:
+            return (
+                Tunable("ROWS", 32, "rows per chunk, at least"),
+                Tunable("SPLITS", 256, "chunks of the rows, at most"),
+                grain,
+            )
         case Style.COLUMNS if work.is_split:
             return (
                 Tunable("ROWS", 32, "rows per chunk, at least"),

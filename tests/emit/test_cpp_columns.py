@@ -8,6 +8,28 @@ import torch
 import longhand
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(257, 300), (1000, 77), (5, 61, 257)])
+def test_elements_and_their_sums_in_chunks_of_rows(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """What is written for each element is written once, whichever chunk its row is in."""
+    dims = tuple(range(len(shape) - 1))
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        product = torch.tanh(x) * y
+        return product, product.sum(dims)
+
+    x, y = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
+    compiled, tolerance = longhand.compile(function), 2e-2 if dtype is torch.bfloat16 else 1e-5
+    for special in (0.0, float("nan"), float("inf")):
+        x.view(-1)[7] = special
+        product, sums = compiled(x, y)
+        exact, exact_sums = function(x.double(), y.double())
+        torch.testing.assert_close(product, exact.to(dtype), equal_nan=True)
+        torch.testing.assert_close(
+            sums.double(), exact_sums, rtol=tolerance, atol=10 * tolerance, equal_nan=True
+        )
+
+
 @pytest.mark.parametrize("shape", [(4, 6), (64, 1000)])
 def test_a_copy_beside_a_reduction_over_the_rows(shape: tuple[int, int]) -> None:
     def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

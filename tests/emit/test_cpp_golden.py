@@ -27,11 +27,31 @@ def _planned(name: str, make: nests.NestMaker) -> str:
     return print_cpp_kernel(plan, plain_names(plan, name))
 
 
+def _centered_with_sums() -> nests.NestMaker:
+    """Rows less their mean, and the sums down the columns of what that makes."""
+    make = nests.NestMaker(row=700, col=100)
+    x = make.load("x", "row col")
+    centered = x - make.reduce(nests.ReduceOp.SUM, x, "col") / make.extent("col")
+    make.store("y", "row col", centered)
+    make.store("sums", "col", make.reduce(nests.ReduceOp.SUM, centered * x, "row"))
+    return make
+
+
+def _product_with_sums() -> nests.NestMaker:
+    make = nests.NestMaker(row=700, col=100)
+    product = make.load("x", "row col") * make.load("y", "row col")
+    make.store("product", "row col", product)
+    make.store("sums", "col", make.reduce(nests.ReduceOp.SUM, product, "row"))
+    return make
+
+
 KERNELS: dict[str, Callable[[], str]] = {
     "add_layer_norm": lambda: print_cpp_kernel(*add_layer_norm()),
     "bias_gelu": lambda: print_cpp_kernel(*bias_gelu(torch.bfloat16)),
     "cross_entropy": lambda: _planned("cross_entropy", nests.cross_entropy(6, 50)),
     "full_sum": lambda: _planned("full_sum", nests.full_sum(300, 300)),
+    "centered_with_sums": lambda: _planned("centered_with_sums", _centered_with_sums()),
+    "product_with_sums": lambda: _planned("product_with_sums", _product_with_sums()),
     "column_sum": lambda: _planned("column_sum", nests.column_sum(700, 100)),
     "softmax_over_channels": lambda: _planned("softmax_over_channels", nests.softmax_over_channels(2, 6, 19)),
     "transpose_add": lambda: _planned("transpose_add", nests.transpose_add(35, 21)),

@@ -186,7 +186,8 @@ def _straight(lanes: Lanes) -> None:
 
 
 def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
-    walks_rows = plan.style in (Style.COLUMNS, Style.ROWS_AND_COLUMNS)
+    total = {position for one in plan.passes for position in one.sums}  # across the loops over the cols
+    walks_rows = plan.style is Style.COLUMNS or (plan.style is Style.ROWS_AND_COLUMNS and not total)
     loop_role = AxisRole.ROW if walks_rows else AxisRole.COL
     loop = {axis.name for axis in plan.axes if axis.role is loop_role}
     leaves = {
@@ -200,6 +201,7 @@ def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
         outer[position] = lanes.compute(position, outer)
     scratch: dict[int, torch.Tensor] = {}
     staged_in: dict[int, int | None] = {}
+    added: dict[int, torch.Tensor] = {}
     for one in plan.passes:
         values = dict(outer)
         for position in sorted({*one.compute, *one.from_stage}):
@@ -234,6 +236,10 @@ def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
                 lanes.memory[target.buffer][where] = what
         for position in one.stores:
             lanes.store(position, values)
+        for position in one.sums:
+            reduce = plan.body[position]
+            assert isinstance(reduce, Reduce)
+            added[position] = lanes.reduce(reduce, values[reduce.arg])
         outer.update(finished)
         for position in one.then:
             assert not lanes.spans[position] & loop
@@ -241,7 +247,11 @@ def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
                 lanes.store(position, outer)
             else:
                 outer[position] = lanes.compute(position, outer)
-    done = {position for one in plan.passes for position in (*one.stores, *one.then)}
+    assert set(added) == total
+    after = [p for p, value in enumerate(plan.body) if isinstance(value, Store) and value.value in total]
+    for position in after:
+        lanes.store(position, added)
+    done = {*after, *(position for one in plan.passes for position in (*one.stores, *one.then))}
     assert all(position in done for position, value in enumerate(plan.body) if isinstance(value, Store))
 
 

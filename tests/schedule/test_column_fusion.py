@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, Step
-from longhand.options import Device
+from longhand.options import Options
 from longhand.schedule.column_fusion import take_column_sums_along
 from longhand.schedule.column_sums import find_column_sums
 from longhand.schedule.kernel import plan_kernel
 from longhand.schedule.plan import Style
 from tests.schedule import nests
 from tests.schedule.execution import fresh_memory, run_nest, run_plan
-from tests.schedule.nests import CUDA, NestMaker, f32
+from tests.schedule.nests import CPU, CUDA, NestMaker, f32
 
 
 def hint(size: object) -> int:
@@ -33,7 +33,7 @@ def together(*makers: NestMaker, kept: frozenset[str] = frozenset()) -> tuple[li
         name: dataclasses.replace(buffer, kind=BufferKind.INTERMEDIATE) if name in made else buffer
         for name, buffer in buffers.items()
     }
-    return take_column_sums_along([make.nest() for make in makers], buffers, kept, hint, Device.CUDA), buffers
+    return take_column_sums_along([make.nest() for make in makers], buffers, kept, hint), buffers
 
 
 def written(step: Step) -> set[str]:
@@ -89,6 +89,47 @@ def test_sums_over_a_part_of_the_rows_stay_apart() -> None:
     product = columns.load("centered", "batch seq dim") * columns.load("x", "batch seq dim")
     columns.store("sums", "seq dim", columns.reduce(nests.ReduceOp.SUM, product, "batch"))
     assert len(together(rows, columns)[0]) == 2
+
+
+def gelu_like(rows: int, cols: int) -> tuple[NestMaker, NestMaker]:
+    """An elementwise nest, and the sums down the columns of what it makes."""
+    elements = NestMaker(row=rows, col=cols)
+    x, dy = elements.load("x", "row col"), elements.load("dy", "row col")
+    elements.store("dx", "row col", dy * (x + 1.0))
+    columns = NestMaker(row=rows, col=cols)
+    columns.store("d_bias", "col", columns.reduce(nests.ReduceOp.SUM, columns.load("dx", "row col"), "row"))
+    return elements, columns
+
+
+@pytest.mark.parametrize("options", nests.DEVICES, ids=lambda options: options.target.device.value)
+@pytest.mark.parametrize("rows", [300, 4096])
+def test_what_makes_the_elements_adds_them_up(rows: int, options: Options) -> None:
+    """The gradient of gelu, and of the bias before it: one reading, in chunks of the rows."""
+    (one,), buffers = together(*gelu_like(rows, 512), kept=frozenset({"dx"}))
+    assert written(one) == {"dx", "d_bias"} and isinstance(one, Nest)
+    plan, launch = plan_kernel(one, buffers, options)
+    assert plan.style is Style.COLUMNS and len(plan.partials) == 1
+    memory = fresh_memory(one.body, buffers)
+    expected, actual = run_nest(one, memory), run_plan(plan, launch, memory)
+    for name, tensor in expected.items():
+        torch.testing.assert_close(actual[name], tensor, rtol=2e-5, atol=2e-4, msg=name)
+
+
+def test_the_elements_of_few_rows_are_added_up_apart() -> None:
+    assert len(together(*gelu_like(64, 512), kept=frozenset({"dx"}))[0]) == 2
+
+
+@pytest.mark.parametrize("size", [(70, 37), (700, 100)])
+def test_on_a_cpu_rows_have_several_loops_that_add_up(size: tuple[int, int]) -> None:
+    make = nests.layer_norm_backward(*size, f32)
+    plan, launch = plan_kernel(make.nest(), make.buffers, CPU)
+    assert plan.style is Style.ROWS_AND_COLUMNS and len(plan.partials) == 2
+    adding = [number for number, one in enumerate(plan.passes) if one.sums]
+    assert len(plan.passes) > max(adding) > min(adding), "each as early as its argument is there"
+    memory = fresh_memory(make.nest().body, make.buffers)
+    expected, actual = run_nest(make.nest(), memory), run_plan(plan, launch, memory)
+    for name, tensor in expected.items():
+        torch.testing.assert_close(actual[name], tensor, rtol=2e-5, atol=2e-5, msg=name)
 
 
 @pytest.mark.parametrize("size", [(70, 37), (700, 100)])

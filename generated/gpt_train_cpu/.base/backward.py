@@ -89,8 +89,9 @@ def block_backward(saved, d_x_plus_mlp):
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = empty(saved.x.shape, torch.float32)
-    normalized = empty(saved.x.shape, torch.float32)
-    d_x = d_x_plus_mlp  # in place: nothing reads d_x_plus_mlp afterwards
+    d_x = d_ln_2.view(batch, seq, dim)  # in place: nothing reads d_ln_2 afterwards
+    d_ln_2_bias = empty(saved.ln_2_weight.shape, torch.float32)
+    d_ln_2_weight = empty(saved.ln_2_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
         saved.x,
         saved.ln_2_weight,
@@ -98,8 +99,9 @@ def block_backward(saved, d_x_plus_mlp):
         d_x_plus_mlp,
         d_ln_2,
         ln_2,
-        normalized,
         d_x,
+        d_ln_2_bias,
+        d_ln_2_weight,
         batch * seq,
         dim,
         1e-5,
@@ -107,11 +109,6 @@ def block_backward(saved, d_x_plus_mlp):
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))
-
-    # Block.forward    return x + self.mlp(self.ln_2(x))
-    d_ln_2_bias = empty((dim,), torch.float32)
-    d_ln_2_weight = empty((dim,), torch.float32)
-    kernels.d_layer_norm_weight_and_bias(d_ln_2, normalized, d_ln_2_bias, d_ln_2_weight, batch * seq, dim)
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
@@ -141,8 +138,9 @@ def block_backward(saved, d_x_plus_mlp):
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     ln_1 = empty(saved.residual.shape, torch.float32)
-    normalized = empty(saved.residual.shape, torch.float32)
-    d_residual = d_x  # in place: nothing reads d_x afterwards
+    d_residual = d_ln_1.view(batch, seq, dim)  # in place: nothing reads d_ln_1 afterwards
+    d_ln_1_bias = empty(saved.ln_1_weight.shape, torch.float32)
+    d_ln_1_weight = empty(saved.ln_1_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
         saved.residual,
         saved.ln_1_weight,
@@ -150,8 +148,9 @@ def block_backward(saved, d_x_plus_mlp):
         d_x,
         d_ln_1,
         ln_1,
-        normalized,
         d_residual,
+        d_ln_1_bias,
+        d_ln_1_weight,
         batch * seq,
         dim,
         1e-5,
@@ -159,11 +158,6 @@ def block_backward(saved, d_x_plus_mlp):
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_qkv_weight = torch.mm(d_qkv.reshape(-1, qkv_dim).transpose(0, 1), ln_1.reshape(-1, dim))
-
-    # Block.forward    x = x + self.attn(self.ln_1(x))
-    d_ln_1_bias = empty((dim,), torch.float32)
-    d_ln_1_weight = empty((dim,), torch.float32)
-    kernels.d_layer_norm_weight_and_bias(d_ln_1, normalized, d_ln_1_bias, d_ln_1_weight, batch * seq, dim)
     return (
         d_residual,
         d_ln_1_weight,
@@ -194,16 +188,11 @@ def language_model_backward(saved, d_loss):
     max_positions = 128
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_ln_f = empty(unscaled_d_ln_f.shape, torch.float32)
-    normalized = empty(x.shape, torch.float32)
     d_x = empty(x.shape, torch.float32)
+    d_ln_f_weight = empty(ln_f_weight.shape, torch.float32)
+    d_ln_f_bias = empty(ln_f_weight.shape, torch.float32)
     kernels.d_layer_norm(
-        unscaled_d_ln_f, d_loss, x, ln_f_weight, d_ln_f, normalized, d_x, batch * seq, dim, 1e-5
-    )
-    d_ln_f_weight = empty((dim,), torch.float32)
-    d_ln_f_bias = empty((dim,), torch.float32)
-    kernels.d_layer_norm_weight_and_bias_ln_f(
-        d_ln_f, normalized, d_ln_f_weight, d_ln_f_bias, batch * seq, dim
+        unscaled_d_ln_f, d_loss, ln_f_weight, x, d_x, d_ln_f_weight, d_ln_f_bias, batch * seq, dim, 1e-5
     )
 
     d_blocks = {}

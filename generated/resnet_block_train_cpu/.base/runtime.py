@@ -219,6 +219,10 @@ HUGE_PAGE = 1 << 21
 
 MOST_FREE_BYTES = 2 << 30  # unused memory that the pool keeps
 
+# Blocks of 128 KB and more malloc maps apart and unmaps when they are freed; from then on it keeps all that are no
+# larger, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD). This one, never written, is freed at once.
+torch.empty(31 * POOLED_BYTES, dtype=torch.uint8)
+
 _free: dict[int, list[mmap.mmap]] = {}
 
 _lent: dict[int, "_Loan"] = {}
