@@ -175,7 +175,7 @@ def _with_sums(remark: tuple[str, ...], plan: KernelPlan, body: StyleText) -> tu
     chunks_in_double = any(partial.combined_type == "double" for partial in chunks)
     if in_double and not isinstance(body, RowsAndColumnsText):
         return (*remark, "Sums in double.")
-    found = ("Sums of rows in double.",) if in_double else ()
+    found: tuple[str, ...] = ("Sums of rows in double.",) if in_double else ()
     found += ("The chunks' sums are added up in double.",) if chunks_in_double else ()
     return (*remark, *found)
 
