@@ -12,7 +12,7 @@ import torch
 from longhand.emit.expression import Operator, Precedence, call, infix
 from longhand.emit.triton_types import language_dtype
 from longhand.errors import LoweringError
-from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
+from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp, Scalar, Store, Value
 
 Op = PointwiseOp
 _P = Precedence
@@ -161,13 +161,20 @@ class OperatorTable:
             return Operator(f"{{0}}.to({bits}, bitcast=True) < 0", _P.COMPARE, (_P.ATOM,))
         if value.op is Op.EXP and not self._is_narrow and not self._is_shifted(value):
             return call("libdevice.exp")
-        if value.op is Op.DIV and id(value) in self._exact:
+        if value.op is Op.DIV and (id(value) in self._exact or self._is_seen(value)):
             return call("tl.div_rn", 2)
         table = _FLOAT if dtype.is_floating_point else _INTEGER
         operator = table.get(value.op) or _ANY.get(value.op)
         if operator is None or (value.op is Op.POW and not dtype.is_floating_point):
             raise LoweringError(f"Triton has no {value.op.value} of {dtype}.")
         return operator
+
+    def _is_seen(self, value: Pointwise) -> bool:
+        """Whether the error of `/` (2 ulp where eager has half of one) is seen: no sum and no rounding hides it."""
+        divisor = self._body[value.args[1]]
+        if self._is_narrow or isinstance(divisor, Constant | Scalar):
+            return False
+        return not any(isinstance(other, Reduce) for other in self._body)
 
     def _is_shifted(self, value: Pointwise) -> bool:
         """Whether this is exp(x - max(x)): tl.exp errs in proportion to its argument, there where e**x is tiny."""
