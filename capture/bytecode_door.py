@@ -24,6 +24,7 @@ from longhand.capture.bytecode.survey import survey
 from longhand.capture.bytecode.whole import BrokenCall, WholeCall, capture_whole
 from longhand.capture.call import (
     dynamic_dims,
+    is_nonnegative,
     ordered_keywords,
     refuse_autocast,
     size_names,
@@ -302,7 +303,13 @@ def _inputs(
         for node in made:
             nodes[n_before].prepend(node)
     inputs = [
-        GraphInput(node.name, one.kind, one.target, one.persistent)
+        GraphInput(
+            node.name,
+            one.kind,
+            one.target,
+            one.persistent,
+            is_nonnegative=one.kind is InputKind.ARGUMENT and is_nonnegative(one.tensor),
+        )
         for node, one in zip(nodes, given, strict=True)
     ]
     return (*inputs[:n_before], *literals, *inputs[n_before:]), constants

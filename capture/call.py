@@ -72,6 +72,12 @@ def state_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
+def is_nonnegative(value: Any) -> bool:
+    """Whether a tensor holds floats, none below zero, not zeros alone: variances, a learning rate, a step's number."""
+    is_real = isinstance(value, torch.Tensor) and value.is_floating_point() and not value.is_meta
+    return is_real and bool((value.detach() >= 0).all()) and bool(value.any())
+
+
 def title(model: Any, name: str | None) -> str:
     """The class's or function's own name, or the given one."""
     if name is not None:

@@ -53,7 +53,6 @@ def _names(words: str) -> frozenset[str]:
 KEPT_WHOLE = _names("""
     softmax _safe_softmax log_softmax layer_norm rms_norm group_norm batch_norm
     relu relu6 gelu gelu_backward silu elu selu celu leaky_relu prelu mish softplus softshrink hardshrink hardswish
-    relu relu6 gelu gelu_backward silu elu selu celu leaky_relu prelu mish softplus softshrink hardshrink hardswish
     hardsigmoid hardtanh threshold log_sigmoid glu sigmoid tanh
     cross_entropy_loss nll_loss nll_loss_nd nll_loss2d mse_loss l1_loss smooth_l1_loss huber_loss
     binary_cross_entropy binary_cross_entropy_with_logits

@@ -9,7 +9,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,7 +19,15 @@ from torch.export.graph_signature import ConstantArgument, InputSpec
 from torch.export.graph_signature import InputKind as ExportKind
 
 from longhand.capture import torch_private
-from longhand.capture.call import ordered_keywords, refuse_autocast, size_names, source_name, state_of, title
+from longhand.capture.call import (
+    is_nonnegative,
+    ordered_keywords,
+    refuse_autocast,
+    size_names,
+    source_name,
+    state_of,
+    title,
+)
 from longhand.capture.failures import capture_error
 from longhand.capture.finish import Traced, finish
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
@@ -118,6 +126,10 @@ def _traced(
     tensors = {by_path[path]: value for path, value in state_of(module) if path in by_path}
     values = pytree.tree_leaves(call)
     tensors |= {leaf: value for leaf, value in zip(leaves, values, strict=True) if isinstance(leaf, str)}
+    inputs = [
+        entry_ and dataclasses.replace(entry_, is_nonnegative=_is_nonnegative(entry_, tensors))
+        for entry_ in inputs
+    ]
     constants = {
         words.get(key, key): value
         for key, value in program.constants.items()
@@ -145,6 +157,10 @@ def _traced(
         size_names=size_names(entry, call, leaves, dynamic_shapes),
         mode=mode_of(model),
     )
+
+
+def _is_nonnegative(entry: GraphInput, tensors: Mapping[str, Any]) -> bool:
+    return entry.kind is InputKind.ARGUMENT and is_nonnegative(tensors[entry.node])
 
 
 def _graph_input(node: fx.Node, spec: InputSpec, words: dict[str, str]) -> GraphInput | None:

@@ -96,12 +96,14 @@ class GraphInput:
         target: The dotted path of a parameter, buffer or constant (``blocks.0.ln_1.weight``); for an argument the
             user's own name for it (``x``, or ``batch_mask`` for a leaf of the argument `batch`).
         persistent: False only for buffers that are not in the state_dict.
+        is_nonnegative: Whether no element of an argument is below zero in the example call, so that no random one is.
     """
 
     node: str
     kind: InputKind
     target: str
     persistent: bool = True
+    is_nonnegative: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -134,12 +134,13 @@ def _random_tensors(
 ) -> Iterator[tuple[str, str, str]]:
     """(placeholder, variable, expression) for each tensor argument; a list has that of its first tensor."""
     kinds = {entry.node: entry.kind for entry in graph.inputs}
+    nonnegative = frozenset(entry.node for entry in graph.inputs if entry.is_nonnegative)
     examples = {size.symbol: size.example for size in graph.symbols}
     whole = {one.name: one for one in lists if one.is_uniform}
     for parameter in given:
         if parameter.name in whole:
             one = whole[parameter.name]
-            yield one.nodes[0], one.name, _random_list(one)
+            yield one.nodes[0], one.name, _random_list(one, nonnegative.issuperset(one.nodes))
             continue
         for leaf, _ in parameter.leaves:
             if isinstance(leaf, Literal):
@@ -149,12 +150,12 @@ def _random_tensors(
             if kinds[leaf] is InputKind.SIZE:
                 yield leaf, variable, str(_example(node.meta["val"], examples))
             else:
-                yield leaf, variable, _random(node, examples)
+                yield leaf, variable, _random(node, examples, leaf in nonnegative)
 
 
-def _random_list(one: TensorList) -> str:
+def _random_list(one: TensorList, is_nonnegative: bool) -> str:
     dtype = "" if one.dtypes[0] is torch.float32 else f", dtype={one.dtypes[0]}"
-    make = f"torch.randn(shape{dtype}, device=DEVICE)"
+    make = f"torch.{'rand' if is_nonnegative else 'randn'}(shape{dtype}, device=DEVICE)"
     if not one.dtypes[0].is_floating_point:
         make = f"torch.randint(0, 2, shape{dtype}, device=DEVICE)"
     return f"[{make} for shape in {one.constant}]"
@@ -164,7 +165,7 @@ def _example(size: object, examples: Mapping[sympy.Symbol, int]) -> int:
     return int(sympy.sympify(as_size(size)).subs(examples))
 
 
-def _random(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> str:
+def _random(node: fx.Node, examples: Mapping[sympy.Symbol, int], is_nonnegative: bool) -> str:
     value: torch.Tensor = node.meta["val"]
     shape = [_example(size, examples) for size in value.shape]
     dims = ", ".join(map(str, shape))
@@ -175,7 +176,7 @@ def _random(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> str:
         text = f"torch.randint(0, {_bound(node, examples)}, ({dims}{',' * (len(shape) == 1)}), dtype={value.dtype})"
     else:
         dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
-        text = f"torch.randn({dims or '()'}{dtype})"
+        text = f"torch.{'rand' if is_nonnegative else 'randn'}({dims or '()'}{dtype})"
     if not value.is_contiguous():
         stride = tuple(_example(step, examples) for step in value.stride())
         text = f"laid_out({text}, {stride})"

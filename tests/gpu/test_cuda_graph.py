@@ -86,6 +86,26 @@ def test_results_that_are_held_stay_as_they_are(runtime: Any) -> None:
     assert model.runs == runs + 1, "a replay was possible again"
 
 
+def test_garbage_that_holds_a_recording_does_not_end_another(runtime: Any) -> None:
+    """Destroying a CUDA graph while another is recorded invalidates that: the garbage collector has to wait."""
+    x = torch.randn(8, 64, device="cuda")
+    threshold = gc.get_threshold()
+    gc.collect()
+    gc.freeze()  # so that few objects are looked at, and all of them each time
+    gc.set_threshold(1, 1, 1)
+    try:
+        for _ in range(5):
+            model = Mlp(runtime)
+            for _ in range(3):
+                close(model(x), expected(model, x))
+            assert len(model.graph.recordings) == 1
+            circle: list[Any] = [model]
+            circle.append(circle)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+
+
 def test_shapes_share_memory_and_do_not_disturb_each_other(runtime: Any) -> None:
     model = Mlp(runtime)
     xs = [torch.randn(rows, 64, device="cuda") for rows in (8, 300, 31)]

@@ -28,9 +28,9 @@ def make_arguments():
     params = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
     grads = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
     exp_avgs = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
-    exp_avg_sqs = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
-    step = torch.randn(())
-    lr = torch.randn(())
+    exp_avg_sqs = [torch.rand(shape, device=DEVICE) for shape in SHAPES]
+    step = torch.rand(())
+    lr = torch.rand(())
     return params, grads, exp_avgs, exp_avg_sqs, step, lr
 
 

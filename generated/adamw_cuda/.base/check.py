@@ -29,8 +29,8 @@ def make_arguments():
     grads = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
     exp_avgs = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
     exp_avg_sqs = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
-    step = torch.randn(()).to(DEVICE)
-    lr = torch.randn(()).to(DEVICE)
+    step = torch.rand(()).to(DEVICE)
+    lr = torch.rand(()).to(DEVICE)
     return params, grads, exp_avgs, exp_avg_sqs, step, lr
 
 
