@@ -20,9 +20,6 @@ from .kernels.cross_entropy_and_d_cross_entropy import (
 )
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
 from .kernels.d_layer_norm import reference as d_layer_norm_reference
-from .kernels.d_layer_norm_bias import reference as d_layer_norm_bias_reference
-from .kernels.d_layer_norm_weight import reference as d_layer_norm_weight_reference
-from .kernels.d_layer_norm_weight_and_bias import reference as d_layer_norm_weight_and_bias_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
@@ -181,42 +178,20 @@ def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
     return read, written
 
 
-def d_layer_norm_windows(x, d_ln_f, weight, normalized, d_x, n_rows, n_cols, eps):
-    read = {
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "n_cols": n_cols,
-        "eps": eps,
-    }
-    written = [window(normalized, (n_rows, n_cols), (n_cols, 1)), window(d_x, (n_rows, n_cols), (n_cols, 1))]
-    return read, written
-
-
-def d_layer_norm_bias_windows(unscaled_d_ln_f, d_loss, d_ln_f, d_bias, n_rows, n_cols):
+def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
     read = {
         "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
         "d_loss": window(d_loss, (), ()),
+        "weight": window(weight, (n_cols,), (1,)),
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "n_cols": n_cols,
+        "eps": eps,
     }
-    written = [window(d_ln_f, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
-    return read, written
-
-
-def d_layer_norm_weight_windows(d_ln_f, normalized, d_weight, n_rows, n_cols):
-    read = {
-        "d_ln_f": window(d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        "normalized": window(normalized, (n_rows, n_cols), (n_cols, 1)),
-    }
-    written = [window(d_weight, (1, n_cols), (0, 1))]
-    return read, written
-
-
-def d_layer_norm_weight_and_bias_windows(d_ln_2, normalized, d_bias, d_weight, n_rows, n_cols):
-    read = {
-        "d_ln_2": window(d_ln_2, (n_rows, n_cols), (n_cols, 1)),
-        "normalized": window(normalized, (n_rows, n_cols), (n_cols, 1)),
-    }
-    written = [window(d_bias, (1, n_cols), (0, 1)), window(d_weight, (1, n_cols), (0, 1))]
+    written = [
+        window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        window(d_weight, (1, n_cols), (0, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+    ]
     return read, written
 
 
@@ -272,7 +247,7 @@ def gelu_and_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias,
 
 
 def layer_norm_and_d_add_layer_norm_windows(
-    x, weight, bias, d_x_plus_mlp, d_ln_2, ln_2, normalized, d_x, n_rows, n_cols, eps
+    x, weight, bias, d_x_plus_mlp, d_ln_2, ln_2, d_x, d_bias, d_weight, n_rows, n_cols, eps
 ):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
@@ -285,8 +260,9 @@ def layer_norm_and_d_add_layer_norm_windows(
     }
     written = [
         window(ln_2, (n_rows, n_cols), (n_cols, 1)),
-        window(normalized, (n_rows, n_cols), (n_cols, 1)),
         window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+        window(d_weight, (1, n_cols), (0, 1)),
     ]
     return read, written
 
@@ -324,12 +300,6 @@ KERNELS = {
     ),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
     "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
-    "d_layer_norm_bias": (d_layer_norm_bias_windows, d_layer_norm_bias_reference),
-    "d_layer_norm_weight": (d_layer_norm_weight_windows, d_layer_norm_weight_reference),
-    "d_layer_norm_weight_and_bias": (
-        d_layer_norm_weight_and_bias_windows,
-        d_layer_norm_weight_and_bias_reference,
-    ),
     "embedding_add_and_layer_norm": (
         embedding_add_and_layer_norm_windows,
         embedding_add_and_layer_norm_reference,

@@ -12,7 +12,7 @@ import torch
 
 from . import kernels
 from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
-from .kernels.cat import reference as cat_reference
+from .kernels.cat_and_column_sum import reference as cat_and_column_sum_reference
 from .kernels.column_sum import reference as column_sum_reference
 from .kernels.column_sum_short import reference as column_sum_short_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
@@ -24,7 +24,7 @@ from .kernels.d_layer_norm import reference as d_layer_norm_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
-from .kernels.gelu_and_d_gelu import reference as gelu_and_d_gelu_reference
+from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
 from .kernels.layer_norm_and_d_add_layer_norm import reference as layer_norm_and_d_add_layer_norm_reference
 from .kernels.mul_add import reference as mul_add_reference
 from .kernels.pad_head import reference as pad_head_reference
@@ -118,15 +118,26 @@ def add_and_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_
     return read, written
 
 
-def cat_windows(
-    d_q, d_k, d_v, d_qkv, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, boundary, second_boundary
+def cat_and_column_sum_windows(
+    d_q,
+    d_k,
+    d_v,
+    d_qkv,
+    d_bias,
+    n_rows,
+    n_cols,
+    d_q_stride,
+    d_k_stride,
+    d_v_stride,
+    boundary,
+    second_boundary,
 ):
     read = {
         "d_q": window(d_q, (n_rows, boundary), (d_q_stride, 1)),
         "d_k": window(d_k, (n_rows, second_boundary - boundary), (d_k_stride, 1)),
         "d_v": window(d_v, (n_rows, n_cols - second_boundary), (d_v_stride, 1)),
     }
-    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
 
 
@@ -254,12 +265,16 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def gelu_and_d_gelu_windows(widen, d_hidden, hidden, d_widen, n_elements):
+def gelu_and_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     read = {
-        "widen": window(widen, (n_elements,), (1,)),
-        "d_hidden": window(d_hidden, (n_elements,), (1,)),
+        "widen": window(widen, (n_rows, n_cols), (n_cols, 1)),
+        "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
     }
-    written = [window(hidden, (n_elements,), (1,)), window(d_widen, (n_elements,), (1,))]
+    written = [
+        window(hidden, (n_rows, n_cols), (n_cols, 1)),
+        window(d_widen, (n_rows, n_cols), (n_cols, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+    ]
     return read, written
 
 
@@ -308,7 +323,7 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
 
 KERNELS = {
     "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
-    "cat": (cat_windows, cat_reference),
+    "cat_and_column_sum": (cat_and_column_sum_windows, cat_and_column_sum_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
     "column_sum_short": (column_sum_short_windows, column_sum_short_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
@@ -324,7 +339,7 @@ KERNELS = {
     ),
     "fill_padding": (fill_padding_windows, fill_padding_reference),
     "gelu": (gelu_windows, gelu_reference),
-    "gelu_and_d_gelu": (gelu_and_d_gelu_windows, gelu_and_d_gelu_reference),
+    "gelu_and_d_gelu_column_sum": (gelu_and_d_gelu_column_sum_windows, gelu_and_d_gelu_column_sum_reference),
     "layer_norm_and_d_add_layer_norm": (
         layer_norm_and_d_add_layer_norm_windows,
         layer_norm_and_d_add_layer_norm_reference,

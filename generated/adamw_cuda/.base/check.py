@@ -28,7 +28,7 @@ def make_arguments():
     params = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
     grads = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
     exp_avgs = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
-    exp_avg_sqs = [torch.randn(shape, device=DEVICE) for shape in SHAPES]
+    exp_avg_sqs = [torch.rand(shape, device=DEVICE) for shape in SHAPES]
     step = torch.rand(()).to(DEVICE)
     lr = torch.rand(()).to(DEVICE)
     return params, grads, exp_avgs, exp_avg_sqs, step, lr

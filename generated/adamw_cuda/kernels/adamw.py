@@ -70,11 +70,11 @@ def adamw_kernel(
 
     new_exp_avg = exp_avg + (grad - exp_avg) * ONE_MINUS_BETA1
     new_exp_avg_sq = exp_avg_sq * BETA2 + grad * grad * ONE_MINUS_BETA2
-    denominator = tl.sqrt_rn(new_exp_avg_sq) / root_correction + eps
+    denominator = tl.div_rn(tl.sqrt_rn(new_exp_avg_sq), root_correction) + eps
 
     tl.store(exp_avg_ptr + i, new_exp_avg, mask=in_range)
     tl.store(exp_avg_sq_ptr + i, new_exp_avg_sq, mask=in_range)
-    tl.store(param_ptr + i, param * decay - step_size * new_exp_avg / denominator, mask=in_range)
+    tl.store(param_ptr + i, param * decay - tl.div_rn(step_size * new_exp_avg, denominator), mask=in_range)
 
 
 def adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, params, eps):

@@ -40,7 +40,7 @@ def decay_step_size_and_root_correction_kernel(
     tl.store(step_ptr, new_step)
     tl.store(root_correction_ptr, tl.sqrt_rn(1.0 - libdevice.pow(BETA2, new_step)))
     tl.store(decay_ptr, 1.0 - lr * DECAY)
-    tl.store(step_size_ptr, lr / (1.0 - libdevice.pow(BETA1, new_step)))
+    tl.store(step_size_ptr, tl.div_rn(lr, 1.0 - libdevice.pow(BETA1, new_step)))
 
 
 def decay_step_size_and_root_correction(lr, step, root_correction, decay, step_size):

@@ -77,15 +77,16 @@ def block_backward(saved, d_x_plus_mlp):
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(saved.widen)
     d_widen = d_hidden.view(batch, seq, widen_dim)  # in place: nothing reads d_hidden afterwards
-    kernels.gelu_and_d_gelu(saved.widen, d_hidden, hidden, d_widen, batch * seq * widen_dim)
+    d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    kernels.gelu_and_d_gelu_column_sum(
+        saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
+    )
 
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_weight = torch.mm(d_x_plus_mlp.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
     del hidden
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
-    kernels.column_sum(d_widen, d_widen_bias, batch * seq, widen_dim)
     d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
@@ -146,10 +147,11 @@ def block_backward(saved, d_x_plus_mlp):
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
-    # Last come d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary.
-    kernels.cat(d_q, d_k, d_v, d_qkv, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim)
     d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
-    kernels.column_sum(d_qkv, d_qkv_bias, batch * seq, qkv_dim)
+    # Last come d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary.
+    kernels.cat_and_column_sum(
+        d_q, d_k, d_v, d_qkv, d_qkv_bias, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim
+    )
     d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))

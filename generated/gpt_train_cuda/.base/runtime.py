@@ -7,7 +7,6 @@ import operator
 import torch
 import triton
 from torch import nn
-from triton.language.extra import libdevice as triton_libdevice
 
 # ---- Checks: what a call is given must be what the kernels were written for ----
 
@@ -292,24 +291,3 @@ def forget_if_full(known):
     """Empty a dict that sizes which never repeat have filled."""
     if len(known) >= 1024:
         known.clear()
-
-
-class TorchMath:
-    """libdevice for Triton's interpreter (TRITON_INTERPRET=1), which has none: torch's functions of the same names."""
-
-    def __getattr__(self, name):
-        function = getattr(torch, "round" if name == "rint" else name)
-
-        def interpreted(*args):
-            block = next(arg for arg in args if isinstance(arg, triton.language.tensor))
-            given = [arg.value if isinstance(arg, triton.language.constexpr) else arg for arg in args]
-            numbers = [torch.from_numpy(arg.handle.data) if hasattr(arg, "handle") else arg for arg in given]
-            dtype = torch.from_numpy(block.handle.data).dtype
-            numbers = [torch.as_tensor(number, dtype=dtype) for number in numbers]
-            handle = type(block.handle)(function(*numbers).to(dtype).numpy(), block.handle.dtype)
-            return triton.language.tensor(handle, block.type)
-
-        return interpreted
-
-
-libdevice = TorchMath() if triton.knobs.runtime.interpret else triton_libdevice

@@ -7,9 +7,6 @@ from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
 from .d_layer_norm import d_layer_norm
-from .d_layer_norm_bias import d_layer_norm_bias
-from .d_layer_norm_weight import d_layer_norm_weight
-from .d_layer_norm_weight_and_bias import d_layer_norm_weight_and_bias
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .gelu import gelu
 from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
@@ -25,9 +22,6 @@ __all__ = [
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
     "d_layer_norm",
-    "d_layer_norm_bias",
-    "d_layer_norm_weight",
-    "d_layer_norm_weight_and_bias",
     "embedding_add_and_layer_norm",
     "gelu",
     "gelu_and_d_gelu_column_sum",

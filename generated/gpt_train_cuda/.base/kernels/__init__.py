@@ -1,7 +1,7 @@
 """The kernels, as model.py calls them."""
 
 from .add_and_layer_norm import add_and_layer_norm
-from .cat import cat
+from .cat_and_column_sum import cat_and_column_sum
 from .column_sum import column_sum
 from .column_sum_short import column_sum_short
 from .cross_entropy import cross_entropy
@@ -11,14 +11,14 @@ from .d_layer_norm import d_layer_norm
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .fill_padding import fill_padding
 from .gelu import gelu
-from .gelu_and_d_gelu import gelu_and_d_gelu
+from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
 from .layer_norm_and_d_add_layer_norm import layer_norm_and_d_add_layer_norm
 from .mul_add import mul_add
 from .pad_head import pad_head
 
 __all__ = [
     "add_and_layer_norm",
-    "cat",
+    "cat_and_column_sum",
     "column_sum",
     "column_sum_short",
     "cross_entropy",
@@ -28,7 +28,7 @@ __all__ = [
     "embedding_add_and_layer_norm",
     "fill_padding",
     "gelu",
-    "gelu_and_d_gelu",
+    "gelu_and_d_gelu_column_sum",
     "layer_norm_and_d_add_layer_norm",
     "mul_add",
     "pad_head",
