@@ -281,7 +281,9 @@ def test_a_norm_of_images_goes_by_batches_channels_and_pixels() -> None:
 
 def test_numbers_behind_the_sizes_are_explained() -> None:
     text = (Path(__file__).resolve().parents[2] / "generated/gpt_train_cuda/backward.py").read_text()
-    comment, call = re.search(r"# Last come (.*)\.\n *kernels\.cat\((.*)\)", text).groups()  # type: ignore[union-attr]
+    found = re.search(r"# Last come (.*)\.\n *kernels\.cat_and_column_sum\(\s*(.*)\n", text)
+    assert found is not None
+    comment, call = found.groups()
     assert comment == "d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary"
     assert call.endswith("qkv_dim, dim, dim, dim, dim, 2 * dim")
 

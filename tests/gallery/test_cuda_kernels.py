@@ -21,11 +21,7 @@ HERE = Path(__file__).resolve().parent
 CUDA = [entry for entry in entries() if entry.device == "cuda"]
 
 
-# A language model's step takes minutes there: `python interpret.py gpt_train_cuda WORKSHOP` runs it by hand.
-INTERPRETED = [entry for entry in CUDA if entry.path != "gpt_train_cuda"]
-
-
-@pytest.mark.parametrize("entry", INTERPRETED, ids=lambda entry: entry.path)
+@pytest.mark.parametrize("entry", CUDA, ids=lambda entry: entry.path)
 def test_kernels_are_right_in_the_interpreter(entry: Any, tmp_path: Path) -> None:
     environment = dict(
         os.environ,
