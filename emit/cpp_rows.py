@@ -199,6 +199,7 @@ class PassPrinter:
         own_rows = {(stage.position, stage.store) for stage in one_pass.stages}
         statements = [Statement((stage.position,), self._row_of(stage)) for stage in one_pass.stages]
         statements += [Statement((arg,)) for arg in found.values()]
+        statements += [Statement((self._reduce(position).arg,)) for position in one_pass.sums]
         statements += stores_as_statements(
             tuple(p for p in stores if (self._stored(p), p) not in own_rows), printer
         )

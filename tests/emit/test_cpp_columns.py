@@ -30,6 +30,21 @@ def test_elements_and_their_sums_in_chunks_of_rows(shape: tuple[int, ...], dtype
         )
 
 
+def test_what_is_added_up_is_read_before_its_memory_is_written() -> None:
+    """exp waits in the output's row, which is the memory of dy: dy is read first."""
+
+    def function(
+        a: torch.Tensor, w: torch.Tensor, x: torch.Tensor, z: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        dy = a @ w
+        exp = torch.exp(x * z)
+        return exp / exp.sum(1, keepdim=True), (dy * x * z).sum(0)
+
+    given = torch.randn(300, 32), torch.randn(32, 200), torch.rand(300, 200), torch.rand(300, 200)
+    for ours, eager in zip(longhand.compile(function)(*given), function(*given), strict=True):
+        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("shape", [(4, 6), (64, 1000)])
 def test_a_copy_beside_a_reduction_over_the_rows(shape: tuple[int, int]) -> None:
     def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
