@@ -47,6 +47,7 @@ from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.options import Device, Options
 from longhand.pipeline import compile_unit
+from longhand.proof.fallbacks import refuse_torch_kernels
 from longhand.summary import Summary
 from longhand.targets import options_for
 
@@ -126,6 +127,7 @@ def longhand_backend(
         function, folder, summary, note = _compile(
             graph_module, example_inputs, mode, (options or {}).get("out")
         )
+        refuse_torch_kernels(folder, strict=strict, is_told=summary is not None)
     except Exception as error:
         if strict or (isinstance(error, OptionError)):
             raise

@@ -22,6 +22,7 @@ class Subject(enum.Enum):
     FUSION = "fusion"
     OUTPUT_CODE = "output_code"
     EAGER = "eager"  # graphs that run in eager, and why
+    KERNELS = "kernels"  # what was compiled: registers, spills
 
 
 # Where torch's Dynamo captures, it tells these subjects in its own words.
@@ -37,7 +38,7 @@ def set_logs(*subjects: str) -> None:
     """Tells about these subjects from now on, and no others.
 
     Args:
-        subjects: graph_breaks, guards, recompiles, fusion, output_code, eager.
+        subjects: graph_breaks, guards, recompiles, fusion, output_code, eager, kernels.
 
     Raises:
         OptionError: A subject is unknown.

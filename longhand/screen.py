@@ -48,6 +48,8 @@ def show_summary(summary: Summary) -> None:
         f"{summary.out}: {summary.name}, {counted(summary.n_kernels, 'kernel')} {launches}, "
         f"{counted(n_calls, 'library call')}"
     )
+    if summary.in_torch:
+        terminal.print(f"  in PyTorch calls, which is a bug in longhand: {', '.join(summary.in_torch)}")
     for call in summary.fallbacks[:_LISTED_CALLS]:
         terminal.print(f"  {call.target} x{call.count}: {call.reason}")
     if len(summary.fallbacks) > _LISTED_CALLS:

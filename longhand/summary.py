@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import sympy
@@ -64,6 +64,7 @@ class Summary:
         timings: Seconds by stage.
         merge: What became of each file that was there before.
         report: In training: what is saved for the backward pass and what is computed again.
+        in_torch: Kernels that are PyTorch calls, since they do not compile or are wrong: a bug of ours each.
     """
 
     out: Path
@@ -78,6 +79,7 @@ class Summary:
     timings: Timings
     merge: MergeReport
     report: str = ""
+    in_torch: tuple[str, ...] = ()
 
     @property
     def fallbacks(self) -> tuple[LibraryCall, ...]:
@@ -108,6 +110,7 @@ def summarize(
     timings: Timings,
     merge: MergeReport,
     training: TrainingPlan | None = None,
+    in_torch: Iterable[str] = (),
 ) -> Summary:
     """The summary of a plan that was written, its backward pass included."""
     plans = [plan] if training is None else [plan, training.backward]
@@ -136,6 +139,7 @@ def summarize(
         timings=timings,
         merge=merge,
         report=training.graphs.report if training is not None else "",
+        in_torch=tuple(in_torch),
     )
 
 
