@@ -87,7 +87,20 @@ def fact_of(node: fx.Node, facts: dict[fx.Node, Fact]) -> Fact | None:
     rule = _RULES.get(node.target)
     call = Call(node, facts)
     fact = rule(call) if rule is not None else None
-    return fact if fact is not None else _computed(call)
+    return _narrowed(fact if fact is not None else _computed(call), call.shape)
+
+
+def _narrowed(fact: Fact | None, shape: Sequence[Size]) -> Fact | None:
+    """The fact without steps along dimensions of size 1, which broadcasting would walk along."""
+
+    def narrow(function: Affine) -> Affine:
+        steps = zip(function.steps, shape, strict=True)
+        return Affine(function.offset, tuple(0 if size == 1 else step for step, size in steps))
+
+    fact = _moved(fact, narrow)
+    if isinstance(fact, Position) and not any(fact.value.steps):
+        return _number(fact.value.offset)
+    return fact
 
 
 def shape_of(node: fx.Node) -> tuple[Size, ...]:
