@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from longhand.check_worker import limit_interpreter, move_to_cpu
+from longhand.eager_check import compare_whole
 from longhand.loading import import_file
 from longhand.original import call_of, moved
-from longhand.verify import compare_whole
 
 _NAME = "longhand_interpreted_unit"
 

@@ -20,7 +20,9 @@ from longhand.lower.lowering import lower, memory_of_saved
 from longhand.lower.printing import print_program
 from longhand.options import Options
 from longhand.proof.fallbacks import warn_of_torch_kernels
+from longhand.proof.keeping import tried
 from longhand.proof.kernels import faulty_kernels, make_ready
+from longhand.proof.trial import Stage
 from longhand.schedule.instances import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
@@ -28,7 +30,13 @@ from longhand.schedule.scheduler import schedule
 from longhand.summary import Summary, summarize
 
 
-def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Path, clock: Clock) -> Summary:
+def compile_unit(
+    capture: Callable[[], CapturedGraph],
+    options: Options,
+    out: Path,
+    clock: Clock,
+    stage: Stage | None = None,
+) -> Summary:
     """From a model to a folder of source code.
 
     Args:
@@ -36,8 +44,10 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
         options: What to compile for.
         out: The unit's folder: made, or brought up to date.
         clock: Where the stages' times go.
+        stage: Where the unit is run once before it is kept; None keeps it as it is.
 
     Raises:
+        VerificationError: The unit does not compute what its original does. What was on disk is untouched.
         LonghandError: Any stage failed. What was on disk is untouched.
     """
     make_ready(options.target)
@@ -46,14 +56,21 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
         with clock.stage("compile"):
             plans = [plan] if training is None else [plan, training.backward]
             in_torch = faulty_kernels(plans, files, out, clock.tell)
-        if in_torch:
+
+        def emit(in_torch: Mapping[str, InTorch]) -> dict[str, str | bytes]:
             with clock.stage("emit"):
-                files = emit_unit(plan, ledger=read_ledger(out), training=training, in_torch=in_torch)
+                return emit_unit(plan, ledger=read_ledger(out), training=training, in_torch=in_torch)
+
+        if in_torch:
+            files = emit(in_torch)
+        told = ""
+        if stage is not None:
+            files, told = tried(stage, files, in_torch, emit, clock)
         with clock.stage("write"):
             report = write_unit(files, out, inspect_edits)
     in_torch_names = warn_of_torch_kernels(files)
     logger(Subject.OUTPUT_CODE).info("%s\n%s", out, files.get("model.py", ""))
-    return summarize(plan, out, tuple(files), clock.timings(), report, training, in_torch_names)
+    return summarize(plan, out, tuple(files), clock.timings(), report, training, in_torch_names, told)
 
 
 def plan_and_text(

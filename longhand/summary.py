@@ -65,6 +65,7 @@ class Summary:
         merge: What became of each file that was there before.
         report: In training: what is saved for the backward pass and what is computed again.
         in_torch: Kernels that are PyTorch calls, since they do not compile or are wrong: a bug of ours each.
+        trial: What came of running the unit once, in words; empty if nobody asked for it.
     """
 
     out: Path
@@ -80,6 +81,7 @@ class Summary:
     merge: MergeReport
     report: str = ""
     in_torch: tuple[str, ...] = ()
+    trial: str = ""
 
     @property
     def fallbacks(self) -> tuple[LibraryCall, ...]:
@@ -111,6 +113,7 @@ def summarize(
     merge: MergeReport,
     training: TrainingPlan | None = None,
     in_torch: Iterable[str] = (),
+    trial: str = "",
 ) -> Summary:
     """The summary of a plan that was written, its backward pass included."""
     plans = [plan] if training is None else [plan, training.backward]
@@ -140,6 +143,7 @@ def summarize(
         merge=merge,
         report=training.graphs.report if training is not None else "",
         in_torch=tuple(in_torch),
+        trial=trial,
     )
 
 

@@ -14,7 +14,6 @@ from longhand.currency import Currency, check
 from longhand.emit import kernel_files
 from longhand.errors import KernelWarning
 from longhand.loading import bound
-from longhand.proof import triton_compiler
 from longhand.verify import verify
 
 
