@@ -36,6 +36,7 @@ from longhand.options import Device
 from longhand.original import SEED, moved
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 from longhand.proof.weights import told_apart
+from longhand.targets import tensors_of
 
 _PACKAGE = "longhand_tried_unit"
 _PLAINLY = 8  # times what `verify` allows: chance does not reach it
@@ -176,7 +177,12 @@ def _try_in_fork(folder: Path, call: Call, answers: int, is_interpreted: bool) -
             torch.set_num_threads(1)  # OpenMP's threads are not there after a fork
             if is_interpreted:
                 _interpret_triton()
-            found = _tried(folder, call, lambda name: os.write(answers, f"{name}\n".encode()), is_interpreted)
+            try:
+                found = _tried(
+                    folder, call, lambda name: os.write(answers, f"{name}\n".encode()), is_interpreted
+                )
+            except Exception as error:
+                found = _of_error(folder, error)
             os.write(answers, _line(found))
         finally:
             os._exit(0)
@@ -211,6 +217,11 @@ def _on_gpu(folder: Path, call: Call) -> Trial:
 
 
 def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted: bool) -> Trial:
+    if any(
+        isinstance(leaf, torch.Tensor) and leaf.is_meta
+        for leaf in tensors_of(call.model, call.args, call.kwargs)
+    ):
+        return Trial(Verdict.NOT_RUN, "the example has shapes and no values")
     torch.manual_seed(SEED)
     package = import_file(_PACKAGE, folder / "__init__.py", [str(folder)])
     if is_interpreted:
