@@ -1,4 +1,4 @@
-"""A kernel that does not compile, or that cannot be printed, costs itself: it is PyTorch calls, and the rest is kernels."""
+"""A kernel that does not compile, or cannot be printed, costs itself: it is PyTorch calls, the rest is kernels."""
 
 import importlib
 import json
