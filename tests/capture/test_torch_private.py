@@ -20,11 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_names_of_torch():
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     assert torch_private.FakeTensor is FakeTensor and torch_private.FakeTensorMode is FakeTensorMode
     assert torch_private.ShapeEnv is ShapeEnv
+    assert torch_private.unset_fake_temporarily is unset_fake_temporarily
     assert callable(TracerBase._filter_traceback_frames)
     assert torch.ops.aten.add.Tensor._schema.name == "aten::add"
     assert torch.ops.aten.add.Tensor._overloadname == "Tensor"
