@@ -139,7 +139,8 @@ def _arange(call: Call) -> Fact | None:
 
 @_rule(aten.full.default, aten.full_like.default, aten.scalar_tensor.default, aten.new_full.default)
 def _full(call: Call) -> Fact | None:
-    position = {aten.scalar_tensor.default: 0, aten.new_full.default: 2}.get(call.node.target, 1)
+    elsewhere: dict[Any, int] = {aten.scalar_tensor.default: 0, aten.new_full.default: 2}
+    position = elsewhere.get(call.node.target, 1)
     given = call.node.args[position]
     return _as(call.dtype, given) if isinstance(given, bool | int | float) else None
 
@@ -548,7 +549,7 @@ def _value(call: Call, side: Callable[[Fact], Any]) -> Any:
             return leaf
         return torch.tensor(side(call.facts[leaf]), dtype=leaf.meta["val"].dtype)
 
-    args, kwargs = fx.node.map_aggregate((call.node.args, dict(call.node.kwargs)), number)  # type: ignore[misc]
+    args, kwargs = fx.node.map_aggregate((call.node.args, dict(call.node.kwargs)), number)
     kwargs = {key: value for key, value in kwargs.items() if key not in ("device", "layout", "pin_memory")}
     with torch_private.no_fake_mode():
         try:
