@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import fx
+from torch._C._dynamo.eval_frame import set_eval_frame
 from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -208,6 +209,10 @@ def is_checkpoint(target: Any) -> bool:
     return isinstance(target, torch._ops.HigherOrderOperator) and target.name() == "tag_activation_checkpoint"
 
 
+# Turns torch's own Dynamo off (None) and on again in this thread; gives what was.
+set_dynamo = set_eval_frame
+
+
 def n_torch_functions_active() -> int:
     """How many torch-function modes (``with torch.device(...)`` is one) are on."""
     return int(torch._C._len_torch_function_stack())
@@ -304,4 +309,5 @@ def global_state() -> tuple[Any, ...]:
         torch.is_inference_mode_enabled(),
         torch.are_deterministic_algorithms_enabled(),
         torch._C._len_torch_function_stack(),
+        get_tracing_state() is None,
     )

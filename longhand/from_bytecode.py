@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from longhand.backend import GraphReport, longhand_backend
+from longhand.backend import GraphReport, is_strict, longhand_backend
+from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import BreakRecord
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
 from longhand.capture.bytecode.hook import frame_hook, is_available
 from longhand.capture.bytecode.skips import GENERATED, reason_to_skip
 from longhand.logs import Subject, logger
 from longhand.options import Frontend
+from longhand.tally import frame_in_eager
 from longhand.tracebacks import hide_own_frames
 
 __all__ = ["CompiledFunction", "CompiledModule", "captured", "default_frontend", "log_event"]
@@ -29,6 +31,7 @@ _SUBJECTS = {
     EventKind.SKIP: Subject.GRAPH_BREAKS,
     EventKind.RECOMPILE: Subject.RECOMPILES,
     EventKind.GRAPH: Subject.GUARDS,
+    EventKind.EAGER: Subject.EAGER,
 }
 
 
@@ -104,6 +107,7 @@ def _capture(
         fullgraph=settings["fullgraph"],
         dynamic=settings["dynamic"],
         listener=listener or log_event,
+        strict=is_strict(settings["options"]),
     )
 
 
@@ -120,6 +124,7 @@ class CompiledFunction:
     """
 
     _tidy = staticmethod(hide_own_frames)
+    _set_dynamo = staticmethod(torch_private.set_dynamo)
     if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -161,6 +166,7 @@ _OWN = frozenset(
         "_settings",
         "_asked",
         "_tidy",
+        "_set_dynamo",
         "__call__",
         "__reduce__",
         "__reduce_ex__",
@@ -184,6 +190,7 @@ class CompiledModule(nn.Module):
     """
 
     _tidy = staticmethod(hide_own_frames)
+    _set_dynamo = staticmethod(torch_private.set_dynamo)
 
     def __init__(
         self,
@@ -258,7 +265,9 @@ def _make_callable() -> None:
 
 
 def log_event(event: Event) -> None:
-    """Tells LONGHAND_LOGS=graph_breaks,recompiles,guards."""
+    """Tells LONGHAND_LOGS=graph_breaks,recompiles,guards,eager."""
+    if event.kind is EventKind.EAGER:
+        frame_in_eager(event.text)
     logger(_SUBJECTS[event.kind]).info("%s", event.text)
     for guard in event.guards:
         logger(Subject.GUARDS).info("    %s", guard)
