@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import fx
-from torch._C._dynamo.eval_frame import set_eval_frame
+from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
 from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -37,6 +37,7 @@ __all__ = [
     "is_checkpoint",
     "make_fx",
     "refusing_autograd",
+    "set_dynamo",  # turns torch's own Dynamo off (None) or on in this thread; gives what was
     "shape_env_of",
     "stacks_since",
     "storage_key",
@@ -207,10 +208,6 @@ set_grad_enabled = torch._C._set_grad_enabled
 def is_checkpoint(target: Any) -> bool:
     """Whether a call in Dynamo's graph is a region under torch.utils.checkpoint."""
     return isinstance(target, torch._ops.HigherOrderOperator) and target.name() == "tag_activation_checkpoint"
-
-
-# Turns torch's own Dynamo off (None) and on again in this thread; gives what was.
-set_dynamo = set_eval_frame
 
 
 def n_torch_functions_active() -> int:

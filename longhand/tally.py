@@ -1,4 +1,4 @@
-"""How often compiled code ran in kernels, how often in eager, and why: for `explain`, and at exit with LONGHAND_LOGS."""
+"""How often compiled code ran in kernels, how often in eager, and why: for `explain`, and at exit for LONGHAND_LOGS."""
 
 from __future__ import annotations
 
