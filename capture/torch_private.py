@@ -14,7 +14,7 @@ import torch.utils.checkpoint
 from torch import fx
 from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
 from torch._C._dynamo.guards import TensorGuards
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -36,6 +36,7 @@ __all__ = [
     "free_unbacked_symbols",
     "is_checkpoint",
     "make_fx",
+    "no_fake_mode",
     "refusing_autograd",
     "set_dynamo",  # turns torch's own Dynamo off (None) or on in this thread; gives what was
     "shape_env_of",
@@ -62,6 +63,11 @@ def fake_mode_of(tensor: FakeTensor) -> FakeTensorMode:
 def fake_constant(tensor: torch.Tensor) -> torch.Tensor | None:
     """The real tensor behind a fake one that was made from data, else None."""
     return tensor.constant if isinstance(tensor, FakeTensor) else tensor
+
+
+def no_fake_mode() -> contextlib.AbstractContextManager[Any]:
+    """While inside, new tensors are real ones, whatever mode is on."""
+    return unset_fake_temporarily()
 
 
 def symbolic_expression(size: Any) -> Any:
