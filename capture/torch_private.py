@@ -230,6 +230,41 @@ def is_inside_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+TRANSFORMS = (
+    "_grad_increment_nesting",
+    "_vmap_increment_nesting",
+    "_jvp_increment_nesting",
+    "_func_increment_nesting",
+)
+
+
+def opens_transform(node: fx.Node) -> bool:
+    """Whether a call in Dynamo's graph begins a transform of torch.func."""
+    return getattr(node.target, "__name__", "") in TRANSFORMS
+
+
+def is_transformed(function: Any) -> bool:
+    """Whether a function is what a transform of torch.func made of another."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(os.path.join(_TORCH, "_functorch") + os.sep)
+
+
+def n_transforms() -> int:
+    """How many transforms of torch.func are running."""
+    return int(torch._C._functorch.get_dynamic_layer_stack_depth())
+
+
+@contextlib.contextmanager
+def keeping_transforms() -> Iterator[None]:
+    """Ends, where something raises inside, the transforms that were begun inside."""
+    depth = n_transforms()
+    try:
+        yield
+    except BaseException:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        raise
+
+
 def takes_forward_derivatives() -> bool:
     """Whether tensors may have tangents: a level of forward-mode derivatives is open."""
     return torch.autograd.forward_ad._current_level >= 0

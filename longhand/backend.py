@@ -55,12 +55,6 @@ from longhand.targets import options_for
 from longhand.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 
 _KNOWN_OPTIONS = {"strict", "out"}
-_TRANSFORMS = (
-    "_grad_increment_nesting",
-    "_vmap_increment_nesting",
-    "_jvp_increment_nesting",
-    "_func_increment_nesting",
-)
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 _UNRECORDED = (
     "it is not recorded as a CUDA graph, since gradients flow through it: what is kept for the backward pass would lie "
@@ -331,6 +325,8 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
             return "gradients must flow through it and its sizes are symbolic: pass dynamic=False."
     if any(tensor.is_neg() for tensor in tensors):
         return "the memory of an input holds its elements with the opposite sign."
+    if any("dual_level" in getattr(node.target, "__name__", "") for node in graph_module.graph.nodes):
+        return "it takes forward-mode derivatives."
     kinds = {tensor.device.type for tensor in tensors} - {"cpu", "cuda"}
     return f"it has tensors on {sorted(kinds)[0]}." if kinds else None
 
@@ -340,7 +336,7 @@ def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
     for node in graph_module.graph.nodes:
         if "inference_mode" in str(node.target):
             return "it turns inference mode on or off inside."
-        if getattr(node.target, "__name__", "") in _TRANSFORMS:
+        if torch_private.opens_transform(node):
             return (
                 "gradients must flow through a transformed function (torch.func.grad, vmap and their like)."
             )

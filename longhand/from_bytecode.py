@@ -38,11 +38,13 @@ _SUBJECTS = {
 def default_frontend(original: Any) -> Frontend:
     """What captures a callable unless the user says: our own capture, where its hook is built.
 
-    It does not look into torch.optim, whose code asks torch's Dynamo for more than Python says; Dynamo does.
+    It does not look into torch.optim, whose code asks torch's Dynamo for more than Python says, nor into the
+    transforms of torch.func (grad, vmap and their like); Dynamo does.
     """
     owner = getattr(original, "__self__", None)
     is_step = isinstance(owner, torch.optim.Optimizer) and getattr(original, "__name__", "") == "step"
-    return Frontend.BYTECODE if is_available() and not is_step else Frontend.DYNAMO
+    is_for_dynamo = is_step or torch_private.is_transformed(original)
+    return Frontend.BYTECODE if is_available() and not is_for_dynamo else Frontend.DYNAMO
 
 
 def captured(

@@ -88,7 +88,7 @@ class Captured:
 def reason_to_wait() -> str:
     """Why no call is captured now, though others of the same function may be; empty if there is none."""
     if torch_private.n_torch_functions_active():
-        return "a torch function mode is active"
+        return "a torch function mode (as of torch.set_default_device) is active"
     if torch_private.is_inside_transform():
         return "a transform of torch.func is running"
     return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
@@ -127,7 +127,7 @@ def capture_frame(
         while True:
             attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
             try:
-                with untold_saves():
+                with untold_saves(), torch_private.keeping_transforms():
                     return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
             except Unsupported as error:
                 release(error)

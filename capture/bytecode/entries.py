@@ -145,7 +145,7 @@ class CodeEntries:
             return _newest(paused, self.code, self.eager)(function, *args)
         if reason := self.given_up or reason_to_wait():
             try:
-                self.owner.tell_eager(reason)
+                self.owner.tell_eager(self, reason)
                 return self.eager(function, *args)
             finally:
                 hook.resume(paused)
@@ -264,6 +264,7 @@ class Capture:
         self.strict = strict
         self.codes: dict[CodeType, CodeEntries] = {}
         self._listener = listener
+        self._told: set[str] = set()
         _CAPTURES.add(self)
         self.asked = self.callback  # one object: entries know their capture by it
         if fullgraph:  # what others skipped is an error here
@@ -285,9 +286,19 @@ class Capture:
                 hint=record.hint or "Without fullgraph=True that part runs in Python.",
             )
 
-    def tell_eager(self, reason: str) -> None:
-        """A call runs in eager, with all that it calls."""
-        self.tell(Event(EventKind.EAGER, reason))
+    def tell_eager(self, entries: CodeEntries, reason: str) -> None:
+        """A call runs in eager, with all that it calls; warns once that functions do."""
+        if entries.given_up:
+            self.tell(Event(EventKind.EAGER, reason))
+            return
+        where = f"{entries.code.co_filename}:{entries.code.co_firstlineno}"
+        self.tell(
+            Event(EventKind.EAGER, f"{entries.title()}: {reason}", BreakRecord(reason, where, skipped=True))
+        )
+        if reason not in self._told:
+            self._told.add(reason)
+            text = f"longhand: {entries.title()} and what it calls run in eager, while {reason}."
+            warnings.warn(text, EagerWarning, stacklevel=3)
 
     def tell_failure(self, text: str) -> None:
         """Capture itself failed: a bug, which is an error where the user wants it to be, else a warning."""
