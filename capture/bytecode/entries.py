@@ -301,10 +301,12 @@ class Capture:
             warnings.warn(text, EagerWarning, stacklevel=3)
 
     def tell_failure(self, text: str) -> None:
-        """Capture itself failed: a bug, which is an error where the user wants it to be, else a warning."""
+        """Capture itself failed: a bug, which is an error where the user wants it to be, else a warning, once."""
         if self.strict:
             raise CaptureError(f"{text}.")
-        warnings.warn(f"longhand: {text}. LONGHAND_STRICT=1 raises instead.", EagerWarning, stacklevel=3)
+        if "failure" not in self._told:
+            self._told.add("failure")
+            warnings.warn(f"longhand: {text}. LONGHAND_STRICT=1 raises instead.", EagerWarning, stacklevel=3)
 
     def callback(self, function: Any) -> Any:
         """What the hook asks for a function that it sees for the first time."""

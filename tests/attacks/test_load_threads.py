@@ -1,4 +1,4 @@
-"""`longhand.load` from many threads at once, and interrupted: whole or not at all, and the next load is not poisoned."""
+"""`longhand.load` from many threads at once, and interrupted: whole or not at all; the next load is not poisoned."""
 
 import shutil
 import sys
