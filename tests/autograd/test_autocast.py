@@ -81,6 +81,7 @@ def step(model: nn.Module, run, x: torch.Tensor, *, is_mixed: bool) -> dict[str,
 def test_dropout_under_autocast_is_in_kernels_and_draws_as_eager(records: bool) -> None:
     model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.3), nn.GELU(), nn.Dropout(0.2))
     x = torch.randn(8, 16)
+    torch.compiler.reset()
     reports: list = []
     run = torch.compile(model, backend=functools.partial(longhand_backend, report=reports.append))
 
