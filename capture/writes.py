@@ -26,6 +26,9 @@ _RENAMED: dict[str, str] = {
     "normal_": "normal_functional",
 }
 
+# Overloads of in-place ops whose functional counterpart is called otherwise.
+_RENAMED_OVERLOADS: dict[tuple[str, str], str] = {("bernoulli_", "float"): "p"}
+
 # In-place ops that change a tensor's memory itself.
 _REFUSED = frozenset(["resize_", "resize_as_", "set_", "as_strided_", "set_data"])
 
@@ -57,7 +60,8 @@ def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eage
         overload = "int" if name == "transpose_" else target._overloadname
         return rewriter.call(_overload(name[:-1], overload), args, kwargs)
     destination: Handle = args[0]
-    result = rewriter.call(_overload(_RENAMED.get(name, name[:-1]), target._overloadname), args, kwargs)
+    overload = _RENAMED_OVERLOADS.get((name, target._overloadname), target._overloadname)
+    result = rewriter.call(_overload(_RENAMED.get(name, name[:-1]), overload), args, kwargs)
     return _store(rewriter, destination, result)
 
 

@@ -46,6 +46,49 @@ def test_levels_of_forward_derivatives():
     assert not torch_private.takes_forward_derivatives()
 
 
+def test_dynamo_is_turned_off_and_on():
+    """What is called between breaks sees what Dynamo has set for this thread, and may take it away for a while."""
+    captured = []
+
+    def inner(x):
+        return x + 1
+
+    def backend(module, inputs):
+        captured.append(module)
+        return module
+
+    def without_dynamo(x):
+        before = torch_private.set_dynamo(None)
+        result = inner(x)
+        assert torch_private.set_dynamo(before) is None
+        return result, before
+
+    def function(x):
+        torch._dynamo.graph_break()
+        return list(map(without_dynamo, [x]))
+
+    without_dynamo(torch.ones(2))
+    ((_, before),) = torch.compile(function, backend=backend)(torch.ones(2))
+    assert callable(before) and not captured
+    assert torch_private.set_dynamo(None) is None
+
+
+def copied(x):
+    return x
+
+
+def test_levels_are_closed_where_a_graph_fails_half_way():
+    depth = torch_private.n_transforms()
+    with pytest.raises(KeyError), torch_private.keeping_transforms():
+        torch._C._functorch._vmap_increment_nesting(3, "error")
+        assert torch_private.n_transforms() == depth + 1
+        raise KeyError
+    assert torch_private.n_transforms() == depth
+    assert torch_private.is_transformed(torch.vmap(torch.sin)) and not torch_private.is_transformed(copied)
+    node = torch.fx.Graph().call_function(torch._C._functorch._vmap_increment_nesting, (3, "error"))
+    assert torch_private.opens_transform(node) and "_vmap_increment_nesting" in torch_private.TRANSFORMS
+
+
 def test_constants_behind_fake_tensors():
     assert torch_private.fake_constant(torch.tensor(2.0)).item() == 2.0
     with torch_private.FakeTensorMode():
