@@ -6,6 +6,7 @@ is a tensor of one element and the sizes of a large one, so that positions beyon
 
 import dataclasses
 import importlib.util
+import itertools
 import pickle
 import sys
 import time
@@ -78,7 +79,7 @@ class Far(MockTensor):
 
 
 class Record:
-    """Stands in for the interpreter's memory, and runs the first and the last program alone.
+    """Stands in for the interpreter's memory, and runs the programs in the corners of a grid alone.
 
     Args:
         names: The tensors', in the order of their addresses; what lies elsewhere is scratch memory.
@@ -97,10 +98,10 @@ class Record:
 
         def call(executor, *args, **kwargs):
             grid = (*executor.grid, 1, 1)[:3]
-            last = tuple(size - 1 for size in grid)
+            corners = list(itertools.product(*({0, size - 1} for size in grid)))
             builder.set_grid_dim = lambda *_: kind.set_grid_dim(builder, *grid)
-            builder.set_grid_idx = lambda x, *_: kind.set_grid_idx(builder, *((0, 0, 0), last)[x])
-            executor.grid = (2, 1, 1)
+            builder.set_grid_idx = lambda x, *_: kind.set_grid_idx(builder, *corners[x])
+            executor.grid = (len(corners), 1, 1)
             return run(executor, *args, **kwargs)
 
         run = getattr(interpreter.GridExecutor, "plain_call", interpreter.GridExecutor.__call__)

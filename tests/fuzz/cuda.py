@@ -40,6 +40,8 @@ def main(words: list[str] | None = None) -> int:
                 print(program, flush=True)
             report = runner.run(program)
             counts[report.outcome.value] += 1
+            if given.progress and sum(counts.values()) % given.progress == 0:
+                print(f"up to seed {seed}: {dict(counts)}", flush=True)
             n_kernels += report.kernels
             if not report.failed:
                 continue
@@ -71,6 +73,9 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--print", action="store_true", help="print each program before it runs")
     parser.add_argument(
         "--minimized", type=int, default=1, help="how many failures of one cause are made smaller"
+    )
+    parser.add_argument(
+        "--progress", type=int, default=0, metavar="N", help="print the counts after each N programs"
     )
     return parser.parse_args(words)
 

@@ -8,8 +8,10 @@ compared, rounded or cast to whole numbers, since a rounding error must not deci
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
+import math
 import random
 import re
 import warnings
@@ -219,7 +221,19 @@ class Writer:
             ]
         return True
 
+    def _is_small(self, statement: str) -> bool:
+        """Whether nothing on the way to a value is large: what it is made of broadcasts, or is picked by, the rest."""
+        names = sorted(names_in(statement) & self.values.keys())
+        elements = sorted((self.values[name].numel() for name in names), reverse=True)
+        if " @ " in statement:
+            return elements[0] <= 5000
+        return (
+            " = torch.cat" in statement or math.prod(max(1, n) for n in elements[:2]) <= 200 * MOST_ELEMENTS
+        )
+
     def _runs(self, statement: str, name: str | None) -> bool:
+        if name is not None and not self._is_small(statement):
+            return False
         before = {key: value.clone() for key, value in self.values.items()} if name is None else {}
         names = {"torch": torch, "F": F, **self.values}
         try:
@@ -228,8 +242,9 @@ class Writer:
                 exec(statement, names)
         except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):
             for key, value in before.items():
-                with torch.no_grad():
-                    self.values[key].copy_(value) if not _overlaps(value) else None
+                # An overlapping window cannot be written to: what it is a window of can.
+                with torch.no_grad(), contextlib.suppress(RuntimeError):
+                    self.values[key].copy_(value)
             return False
         if name is not None:
             value = names[name]
@@ -238,10 +253,6 @@ class Writer:
             self.values[name] = value
         self.statements.append(statement)
         return True
-
-
-def _overlaps(value: Tensor) -> bool:
-    return any(step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True))
 
 
 def write_program(seed: int, statements: Sequence[Callable[[Writer], bool]], train: bool = False) -> Program:
