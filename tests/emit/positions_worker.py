@@ -10,6 +10,7 @@ import itertools
 import pickle
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def main(folder: Path) -> None:
 
 
 def touched(job: Job) -> dict[str, tuple[int, int]]:
-    """For each tensor the first and the last element that the programs touch."""
+    """For each tensor the first and the last element that the programs touch; nothing if they fail."""
     name = job.file.stem
     package = job.file.parent.parent.name
     spec = importlib.util.spec_from_file_location(f"{package}.kernels.{name}", job.file)
@@ -58,7 +59,11 @@ def touched(job: Job) -> dict[str, tuple[int, int]]:
     record = Record([word for word, _ in job.tensors])
     record.watch()
     start = time.process_time()
-    getattr(module, name)(*tensors, *job.numbers)
+    try:
+        getattr(module, name)(*tensors, *job.numbers)
+    except interpreter.InterpreterError:
+        traceback.print_exc()
+        return {}
     seconds = time.process_time() - start
     if seconds > 2:
         print(f"{name}: {seconds:.1f} s", file=sys.stderr)

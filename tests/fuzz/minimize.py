@@ -21,20 +21,19 @@ from tests.fuzz.programs import (
     without_unused,
 )
 
-_MOST_RUNS = 60
 
-
-def minimize(program: Program, fails: Callable[[Program], bool]) -> Program:
+def minimize(program: Program, fails: Callable[[Program], bool], most_runs: int = 60) -> Program:
     """The smallest program that is found.
 
     Args:
         fails: Whether a program fails as the first one did.
+        most_runs: How many programs to try.
     """
     runs = 0
     while True:
         for smaller in _smaller(program):
             runs += 1
-            if runs > _MOST_RUNS:
+            if runs > most_runs:
                 return program
             if fails(smaller):
                 program = smaller
