@@ -274,8 +274,15 @@ def test_the_first_and_last_programs_touch_the_ends(name: str, touched: dict[str
         assert ends[tensor] == (0, elements - 1), f"{tensor} of {elements} elements"
 
 
+@pytest.mark.slow
 def test_in_32_bits_they_would_not(tmp_path: Path) -> None:
     """What the other test sees if nothing is widened: it can fail for every schedule."""
-    for name, ends in _run(tmp_path / "unit", CASES, narrow=True).items():
-        wrong = [t for t, n in CASES[name].elements.items() if ends.get(t) != (0, n - 1)]
-        assert wrong, f"{name} needs no 64 bits"
+    # Blocks of a power of two end at 2**31: there the margin is not needed, only cheaper than a proof.
+    cases = {name: case for name, case in CASES.items() if name != "flat just below"}
+    seen = _run(tmp_path / "unit", cases, narrow=True)
+    right = [
+        name
+        for name, ends in seen.items()
+        if all(ends.get(tensor) == (0, n - 1) for tensor, n in cases[name].elements.items())
+    ]
+    assert not right, "these need no 64 bits"

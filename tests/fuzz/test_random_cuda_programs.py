@@ -1,4 +1,4 @@
-"""A few of the random programs for CUDA, in Triton's interpreter; more: ``python -m tests.fuzz.cuda --seeds 0:3000``."""
+"""A few of the random programs for CUDA, in Triton's interpreter; for more: ``python -m tests.fuzz.cuda``."""
 
 from __future__ import annotations
 
