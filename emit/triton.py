@@ -84,6 +84,7 @@ class File:
 
     kernel: str
     head: tuple[str, ...]
+    is_large: bool
     needs_torch: bool
     needs_functional: bool
     runtime: tuple[str, ...]
@@ -115,6 +116,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     file = File(
         kernel=names.kernel,
         head=_head(names),
+        is_large=plan.widths.large,
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),

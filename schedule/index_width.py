@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import sympy
 
-from longhand.lower.ir import Size
+from longhand.lower.ir import Buffer, Size
 from longhand.schedule.kernel_plan import (
     Address,
     Factor,
@@ -49,11 +49,13 @@ class Bounds:
         sizes: Of its axes.
         ints: Of its stride and offset arguments, magnitudes.
         scalars: Of its whole-number arguments, by position, magnitudes.
+        elements: Of its largest tensor.
     """
 
     sizes: Mapping[str, Bound]
     ints: Mapping[str, Bound]
     scalars: Mapping[int, Bound]
+    elements: Bound = 0
 
     def product(self, product: Product) -> Bound:
         """The magnitude of a product."""
@@ -92,6 +94,11 @@ def largest(size: Size, limits: Limits) -> Bound:
     return total
 
 
+def most_elements(buffers: Iterable[Buffer], limits: Limits) -> Bound:
+    """How many elements the largest of these tensors may have."""
+    return max((_times(largest(size, limits) for size in buffer.shape) for buffer in buffers), default=0)
+
+
 def find_index_widths(plan: KernelPlan, bounds: Bounds) -> IndexWidths:
     """The widths for one call of a kernel.
 
@@ -110,6 +117,7 @@ def find_index_widths(plan: KernelPlan, bounds: Bounds) -> IndexWidths:
         counts=tuple(axis.name in counted for axis in plan.axes),
         split=_split_is_wide(plan, counted, bounds),
         flat_grid=_has_flat_grid(plan, bounds),
+        large=bool(wide) or bounds.elements >= MOST,
     )
 
 

@@ -23,7 +23,7 @@ from longhand.options import Device, Options
 from longhand.schedule.address import Addresses, find_addresses
 from longhand.schedule.column_sums import pass_over_rows
 from longhand.schedule.flow import Flow, find_flow
-from longhand.schedule.index_width import Bounds, find_index_widths, largest
+from longhand.schedule.index_width import Bounds, find_index_widths, largest, most_elements
 from longhand.schedule.kernel_plan import (
     Access,
     AxisRole,
@@ -107,12 +107,14 @@ def plan_kernel(
     )
     launch = _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
     if device is Device.CUDA:
-        plan = dataclasses.replace(plan, widths=find_index_widths(plan, _bounds(plan, launch, limits or {})))
+        plan = dataclasses.replace(
+            plan, widths=find_index_widths(plan, _bounds(plan, launch, buffers, limits or {}))
+        )
     key = kernel_key(plan)
     return dataclasses.replace(plan, key=key), dataclasses.replace(launch, kernel=key)
 
 
-def _bounds(plan: KernelPlan, launch: Launch, limits: Limits) -> Bounds:
+def _bounds(plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], limits: Limits) -> Bounds:
     """The upper ends of a launch's numbers."""
     whole = {
         scalar.position: largest(value, limits)
@@ -123,6 +125,7 @@ def _bounds(plan: KernelPlan, launch: Launch, limits: Limits) -> Bounds:
         {axis.name: largest(size, limits) for axis, size in zip(plan.axes, launch.sizes, strict=True)},
         {entry.name: largest(value, limits) for entry, value in zip(plan.ints, launch.ints, strict=True)},
         whole,
+        most_elements((buffers[name] for name in launch.buffers), limits),
     )
 
 

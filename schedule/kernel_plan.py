@@ -300,12 +300,14 @@ class IndexWidths:
             of its sizes, and the variable of a loop over it.
         split: Whether the number of a chunk must be int64.
         flat_grid: ELEMENTWISE, rows and cols: blocks of cols are too many for a grid's second side.
+        large: Some tensor may have that many elements, or a position may be that far. Other kernels refuse such.
     """
 
     axes: tuple[bool, ...] = ()
     counts: tuple[bool, ...] = ()
     split: bool = False
     flat_grid: bool = False
+    large: bool = False
 
     def __or__(self, other: IndexWidths) -> IndexWidths:
         """What serves the calls of both."""
@@ -316,6 +318,7 @@ class IndexWidths:
             ),
             self.split or other.split,
             self.flat_grid or other.flat_grid,
+            self.large or other.large,
         )
 
 

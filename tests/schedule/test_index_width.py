@@ -12,7 +12,7 @@ from longhand.schedule.index_width import MOST, largest
 from longhand.schedule.kernel import plan_kernel
 from longhand.schedule.kernel_plan import IndexWidths, KernelPlan
 from tests.schedule import nests
-from tests.schedule.nests import CPU, CUDA, NestMaker, bf16
+from tests.schedule.nests import CPU, CUDA, NestMaker, bf16, i64
 
 
 def planned(make: NestMaker, options=CUDA, **limits: int | None) -> KernelPlan:
@@ -112,3 +112,17 @@ def test_one_kernel_serves_small_and_large_calls() -> None:
     assert small.widths | large.widths == large.widths | small.widths == large.widths
     assert IndexWidths() | large.widths == large.widths
     assert dataclasses.replace(large, widths=IndexWidths()).key == large.key
+
+
+def test_kernels_of_large_tensors_say_so() -> None:
+    def row_of_table(rows: int) -> NestMaker:
+        make = NestMaker(row=8, col=64)
+        at = make.load("at", "row", i64)
+        make.buffer("table", (rows, 64))
+        make.store("out", "row col", make.load("table", make.index(values=((at, 64),), col=1)))
+        return make
+
+    assert not planned(row_of_table(1000)).widths.large
+    widths = planned(row_of_table(2**26)).widths
+    assert widths.large and not any(widths.axes), "positions that are data have 64 bits anyway"
+    assert planned(nests.rms_norm(2**20, 4096)).widths.large
