@@ -7,7 +7,7 @@ how its own become those, how calls lie on its stack, and how a call of a functi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import bytecode as bc
@@ -67,10 +67,11 @@ class Version:
     def split_row(self, row: bc.Instr) -> list[bc.Instr]:
         """The same as `split`, of an instruction that is to be assembled."""
         arg: Any = row.arg
+        pairs: Iterable[tuple[str, Any]]
         if row.name in self.parts:
             pairs = zip(self.parts[row.name], arg, strict=True)
         elif row.name == "COMPARE_OP" and self.compares_to_bool and arg & _TO_BOOL:
-            pairs = iter([("COMPARE_OP", bc.Compare(arg & ~_TO_BOOL)), ("TO_BOOL", bc.UNSET)])
+            pairs = [("COMPARE_OP", bc.Compare(arg & ~_TO_BOOL)), ("TO_BOOL", bc.UNSET)]
         else:
             return [row]
         return [bc.Instr(name, part, location=row.location) for name, part in pairs]
