@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import logging
 import re
 from pathlib import Path
@@ -153,6 +154,17 @@ def test_stacks_hold_the_users_helpers():
         program = torch.export.export(module, (torch.randn(2),), strict=False)
     stacks = [node.stack_trace for node in program.graph.nodes if node.target is torch.ops.aten.sin.default]
     assert "in helper" in stacks[0] and "in forward" in stacks[0]
+
+
+def test_apply_of_an_autograd_function():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    held = inspect.getattr_static(Doubled, "apply")
+    assert torch_private.is_autograd_apply(getattr(held, "__func__", held))
+    assert not torch_private.is_autograd_apply(Doubled.forward)
 
 
 def test_what_a_guard_compares():
@@ -394,6 +406,7 @@ def test_every_name_has_a_test():
         "StatelessSymbolicContext",
         "TensorGuards",
         "TracerBase",
+        "unset_fake_temporarily",
     }  # by what is tested
     assert {name for name in names if not name.startswith("_")} - tested - used_inside == {"fx"}
 
