@@ -99,5 +99,9 @@ class UntidyWarning(UserWarning):
     """Longhand wrote something that nothing needs: an unused name. Harmless, and a bug in longhand."""
 
 
+class EagerWarning(UserWarning):
+    """What was to run in generated kernels runs in eager, and so slower; LONGHAND_STRICT=1 makes it an error."""
+
+
 class StaleUnitWarning(UserWarning):
     """A unit was loaded whose model may have changed since it was generated."""
