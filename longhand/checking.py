@@ -32,6 +32,7 @@ class KernelCheck:
         allowed: What it may be: twice the error of the reference in the tensors' own types, or a few units in the
             last place.
         mismatch: The first element that is wrong, its index and both values; else empty.
+        seconds: What all calls of the kernel took together, in the check.
     """
 
     name: str
@@ -39,6 +40,7 @@ class KernelCheck:
     error: float
     allowed: float
     mismatch: str
+    seconds: float = 0.0
 
     @property
     def is_right(self) -> bool:
@@ -46,19 +48,34 @@ class KernelCheck:
         return self.error <= self.allowed
 
 
-def check_kernels(folder: Path, names: Sequence[str] = ()) -> tuple[KernelCheck, ...]:
+@dataclasses.dataclass(frozen=True)
+class Checks:
+    """What came of checking kernels.
+
+    Attributes:
+        kernels: Each kernel, at each set of sizes; last the model.
+        part: What part of the arguments that they are made for they ran on, in words; empty if on all.
+    """
+
+    kernels: tuple[KernelCheck, ...]
+    part: str = ""
+
+
+def check_kernels(folder: Path, names: Sequence[str] = ()) -> Checks:
     """The named kernels of a unit, or all of them and the model on top.
 
-    A CUDA unit on a machine without a GPU runs in Triton's interpreter.
+    A CUDA unit on a machine without a GPU runs in Triton's interpreter, large arguments cut down.
 
     Raises:
         UnitError: It cannot run here, or crashed; the message says why.
     """
-    rows = run_worker("longhand.check_worker", folder, *names)
-    return tuple(
-        KernelCheck(name, tuple(sizes), _number(error), _number(allowed), mismatch)
-        for name, sizes, error, allowed, mismatch in rows
+    found = run_worker("longhand.check_worker", folder, *names)
+    seconds = found["seconds"]
+    checks = tuple(
+        KernelCheck(name, tuple(sizes), _number(error), _number(allowed), mismatch, seconds.get(name, 0.0))
+        for name, sizes, error, allowed, mismatch in found["rows"]
     )
+    return Checks(checks, found["part"])
 
 
 def is_interpreted(folder: Path) -> bool:
@@ -66,7 +83,7 @@ def is_interpreted(folder: Path) -> bool:
     return read_lock(folder).get("device") == "cuda" and not torch.cuda.is_available()
 
 
-def run_worker(worker: str, folder: Path, *words: str) -> list[Any]:
+def run_worker(worker: str, folder: Path, *words: str) -> dict[str, Any]:
     """Runs ``python -m WORKER FOLDER RESULT WORD...`` in a process of its own; what it wrote to RESULT, as JSON.
 
     Raises:
@@ -89,8 +106,8 @@ def run_worker(worker: str, folder: Path, *words: str) -> list[Any]:
             )
         if done.returncode != 0 or not result.exists():
             raise UnitError(f"{folder} cannot run: {_last_words(done)}")
-        rows: list[Any] = json.loads(result.read_text())
-    return rows
+        found: dict[str, Any] = json.loads(result.read_text())
+    return found
 
 
 def inspect_edits(folder: Path, edited: Sequence[str]) -> dict[str, str]:
@@ -111,7 +128,7 @@ def inspect_edits(folder: Path, edited: Sequence[str]) -> dict[str, str]:
     if not names:
         return problems
     try:
-        rows = check_kernels(folder, names)
+        rows = check_kernels(folder, names).kernels
     except UnitError as error:
         if "no GPU here" in str(error):
             return problems

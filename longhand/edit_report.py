@@ -166,7 +166,7 @@ def _numerics(folder: Path, names: list[str]) -> dict[str, str]:
     if not names:
         return {}
     try:
-        rows = check_kernels(folder, names)
+        rows = check_kernels(folder, names).kernels
     except UnitError as error:
         return dict.fromkeys(names, f"not run: {error.what}")
     return {name: _in_words([row for row in rows if row.name == name]) for name in names}

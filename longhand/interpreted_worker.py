@@ -6,15 +6,18 @@ of comparisons. The kernels run in Triton's interpreter, library calls as the CP
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
 from pathlib import Path
 
 from longhand.check_worker import limit_interpreter, move_to_cpu
+from longhand.comparison import Comparison
 from longhand.eager_check import compare_whole
 from longhand.loading import import_file
 from longhand.original import call_of, moved
+from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 
 _NAME = "longhand_interpreted_unit"
 
@@ -25,8 +28,16 @@ def main(folder: Path, result: Path, factory: str | None = None) -> None:
     package = import_file(_NAME, folder / "__init__.py", [str(folder)])
     move_to_cpu(package)
     unit = getattr(package, package.__all__[0])
-    rows = compare_whole(folder, unit, moved(call_of(folder, factory), "cpu"))
-    result.write_text(json.dumps([dataclasses.asdict(row) for row in rows]))
+    call = moved(call_of(folder, factory), "cpu")
+    part = smaller(call) if bytes_moved(folder) > INTERPRETED_WHOLE else None
+    rows: tuple[Comparison, ...] = ()
+    if part is not None:
+        with contextlib.suppress(Exception):  # the unit may be for this size alone
+            rows = compare_whole(folder, unit, part.call)
+    if part is None or not rows or not all(row.is_right for row in rows):
+        part, rows = None, compare_whole(folder, unit, call)
+    found = {"rows": [dataclasses.asdict(row) for row in rows], "part": part.how if part is not None else ""}
+    result.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Of a unit with a backward pass the gradients are compared, too.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,12 +31,16 @@ class Verification:
         kernels: Each kernel, at each set of sizes that it is called with, against longhand's own reference, and the
             model against itself on references.
         is_interpreted: A CUDA unit ran on the CPU, its kernels in Triton's interpreter.
+        part: On what part of the example that was, in words; empty if on all of it.
+        seconds: What comparing the whole with the original took.
         stale: Where something is wrong: why that may be the model's doing and not the unit's, in words; else empty.
     """
 
     whole: tuple[Comparison, ...]
     kernels: tuple[KernelCheck, ...]
     is_interpreted: bool = False
+    part: str = ""
+    seconds: float = 0.0
     stale: str = ""
 
     @property
@@ -66,9 +71,11 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
         )
     refuse(broken_edits(folder), folder)
     if kernels:
-        return Verification((), check_kernels(folder, kernels), is_interpreted(folder))
+        checks = check_kernels(folder, kernels)
+        return Verification((), checks.kernels, is_interpreted(folder), checks.part)
+    begin = time.perf_counter()
     try:
-        whole = _compared_whole(folder, factory)
+        whole, part = _compared_whole(folder, factory)
     except LonghandError:
         raise
     except Exception as error:
@@ -79,17 +86,20 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
                 hint=f"Bring it up to date: longhand generate; `longhand check {folder}` tells what would change.",
             ) from error
         raise
-    result = Verification(whole, check_kernels(folder), is_interpreted(folder))
+    seconds = time.perf_counter() - begin
+    checks = check_kernels(folder)
+    result = Verification(whole, checks.kernels, is_interpreted(folder), part or checks.part, seconds)
     if all(one.is_right for one in whole):
         return result
     return dataclasses.replace(result, stale=_why_stale(folder, factory))
 
 
-def _compared_whole(folder: Path, factory: str | None) -> tuple[Comparison, ...]:
+def _compared_whole(folder: Path, factory: str | None) -> tuple[tuple[Comparison, ...], str]:
+    """The comparisons, and on what part of the example they were made, in words."""
     if is_interpreted(folder):
-        rows = run_worker("longhand.interpreted_worker", folder, *([factory] if factory else []))
-        return tuple(Comparison(**row) for row in rows)
-    return compare_whole(folder, load(folder, check=False), original_of(folder, factory))
+        found = run_worker("longhand.interpreted_worker", folder, *([factory] if factory else []))
+        return tuple(Comparison(**row) for row in found["rows"]), str(found["part"])
+    return compare_whole(folder, load(folder, check=False), original_of(folder, factory)), ""
 
 
 def _why_stale(folder: Path, factory: str | None) -> str:

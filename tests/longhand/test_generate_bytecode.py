@@ -95,7 +95,7 @@ def test_a_unit_knows_its_frontend_and_is_current(tmp_path):
     )
     assert check(tmp_path / "unit").currency is Currency.CURRENT
     assert '"frontend": "bytecode"' in (tmp_path / "unit" / "longhand.lock").read_text()
-    assert all(row.is_right for row in check_kernels(tmp_path / "unit"))
+    assert all(row.is_right for row in check_kernels(tmp_path / "unit").kernels)
 
 
 class Results(nn.Module):

@@ -10,6 +10,7 @@ import torch
 
 import longhand
 from longhand.loading import bound
+from longhand.proof import triton_compiler
 from longhand.proof.triton_compiler import capability
 from tests.longhand.proof import test_one_bad_kernel as models
 
@@ -40,14 +41,14 @@ def caches(tmp_path, monkeypatch):
     """Empty ones; the process that compiles is started anew, to see them."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    models.triton_compiler._end()
+    triton_compiler._end()
     yield tmp_path
-    models.triton_compiler._end()
+    triton_compiler._end()
 
 
 def test_a_first_launch_finds_it(caches):
     models.generated(caches / "unit", device="cuda")
-    server = os.path.dirname(models.triton_compiler.__file__)
+    server = os.path.dirname(triton_compiler.__file__)
     done = subprocess.run(
         [sys.executable, "-c", FIRST_LAUNCH.format(server=server, folder=str(caches))],
         capture_output=True,

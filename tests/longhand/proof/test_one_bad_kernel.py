@@ -40,8 +40,13 @@ def training():
     return Normed(), (torch.randn(6, 24, requires_grad=True),)
 
 
-def generated(out, *, device="cpu", train=False):
-    factory = training if train else small
+def large():
+    torch.manual_seed(0)
+    return Normed().eval(), (torch.randn(60_000, 24),)
+
+
+def generated(out, *, device="cpu", train=False, factory=None):
+    factory = factory or (training if train else small)
     model, args = factory()
     return longhand.generate(
         model,

@@ -14,6 +14,7 @@ from longhand.factory import Call
 from longhand.proof.smaller import smaller
 from longhand.proof.trial import is_plainly_wrong
 from longhand.proof.weights import told_apart
+from longhand.verify import verify
 from tests.longhand.proof import test_one_bad_kernel as models
 
 WRONG = {"cpu": (" + bias", " - 1.5f * bias"), "cuda": ("tl.rsqrt(", "tl.sqrt(")}
@@ -145,3 +146,12 @@ def test_a_smaller_example():
 )
 def test_what_is_plainly_wrong(error, eager_error, bound, note, is_wrong):
     assert is_plainly_wrong(Comparison("result", error, eager_error, bound, note)) is is_wrong
+
+
+def test_the_interpreter_is_given_a_part(tmp_path):
+    summary = models.generated(tmp_path / "unit", device="cuda", factory=models.large)
+    assert summary.trial == "run once, on the first row of 60000 in the batch: it computes what eager does"
+    result = verify(tmp_path / "unit")
+    assert result.is_right and result.part == "on the first row of 60000 in the batch"
+    assert all(check.seconds > 0 for check in result.kernels if not check.name.startswith("the model"))
+    assert {check.sizes[0] for check in result.kernels if not check.name.startswith("the model")} == {1}
