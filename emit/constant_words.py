@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.words import is_macro
 from longhand.lower.ir import Constant, Pointwise
 from longhand.schedule.plan import KernelPlan
 
@@ -62,6 +63,8 @@ def _bound_numbers(file: str) -> dict[str, float]:
         name: value.value
         for name, value in pairs
         if name.isupper()
+        and name.isascii()
+        and not is_macro(name)
         and names.count(name) == 1
         and isinstance(value, ast.Constant)
         and isinstance(value.value, float)

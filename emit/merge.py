@@ -8,6 +8,7 @@ up to date, delete FILE.new, and generate again: FILE then counts as an edit of 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -18,6 +19,7 @@ from typing import Any
 
 from longhand.emit.contract import Breach, find_breaches
 from longhand.emit.lock import LOCK, lock_text
+from longhand.emit.lock_schema import parsed
 from longhand.emit.merge_report import FileReport, MergePlan, MergeReport, Outcome
 from longhand.emit.threeway import Conflict, changed_lines, merge
 from longhand.errors import EditError
@@ -26,10 +28,6 @@ BASE = ".base"
 ASIDE = "kernels/aside"
 NEW = ".new"
 _QUOTE = re.compile(r"^(?://)? +([\w.]+    \S.*)$", re.MULTILINE)  # Mlp.forward    hidden = F.gelu(x)
-_SIDES = re.compile(
-    r"^<{7}[^\n]*\n(?P<ours>.*?)(?:^\|{7}[^\n]*\n.*?)?^={7}\n(?P<theirs>.*?)^>{7}[^\n]*\n?",
-    re.MULTILINE | re.DOTALL,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,22 +87,33 @@ def sides(content: bytes) -> list[bytes]:
     """A text as it is, or both of its sides where git's conflict markers stand in it."""
     if b"<<<<<<< " not in content:
         return [content]
-    text = content.decode(errors="surrogateescape")
-    if not _SIDES.search(text):
+    ours, theirs, waiting = [], [], []
+    here = [ours, theirs]  # whose the line is
+    for line in content.splitlines(keepends=True):
+        mark = line[:7] if line[7:8] in (b" ", b"\n", b"\r", b"") else b""
+        if mark == b"<<<<<<<" and len(here) == 2:
+            here, waiting = [ours], [b"|||||||", b"=======", b">>>>>>>"]
+        elif mark in waiting:
+            waiting = waiting[waiting.index(mark) + 1 :]
+            here = {b"|||||||": [], b"=======": [theirs], b">>>>>>>": [ours, theirs]}[mark]
+        else:
+            for side in here:
+                side.append(line)
+    if waiting or ours == theirs:
         return [content]
-    return [_SIDES.sub(rf"\g<{side}>", text).encode(errors="surrogateescape") for side in ("ours", "theirs")]
+    return [b"".join(ours), b"".join(theirs)]
 
 
 def lock_versions(content: bytes) -> list[dict[str, Any]]:
-    """The lock as JSON; both sides of it where git left conflict markers; nothing where it cannot be read."""
+    """The lock as JSON; both sides of it where git left conflict markers; nothing where it cannot be read.
+
+    Raises:
+        UnitError: It is of a later longhand's format.
+    """
     found = []
     for side in sides(content):
-        try:
-            lock = json.loads(side)
-        except ValueError:
-            continue
-        if isinstance(lock, dict):
-            found.append(lock)
+        with contextlib.suppress(ValueError):
+            found.append(parsed(side))
     return found
 
 

@@ -22,6 +22,7 @@ from longhand.emit.value_words import ValueWords
 from longhand.emit.variables import name_variables
 from longhand.emit.words import (
     RESERVED_IN_KERNEL,
+    KernelScope,
     Scope,
     identifier,
     plural,
@@ -190,7 +191,7 @@ def _name_kernel_words(
     dimensions: Mapping[str, tuple[str, ...]],
 ) -> KernelNames:
     is_cpu = plan.options.target.device is Device.CPU
-    scope = Scope(RESERVED_IN_KERNEL)
+    scope = KernelScope(RESERVED_IN_KERNEL)
     scope.take(name)
     if kernel.style is Style.FOREACH:
         for word in _WORDS_OF_LISTS:

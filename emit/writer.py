@@ -18,6 +18,7 @@ from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
 from longhand.emit.merge import BASE, UnitOnDisk, lock_versions, plan_merge, with_conflicts, with_problems
 from longhand.emit.merge_report import MergePlan, MergeReport, Outcome
+from longhand.emit.reading import read_regular
 from longhand.errors import EditError, OutputError
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.
@@ -35,7 +36,7 @@ def read_ledger(out: Path) -> Ledger | None:
     After a git merge that left conflict markers in the lock, both sides count; ours first.
     """
     try:
-        content = (Path(out) / LOCK).read_bytes()
+        content = read_regular(Path(out) / LOCK)
     except OSError:
         return None
     found = None
@@ -135,7 +136,12 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def read_unit(out: Path) -> UnitOnDisk:
-    """A unit's files; none where there is no folder."""
+    """A unit's files; none where there is no folder.
+
+    Raises:
+        OutputError: One cannot be read.
+        UnitError: One is no regular file, or too long to be a unit's.
+    """
     found = {}
     for path in _files_in(out):
         content = _read(out / path)
@@ -242,8 +248,10 @@ def _files_in(out: Path) -> dict[str, None]:
 
 
 def _read(path: Path) -> bytes | None:
+    if path.is_dir():
+        return None
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError:
         return None
 
