@@ -18,6 +18,11 @@ def visible(text: str) -> str:
     return "".join(one if one.isprintable() else _escape(one) for one in text)
 
 
+def visible_line(text: str) -> str:
+    """The same with its tabs: a line of a file, as a terminal may show it without obeying it."""
+    return "\t".join(map(visible, text.split("\t")))
+
+
 def python_string(text: str) -> str:
     """A string literal of Python, on one line."""
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')

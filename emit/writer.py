@@ -18,7 +18,7 @@ from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
 from longhand.emit.merge import BASE, UnitOnDisk, lock_versions, plan_merge, with_conflicts, with_problems
 from longhand.emit.merge_report import MergePlan, MergeReport, Outcome
-from longhand.emit.reading import read_regular
+from longhand.emit.reading import leaves, read_regular
 from longhand.errors import EditError, OutputError
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.
@@ -135,8 +135,12 @@ def replace_file(path: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def read_unit(out: Path) -> UnitOnDisk:
+def read_unit(out: Path, *, follow_links: bool = True) -> UnitOnDisk:
     """A unit's files; none where there is no folder.
+
+    Args:
+        out: The folder.
+        follow_links: Otherwise what a link leads to outside of the folder counts as empty: it is not the unit's.
 
     Raises:
         OutputError: One cannot be read.
@@ -144,7 +148,7 @@ def read_unit(out: Path) -> UnitOnDisk:
     """
     found = {}
     for path in _files_in(out):
-        content = _read(out / path)
+        content = _read(out / path) if follow_links or not leaves(out / path, out) else b""
         if content is None and not (out / path).is_symlink():
             raise OutputError(f"{out / path} cannot be read.", hint="Nothing was changed.")
         found[path] = content or b""  # a link to a folder, or to nothing, is carried as it is
