@@ -54,7 +54,7 @@ def _named_numbers(file: str, statement: str) -> dict[float, str]:
 def _bound_numbers(file: str) -> dict[str, float]:
     """The names in capitals that a file binds to a fraction, once, at its top level."""
     try:
-        tree = ast.parse(Path(file).read_text())
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return {}
     pairs = [pair for statement in tree.body for pair in _bindings(statement)]

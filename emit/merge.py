@@ -87,7 +87,9 @@ def sides(content: bytes) -> list[bytes]:
     """A text as it is, or both of its sides where git's conflict markers stand in it."""
     if b"<<<<<<< " not in content:
         return [content]
-    ours, theirs, waiting = [], [], []
+    ours: list[bytes] = []
+    theirs: list[bytes] = []
+    waiting: list[bytes] = []
     here = [ours, theirs]  # whose the line is
     for line in content.splitlines(keepends=True):
         mark = line[:7] if line[7:8] in (b" ", b"\n", b"\r", b"") else b""

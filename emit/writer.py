@@ -1,13 +1,16 @@
 """The unit on disk: built complete beside the old one, then swapped in, so that a kill at any moment leaves one whole.
 
 What becomes of edited files is decided in merge.py. A run that was killed leaves its scratch folder beside the unit;
-the next one removes it.
+the next one removes it. Whether a scratch folder is in use tells a lock on it, which the system gives up with its
+process: a process id means another process in the next container.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -88,9 +91,10 @@ def _write(
     plan: MergePlan, disk: UnitOnDisk, new: Mapping[str, bytes], out: Path, inspect: Inspection | None
 ) -> MergeReport | None:
     """Builds and swaps; None if somebody saved a file of the unit meanwhile."""
+    held = contextlib.ExitStack()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=_scratch_prefix(out), dir=out.parent))
+        scratch = _scratch(out, held)
     except OSError as error:
         raise _refusal(out, error) from error
     try:
@@ -106,7 +110,32 @@ def _write(
         raise _refusal(out, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        held.close()
     return plan.report
+
+
+def _scratch(out: Path, held: contextlib.ExitStack) -> Path:
+    """A folder of this run's beside the unit, locked until `held` is closed."""
+    while True:
+        scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.longhand-", dir=out.parent))
+        lock = _locked(scratch)
+        if lock is not None and scratch.exists():  # else another run took it for a dead one's
+            held.callback(os.close, lock)
+            return scratch
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that locks a folder; None if another process has it, or it is gone."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _is_as_planned(plan: MergePlan, disk: UnitOnDisk) -> bool:
@@ -124,7 +153,7 @@ def replace_file(path: Path, content: bytes) -> None:
         OutputError: It cannot be written. It is as it was.
     """
     path = Path(os.path.realpath(path))
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         beside.write_bytes(content)
         shutil.copymode(path, beside)
@@ -171,15 +200,14 @@ def _inspected(
     wrong_merges = {path: problems[path] for path in plan.report.of(Outcome.MERGED) if path in problems}
     if not wrong_merges:
         return with_problems(plan, problems)
-    shutil.rmtree(scratch)
-    scratch.mkdir()
+    for left in scratch.iterdir():  # not the folder itself, which is locked
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
     plan = with_conflicts(plan, disk, new, wrong_merges)
     _build(plan, out, scratch)
     return plan
-
-
-def _scratch_prefix(out: Path) -> str:
-    return f".{out.name}.longhand-{os.getpid()}-"
 
 
 def _recover(out: Path) -> None:
@@ -187,24 +215,17 @@ def _recover(out: Path) -> None:
     prefix = f".{out.name}.longhand-"
     if not out.parent.is_dir():
         return
-    for left in sorted(out.parent.glob(f"{prefix}*")):
-        pid = left.name.removeprefix(prefix).partition("-")[0]
-        if not pid.isdigit() or int(pid) == os.getpid() or _is_alive(int(pid)):
+    for left in sorted(out.parent.glob(f"{glob.escape(prefix)}*")):
+        lock = _locked(left)
+        if lock is None:
             continue
-        if left.name.endswith(".old") and not out.exists():
-            left.rename(out)
-        else:
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+        try:
+            if left.name.endswith(".old") and not out.exists():
+                left.rename(out)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def _refusal(out: Path, error: OSError) -> OutputError:
@@ -299,13 +320,18 @@ def _swap(scratch: Path, out: Path) -> None:
     if _exchange(scratch, out):
         return
     aside = scratch.with_name(f"{scratch.name}.old")
-    out.rename(aside)
+    lock = _locked(out)  # so that nobody takes it for a dead run's between the two steps
     try:
-        scratch.rename(out)
-    except OSError:
-        aside.rename(out)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+        out.rename(aside)
+        try:
+            scratch.rename(out)
+        except OSError:
+            aside.rename(out)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -120,6 +120,24 @@ def moved(call: Call, device: str) -> Call:
     return Call(call.model, args, kwargs)
 
 
+def told_apart(call: Call) -> Call:
+    """The call with other values where a tensor is given a second time: what a unit takes for one may be two."""
+    met: set[int] = set()
+
+    def other(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in met:
+            met.add(id(tensor))
+            return tensor
+        turned = tensor.detach().flatten().roll(1).view(tensor.shape)
+        if turned.is_floating_point() and torch.equal(turned, tensor):
+            turned = turned * 0.75  # all elements are one number
+        same_layout = torch.empty_like(tensor).copy_(turned)
+        return same_layout.requires_grad_(tensor.requires_grad)
+
+    args, kwargs = _mapped((call.args, call.kwargs), other)
+    return Call(call.model, args, kwargs)
+
+
 def copied(call: Call) -> Call:
     """The call with copies of its tensors, so that what the model writes into them stays apart."""
     args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: tensor.clone())
