@@ -15,10 +15,11 @@ def strange_parent(folder: Path) -> Path | None:
     """
     folder = Path(os.path.realpath(folder))
     place = Path(folder.anchor)
-    here = os.open(place, os.O_PATH | os.O_DIRECTORY)
+    mode = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+    here = os.open(place, mode)
     try:
         for part in folder.parts[1:]:
-            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            inner = os.open(part, mode | os.O_NOFOLLOW, dir_fd=here)
             os.close(here)
             here, place = inner, place / part
             if _is_strange(os.fstat(here)):

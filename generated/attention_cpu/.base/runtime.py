@@ -560,8 +560,7 @@ def _cache_folder() -> Path:
         raise KernelBuildError(f"{folder} belongs to another user or is not writable. Set XDG_CACHE_HOME.")
     if strange is not None:
         raise KernelBuildError(
-            f"{folder} is no place for built kernels: others may put something else in its place, for {strange} is theirs "
-            "to change. Set XDG_CACHE_HOME."
+            f"Others may put something else in the place of {folder}: {strange} is theirs. Set XDG_CACHE_HOME."
         )
     return folder
 
@@ -570,10 +569,11 @@ def _strange_parent(folder: Path) -> Path | None:
     """The first folder above that somebody else than root and this user may change; looked at by descriptor, link by
     link, so that nobody exchanges one meanwhile."""
     place = Path(folder.anchor)
-    here = os.open(place, os.O_PATH | os.O_DIRECTORY)
+    mode = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+    here = os.open(place, mode)
     try:
         for part in folder.parts[1:]:
-            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            inner = os.open(part, mode | os.O_NOFOLLOW, dir_fd=here)
             os.close(here)
             here, place = inner, place / part
             facts = os.fstat(here)
