@@ -202,7 +202,8 @@ class _Merger:
         """A file that is not there: new, or deleted by somebody, or set aside by an earlier version."""
         aside = _aside(path)
         edited, bases = self.disk.files.get(aside), self.disk.bases(aside)
-        if edited is not None and bases and path.startswith("kernels/"):
+        is_text = edited is not None and not _binary(path, edited, *bases)
+        if edited is not None and is_text and bases and path.startswith("kernels/"):
             found = merge(edited.decode(), bases[0].decode(), content.decode())
             if not found.conflicts:
                 self.contents[path] = found.text.encode()
@@ -220,10 +221,10 @@ class _Merger:
         if unsettled is not None and unsettled not in (self.disk.files.get(f"{BASE}/{path}{NEW}"), content):
             self._report(path, Outcome.CONFLICT, f"{path}{NEW} was edited: move it over {path}, or delete it")
             return
-        if _binary(path, found, content):
+        bases = self.disk.bases(path)
+        if _binary(path, found, content, *bases):
             self._report(path, Outcome.CONFLICT, "it is not text, and both sides changed it")
             return
-        bases = self.disk.bases(path)
         if not bases:
             self._report(path, Outcome.CONFLICT, f"{BASE}/{path} is missing: nothing says what was edited")
             return

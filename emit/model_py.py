@@ -326,7 +326,7 @@ class ModelWriter:
             graph = f"CudaGraph(self.{self.launch}, mutates={self._mutated()})"
             members = [*members, f"self.{self.recording} = {graph}"]
         return ModelText(
-            title=python_docstring(title(self.plan, self.training is not None)),
+            title="\n".join(map(python_docstring, title(self.plan, self.training is not None).split("\n"))),
             signature=tuple(
                 map(
                     python_docstring,
