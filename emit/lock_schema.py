@@ -138,7 +138,7 @@ def _fields(**fields: _Check) -> _Check:
 
 
 _ENTRIES: dict[str, _Check] = {
-    "name": is_word,
+    "name": lambda value: _is_text(value) and is_identifier(value),
     "source": _is_text,
     "factory": _is_text_or_none,
     "device": _one_of("cpu", "cuda"),

@@ -30,11 +30,11 @@ def read_regular(path: Path, limit: int | None = None) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise UnitError(f"{path} is no regular file.", hint="Remove it: a unit holds plain files.")
         if status.st_size <= limit:
-            content = file.read(limit + 1)
-            if len(content) <= limit:
+            content = file.read(status.st_size + 1)  # no more: so much memory is taken at once
+            if len(content) <= status.st_size:
                 return content
     raise UnitError(
-        f"{path} is too long: {status.st_size >> 20} MB, of {limit >> 20} MB that are read.",
+        f"{path} is too long, or grows: {status.st_size} bytes, and at most {limit} are read.",
         hint="Remove it, or write the unit anew: longhand generate.",
     )
 
