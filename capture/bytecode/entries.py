@@ -291,12 +291,12 @@ class Capture:
         if entries.given_up:
             self.tell(Event(EventKind.EAGER, reason))
             return
-        where = f"{entries.code.co_filename}:{entries.code.co_firstlineno}"
-        self.tell(
-            Event(EventKind.EAGER, f"{entries.title()}: {reason}", BreakRecord(reason, where, skipped=True))
-        )
+        text = f"{entries.title()}: {reason}"
+        self.tell(Event(EventKind.EAGER, text))
         if reason not in self._told:
             self._told.add(reason)
+            where = f"{entries.code.co_filename}:{entries.code.co_firstlineno}"
+            self.tell(Event(EventKind.SKIP, text, BreakRecord(reason, where, skipped=True)))
             text = f"longhand: {entries.title()} and what it calls run in eager, while {reason}."
             warnings.warn(text, EagerWarning, stacklevel=3)
 
