@@ -30,8 +30,20 @@
 
 #include "_class_guards.h"
 
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030D0000
-#error "longhand's frame hook knows the frames of CPython 3.11 and 3.12"
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000 || defined(Py_GIL_DISABLED)
+#error "longhand's frame hook knows the frames of CPython 3.11, 3.12 and 3.13, with the GIL"
+#endif
+
+#if PY_VERSION_HEX >= 0x030D0000
+#define FRAME_CODE(frame) ((PyCodeObject *)(frame)->f_executable)
+#define SET_FRAME_CODE(frame, code) ((frame)->f_executable = (PyObject *)(code))
+#define IS_AT_START(frame) ((frame)->instr_ptr == _PyCode_CODE(FRAME_CODE(frame)))
+#define GO_TO_START(frame) ((frame)->instr_ptr = _PyCode_CODE(FRAME_CODE(frame)))
+#else
+#define FRAME_CODE(frame) ((frame)->f_code)
+#define SET_FRAME_CODE(frame, code) ((frame)->f_code = (code))
+#define IS_AT_START(frame) ((frame)->prev_instr < _PyCode_CODE(FRAME_CODE(frame)))
+#define GO_TO_START(frame) ((frame)->prev_instr = _PyCode_CODE(FRAME_CODE(frame)) - 1)
 #endif
 
 #if PY_VERSION_HEX >= 0x030C0000
@@ -138,10 +150,10 @@ static int clear_frame(PyThreadState *thread, struct _PyInterpreterFrame *frame)
 #if PY_VERSION_HEX >= 0x030C0000
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  PyCodeObject *old_code = frame->f_code;
+  PyCodeObject *old_code = FRAME_CODE(frame);
   Py_INCREF(empty_code);
-  frame->f_code = empty_code;
-  frame->prev_instr = _PyCode_CODE(empty_code) - 1;
+  SET_FRAME_CODE(frame, empty_code);
+  GO_TO_START(frame);
   Py_DECREF(old_code);
   PyObject *none = _PyEval_EvalFrameDefault(thread, frame, 0);
   if (none == NULL) {
@@ -168,7 +180,7 @@ static int n_arguments(const PyCodeObject *code) {
 static PyObject *call_replacement(PyObject *replacement, struct _PyInterpreterFrame *frame) {
   enum { ON_STACK = 24 };
   PyObject *small[ON_STACK + 2];
-  const int n = n_arguments(frame->f_code);
+  const int n = n_arguments(FRAME_CODE(frame));
   PyObject **arguments = n <= ON_STACK ? small : PyMem_New(PyObject *, n + 2);
   if (arguments == NULL) return PyErr_NoMemory();
 
@@ -195,10 +207,10 @@ static PyObject *ask(Scope *scope, PyObject *function, PyObject *code) {
 }
 
 static int is_function_call(const struct _PyInterpreterFrame *frame, int throwing) {
-  const PyCodeObject *code = frame->f_code;
+  const PyCodeObject *code = FRAME_CODE(frame);
   return !throwing && frame->owner == FRAME_OWNED_BY_THREAD && (code->co_flags & CO_OPTIMIZED) &&
          !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) &&
-         PyFunction_Check(FRAME_FUNCTION(frame)) && frame->prev_instr < _PyCode_CODE(code);
+         PyFunction_Check(FRAME_FUNCTION(frame)) && IS_AT_START(frame);
 }
 
 /* A frame outside of all scopes, as it runs without this hook. */
@@ -219,7 +231,7 @@ static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *fra
   if (scope->callback == NULL || !is_function_call(frame, throwing)) {
     return _PyEval_EvalFrameDefault(thread, frame, throwing);
   }
-  PyObject *code = (PyObject *)frame->f_code;
+  PyObject *code = (PyObject *)FRAME_CODE(frame);
   PyObject *mark = NULL;
   GET_CODE_EXTRA(code, extra_index, (void **)&mark);
   if (mark == NULL) {

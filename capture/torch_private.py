@@ -177,6 +177,13 @@ def refusing_autograd(refuse: Callable[[str], Any]) -> Iterator[None]:
             setattr(owner, name, original)
 
 
+def is_autograd_apply(function: Any) -> bool:
+    """Whether this is autograd.Function.apply as its class holds it: a classmethod's function up to torch 2.14, and
+    from 2.15 on a descriptor of C."""
+    held = vars(torch.autograd.Function)["apply"]
+    return function is getattr(held, "__func__", held)
+
+
 @contextlib.contextmanager
 def quiet_fakes() -> Iterator[None]:
     """While inside, an op that fails on fake tensors writes no message: the user's program may expect it to fail."""

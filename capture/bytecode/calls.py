@@ -69,7 +69,6 @@ _RULES: dict[Any, Rule] = {
     **copies.RULES,
     **torch_rules.RULES,
 }
-_APPLY = vars(torch.autograd.Function)["apply"].__func__
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
 _CLOSED = ("torch._dynamo", "torch.compiler", "torch._C", "torch.autograd", "longhand.")
 
@@ -94,6 +93,11 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
     if isinstance(function, Func):
         return _call_function(trace, function, args, kwargs)
     if isinstance(function, Bound):
+        owner = function.owner.value if isinstance(function.owner, Const) else None
+        if isinstance(owner, type) and torch_private.is_autograd_apply(
+            trace.classes.lookup(owner, function.name)
+        ):
+            return _call_autograd_function(trace, [function.owner, *args], kwargs)
         return methods.call_method(trace, function, args, kwargs)
     if isinstance(function, Const):
         return _call_constant(trace, function.value, args, kwargs)
@@ -123,7 +127,7 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
         return methods.call_method(trace, Bound(args[0], function.__name__), args[1:], kwargs)
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.BuiltinFunctionType) and isinstance(owner, type):
-        return methods.call_method(trace, Bound(Const(owner), function.__name__), args, kwargs)
+        return call_value(trace, Bound(Const(owner), function.__name__), args, kwargs)
     name = getattr(function, "__qualname__", None) or describe(Const(function))
     module = getattr(function, "__module__", None)
     raise Unsupported(f"{module + '.' if module else ''}{name} is called, which capture does not know")
@@ -183,7 +187,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         if is_torch_leaf(real):
             return torch_call(trace, real, args, kwargs)
         module = real.__module__ or ""
-        if real is _APPLY:
+        if torch_private.is_autograd_apply(real):
             return _call_autograd_function(trace, args, kwargs)
         if getattr(real, "_torchdynamo_disable", False):
             raise Unsupported(f"{real.__qualname__} is disabled for compilation")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import logging
 import re
 from pathlib import Path
@@ -20,11 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_names_of_torch():
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     assert torch_private.FakeTensor is FakeTensor and torch_private.FakeTensorMode is FakeTensorMode
     assert torch_private.ShapeEnv is ShapeEnv
+    assert torch_private.unset_fake_temporarily is unset_fake_temporarily
     assert callable(TracerBase._filter_traceback_frames)
     assert torch.ops.aten.add.Tensor._schema.name == "aten::add"
     assert torch.ops.aten.add.Tensor._overloadname == "Tensor"
@@ -152,6 +154,17 @@ def test_stacks_hold_the_users_helpers():
         program = torch.export.export(module, (torch.randn(2),), strict=False)
     stacks = [node.stack_trace for node in program.graph.nodes if node.target is torch.ops.aten.sin.default]
     assert "in helper" in stacks[0] and "in forward" in stacks[0]
+
+
+def test_apply_of_an_autograd_function():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    held = inspect.getattr_static(Doubled, "apply")
+    assert torch_private.is_autograd_apply(getattr(held, "__func__", held))
+    assert not torch_private.is_autograd_apply(Doubled.forward)
 
 
 def test_what_a_guard_compares():
@@ -393,6 +406,7 @@ def test_every_name_has_a_test():
         "StatelessSymbolicContext",
         "TensorGuards",
         "TracerBase",
+        "unset_fake_temporarily",
     }  # by what is tested
     assert {name for name in names if not name.startswith("_")} - tested - used_inside == {"fx"}
 
