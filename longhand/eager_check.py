@@ -12,12 +12,13 @@ import torch
 from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
 from longhand.factory import Call
 from longhand.loading import bound
-from longhand.original import SEED, copied, in_float64, read_lock
+from longhand.original import SEED, copied, in_float64, read_lock, told_apart
 from longhand.training_check import compare_training
 
 
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
     """A unit against its original: one call, and of a unit that trains one step."""
+    call = told_apart(call)
     compared = compare_training if read_lock(folder).get("train") else compare_with_eager
     return compared(unit, call)
 

@@ -91,16 +91,16 @@ class VerificationError(LonghandError):
     """A generated kernel or unit does not compute what its reference computes."""
 
 
+class EagerWarning(UserWarning):
+    """What was to run in generated kernels runs in eager, and so slower; LONGHAND_STRICT=1 makes it an error."""
+
+
 class KernelWarning(UserWarning):
     """One kernel of a unit is PyTorch calls, since it does not compile or is wrong. The unit is right."""
 
 
 class UntidyWarning(UserWarning):
     """Longhand wrote something that nothing needs: an unused name. Harmless, and a bug in longhand."""
-
-
-class EagerWarning(UserWarning):
-    """What was to run in generated kernels runs in eager, and so slower; LONGHAND_STRICT=1 makes it an error."""
 
 
 class StaleUnitWarning(UserWarning):

@@ -73,6 +73,7 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
     if kernels:
         checks = check_kernels(folder, kernels)
         return Verification((), checks.kernels, is_interpreted(folder), checks.part)
+    checks = check_kernels(folder)  # first: in a process of its own, which may crash and is ended in time
     begin = time.perf_counter()
     try:
         whole, part = _compared_whole(folder, factory)
@@ -87,7 +88,6 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
             ) from error
         raise
     seconds = time.perf_counter() - begin
-    checks = check_kernels(folder)
     result = Verification(whole, checks.kernels, is_interpreted(folder), part or checks.part, seconds)
     if all(one.is_right for one in whole):
         return result
