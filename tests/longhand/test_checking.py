@@ -30,7 +30,7 @@ def trained(tmp_path_factory):
 
 def test_the_kernels_of_a_backward_pass_are_checked(trained):
     names = set(json.loads((trained / "longhand.lock").read_text())["kernels"])
-    rows = check_kernels(trained)
+    rows = check_kernels(trained).kernels
     assert names <= {row.name for row in rows} and len(names) > 1
     assert all(row.is_right for row in rows)
     # Results, arguments and gradients: of the weight and the bias.
@@ -44,7 +44,7 @@ def test_a_wrong_backward_kernel_is_found(trained):
     kernel.write_text(re.sub(r"^( +d_\w+\[[^\]]*\] = )", r"\1 2 * ", text, flags=re.MULTILINE))
     try:
         assert kernel.read_text() != text
-        assert not all(row.is_right for row in check_kernels(trained, [kernel.stem]))
+        assert not all(row.is_right for row in check_kernels(trained, [kernel.stem]).kernels)
     finally:
         kernel.write_text(text)
 
@@ -56,5 +56,5 @@ def test_a_kernel_that_the_check_does_not_call_has_not_passed(tmp_path):
     check = out / ".base/check.py"
     call = next(line for line in check.read_text().splitlines() if line.strip().startswith("results = "))
     check.write_text(check.read_text().replace(call, call.partition("=")[0] + "= torch.relu(x) * 2"))
-    (row,) = check_kernels(out, [name])
+    (row,) = check_kernels(out, [name]).kernels
     assert not row.is_right and "did not call it" in row.mismatch
