@@ -205,7 +205,7 @@ def _crashed(error: BaseException) -> Report:
 def _put_on_cpu(out: Path) -> None:
     """What model.py makes by itself, from no argument, is made on the GPU."""
     for path in out.glob("*.py"):
-        path.write_text(path.read_text().replace('"cuda"', '"cpu"'))
+        path.write_text(re.sub(r'"cuda(:\d+)?"', '"cpu"', path.read_text()))
 
 
 def _forget(name: str) -> None:
