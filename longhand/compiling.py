@@ -23,6 +23,7 @@ from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.module_state import ModuleState, Standing
 from longhand.options import Frontend, Mode, parse_enum
 from longhand.summary import Summary
+from longhand.tally import forget_calls
 from longhand.targets import tensors_of
 
 __all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]
@@ -34,6 +35,7 @@ def reset() -> None:
     """Forgets everything that was compiled in this process."""
     torch.compiler.reset()
     forget_all()
+    forget_calls()
 
 
 def compile(
@@ -178,7 +180,13 @@ class Owned:
     def _write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Brings the folder up to date: what runs is what the model is today, with the edits that were made."""
         made = generate(
-            self._original, args, kwargs, out=self._out, mode=self._mode, frontend=self._frontend.value
+            self._original,
+            args,
+            kwargs,
+            out=self._out,
+            mode=self._mode,
+            frontend=self._frontend.value,
+            run=False,  # the first call is about to
         )
         assert isinstance(made, Summary)
         merge = made.merge
