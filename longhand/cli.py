@@ -11,7 +11,7 @@ import os
 import sys
 import textwrap
 
-_SUPPORTED = ((3, 11), (3, 12))
+_SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> int:
     """Runs the command; the exit code."""
     if sys.version_info[:2] not in _SUPPORTED:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return _refuse(f"longhand runs on Python 3.11 and 3.12; this is {version} ({sys.executable}).", 2)
+        return _refuse(f"longhand runs on Python 3.11 to 3.13; this is {version} ({sys.executable}).", 2)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that shows ASCII only

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import torch_private
 from longhand.capture.bytecode_door import capture_bytecode
 from longhand.capture.call import told_apart
 from longhand.capture.export_door import capture_export
@@ -43,6 +44,7 @@ def capture_call(
             hint="Pass x.resolve_neg().",
         )
     args, keywords = told_apart(model, args, kwargs)
-    return door(
-        model, args, keywords, target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
-    )
+    with torch_private.keeping_transforms():
+        return door(
+            model, args, keywords, target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
+        )

@@ -1,4 +1,4 @@
-"""What is deduced of a call's result is what the call yields, at every element; random programs, fixed and symbolic sizes."""
+"""What is deduced of a call's result is what the call yields, at every element; random programs, symbolic sizes too."""
 
 from __future__ import annotations
 
