@@ -46,10 +46,5 @@ def capture_call(
     args, keywords = told_apart(model, args, kwargs)
     with torch_private.keeping_transforms():
         return door(
-            model,
-            args,
-            keywords,
-            target=options.target,
-            dynamic_shapes=dynamic_shapes,
-            train=options.train,
+            model, args, keywords, target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
         )
