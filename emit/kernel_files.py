@@ -12,6 +12,7 @@ from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.reference import Reference, write_reference
 from longhand.emit.templates import render_template
 from longhand.emit.triton import print_triton_kernel
+from longhand.errors import EditError
 from longhand.options import Device
 
 
@@ -35,6 +36,7 @@ def write_kernels(passes: list[Pass]) -> KernelFiles:
         key: write_reference(kernel, one.names.kernels[key], one.words)
         for key, (kernel, one) in kernels.items()
     }
+    _refuse_clash({key: one.names.kernels[key].kernel for key, (_, one) in kernels.items()})
     is_cpu = passes[0].plan.options.target.device is Device.CPU
     files: dict[str, str] = {}
     for key, (kernel, one) in kernels.items():
@@ -57,3 +59,19 @@ def write_kernels(passes: list[Pass]) -> KernelFiles:
     exported = sorted(one.names.kernels[key].kernel for key, (_, one) in kernels.items())
     files["kernels/__init__.py"] = render_template("kernels_init.py.jinja", kernels=exported)
     return KernelFiles(files, references)
+
+
+def _refuse_clash(names: Mapping[str, str]) -> None:
+    """One file, one kernel: where two would be written to one path, calls of the one would run the other.
+
+    Raises:
+        EditError: Two kernels have one name; both are told.
+    """
+    holders: dict[str, str] = {}
+    for key, name in names.items():
+        other = holders.setdefault(name.lower(), key)  # some file systems tell no case apart
+        if other != key:
+            raise EditError(
+                f"Two kernels are called {name}: {other} and {key}.",
+                hint="Delete one of them from the ledger of longhand.lock, and generate again.",
+            )

@@ -13,13 +13,13 @@ import torch
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
+from longhand.emit.lock_schema import FORMAT
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
 from longhand.emit.source_files import in_project, source_fingerprints
 from longhand.options import Frontend
 
 LOCK = "longhand.lock"
-FORMAT = 1
 
 
 def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -20,6 +20,7 @@ from longhand.emit.copies import copied_values
 from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import is_part, shape_words
+from longhand.emit.quoting import python_docstring
 from longhand.emit.triton_lists import foreach, lists, table_arguments, table_parameters
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_and_columns, rows_looped, rows_split
@@ -84,6 +85,7 @@ class File:
 
     kernel: str
     head: tuple[str, ...]
+    is_large: bool
     needs_torch: bool
     needs_functional: bool
     runtime: tuple[str, ...]
@@ -115,6 +117,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     file = File(
         kernel=names.kernel,
         head=_head(names),
+        is_large=plan.widths.large,
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
@@ -157,18 +160,18 @@ def _constant_lines(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
 
 def _head(names: KernelNames) -> tuple[str, ...]:
     """The lines of the file's docstring: what it computes, the user's statements, notes."""
-    title = textwrap.wrap(f"{names.kernel}: {names.title}", _WIDTH - len('"""'))
+    title = textwrap.wrap(python_docstring(f"{names.kernel}: {names.title}"), _WIDTH - len('"""'))
     quotes = [
         line
         for quote in names.quotes
         for line in textwrap.wrap(
-            f"    {quote.qualname}    {quote.statement}" if quote.qualname else f"    {quote.statement}",
+            "    " + python_docstring(f"{quote.qualname}    {quote.statement}".lstrip()),
             _WIDTH,
             subsequent_indent=" " * 8,
             break_long_words=False,
         )
     ]
-    notes = [line for note in names.notes for line in textwrap.wrap(note, _WIDTH)]
+    notes = [line for note in names.notes for line in textwrap.wrap(python_docstring(note), _WIDTH)]
     return (*title, *([""] if quotes else []), *quotes, *([""] if notes else []), *notes)
 
 
@@ -185,7 +188,8 @@ def _with_scratch_words(plan: KernelPlan, names: KernelNames) -> KernelNames:
 
 
 def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> Kernel:
-    body = _with_sizes(function, getattr(template, function.macro)(function.context))
+    lines = [line for side in function.sides for line in side.kernel_lines]
+    body = _with_sizes(lines, getattr(template, function.macro)(function.context))
     parameters = _parameters(plan, names, function, body)
     does = f"{function.does}{_precision(plan)}."
     return Kernel(f"{names.kernel}{function.suffix}", parameters, does, body)
@@ -204,13 +208,14 @@ def _host(
         )
         for number, (function, kernel) in enumerate(zip(functions, kernels, strict=True))
     }
-    return _with_sizes(functions[0], template.host({**functions[0].context, **calls}))
+    lines = [line for side in functions[0].sides for line in side.size_lines]
+    return _with_sizes(lines, template.host({**functions[0].context, **calls}))
 
 
-def _with_sizes(function: FunctionText, text: str) -> str:
-    """The text below the lines that compute the products of sizes that it names."""
+def _with_sizes(lines: Sequence[str], text: str) -> str:
+    """The text below those lines, of products of sizes, that it needs."""
     text = text.strip("\n")
-    return "\n".join([*needed(function.size_lines, [text]), text])
+    return "\n".join([*needed(lines, [text]), text])
 
 
 def _parameters(

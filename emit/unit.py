@@ -61,7 +61,7 @@ def emit_unit(
         "model.py": model.text,
         **backward,
         **kernels.files,
-        "check.py": write_check(passes, kernels.references, model.exported),
+        "check.py": write_check(passes, kernels.references, model),
         "README.md": write_readme(
             passes, model.exported, training_report(training.graphs, *passes) if training is not None else []
         ),

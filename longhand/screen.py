@@ -7,11 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
 from longhand.bench import Times
+from longhand.emit.quoting import visible, visible_line
+from longhand.emit.reading import leaves, read_regular
 from longhand.errors import UnitError
 from longhand.kernel_times import KernelTime
 from longhand.merge_screen import show_merge
@@ -24,7 +27,7 @@ _LISTED_CALLS = 8
 
 def console(*, stderr: bool = False) -> Console:
     """A terminal of at most 80 columns, without colours of its own."""
-    found = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    found = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
     found.width = min(found.width, _MAX_WIDTH)
     return found
 
@@ -148,16 +151,21 @@ def show_unit(folder: Path, kernel: str | None) -> None:
         UnitError: There is no such kernel.
     """
     terminal = console()
-    tree = Tree(str(folder))
+    tree = Tree(visible(str(folder)))
     kernels = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_dir() or relative.parts[0] in (".base", "__pycache__") or "__pycache__" in relative.parts:
             continue
-        is_text = path.suffix in (".py", ".cpp", ".h", ".md")
-        n_lines = len(path.read_text().splitlines()) if is_text else 0
-        tree.add(f"{relative}  {n_lines} lines" if is_text else str(relative))
-        if relative.parts[0] == "kernels" and path.name != "__init__.py" and path.suffix in (".py", ".cpp"):
+        is_text = path.suffix in (".py", ".cpp", ".h", ".md") and path.is_file() and not leaves(path, folder)
+        n_lines = len(read_regular(path).splitlines()) if is_text else 0
+        tree.add(visible(f"{relative}  {n_lines} lines" if is_text else str(relative)))
+        if (
+            is_text
+            and relative.parts[0] == "kernels"
+            and path.name != "__init__.py"
+            and path.suffix in (".py", ".cpp")
+        ):
             kernels.append(path)
     # Of a kernel with a C++ file and its Python face, the C++ is the one to read.
     kernels.sort(key=lambda path: (path.suffix != ".cpp", path.name))
@@ -166,7 +174,8 @@ def show_unit(folder: Path, kernel: str | None) -> None:
         raise UnitError(f"{folder} has no kernel {kernel!r}.", hint=f"It has: {_stems(kernels)}.")
     terminal.print(tree)
     if found:
-        print(f"\n{found[0]}\n\n{found[0].read_text()}", end="")
+        lines = read_regular(found[0]).decode(errors="replace").splitlines()
+        click.echo("\n".join(["", str(found[0]), "", *map(visible_line, lines)]))
 
 
 def _stems(kernels: list[Path]) -> str:

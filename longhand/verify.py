@@ -20,7 +20,7 @@ from longhand.errors import LonghandError, UnitError
 from longhand.factory import Call
 from longhand.freshness import changed_sources, listed_briefly
 from longhand.loading import bound, load
-from longhand.original import copied, in_float64, original_of, read_lock
+from longhand.original import copied, in_float64, original_of, read_lock, told_apart
 from longhand.training_check import compare_training
 
 
@@ -71,6 +71,7 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
     refuse(broken_edits(folder), folder)
     if kernels:
         return Verification((), check_kernels(folder, kernels), is_interpreted(folder))
+    of_kernels = check_kernels(folder)  # first: in a process of its own, which may crash and is ended in time
     try:
         whole = _compared_whole(folder, factory)
     except LonghandError:
@@ -83,7 +84,7 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
                 hint=f"Bring it up to date: longhand generate; `longhand check {folder}` tells what would change.",
             ) from error
         raise
-    result = Verification(whole, check_kernels(folder), is_interpreted(folder))
+    result = Verification(whole, of_kernels, is_interpreted(folder))
     if all(one.is_right for one in whole):
         return result
     return dataclasses.replace(result, stale=_why_stale(folder, factory))
@@ -112,6 +113,7 @@ def _why_stale(folder: Path, factory: str | None) -> str:
 
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
     """A unit against its original: one call, and of a unit that trains one step."""
+    call = told_apart(call)
     compared = compare_training if read_lock(folder).get("train") else compare_with_eager
     return compared(unit, call)
 

@@ -35,6 +35,7 @@ from longhand.capture.bytecode.leaves import is_torch_leaf
 from longhand.capture.bytecode.messages import call_logger
 from longhand.capture.bytecode.operators import is_python, kind_of
 from longhand.capture.bytecode.rules import Rule
+from longhand.capture.bytecode.skips import is_closed
 from longhand.capture.bytecode.sources import attribute
 from longhand.capture.bytecode.tensors import torch_call
 from longhand.capture.bytecode.trace import Trace
@@ -190,6 +191,13 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
             return _call_autograd_function(trace, args, kwargs)
         if getattr(real, "_torchdynamo_disable", False):
             raise Unsupported(f"{real.__qualname__} is disabled for compilation")
+        if hasattr(real, "_torchdynamo_orig_callable"):  # it bears the name and module of what it wraps
+            raise Unsupported(
+                f"{real.__qualname__} is called, which torch.compile captures",
+                "Compile it with longhand.compile, or call the original.",
+            )
+        if is_closed(function.code):
+            raise Unsupported(f"{module}.{real.__qualname__} is called")
         if module.startswith(_CLOSED) and module not in _OPEN:
             if real.__name__ in ("is_compiling", "is_dynamo_compiling"):
                 return Const(True)

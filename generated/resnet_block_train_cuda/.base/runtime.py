@@ -93,10 +93,10 @@ class Weights(nn.Module):
     dtypes and shapes that the kernels were written for: a cast raises. They require no grad.
     """
 
-    def __init__(self, /, dtype=torch.float32, **members):
+    def __init__(self, members=None, /, dtype=torch.float32, **named):
         super().__init__()
-        self._expected = {}
-        for name, member in members.items():
+        self.__dict__[EXPECTED] = expected = {}
+        for name, member in {**(members or {}), **named}.items():
             if isinstance(member, nn.Module):
                 self.add_module(name, member)
             elif isinstance(member, buffer):
@@ -114,31 +114,36 @@ class Weights(nn.Module):
                 self.register_parameter(
                     name, nn.Parameter(torch.empty(member, dtype=dtype), requires_grad=False)
                 )
-        for name, tensor in self._own_tensors():
-            self._expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
+        for name, tensor in own_tensors(self):
+            expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
 
-    def _own_tensors(self):
-        yield from self.named_parameters(recurse=False, remove_duplicate=False)
-        yield from self.named_buffers(recurse=False, remove_duplicate=False)
 
-    def check(self, path, device):
-        """Raise unless its tensors are as they were made (if contiguous, still so), and on `device`."""
-        for name, tensor in self._own_tensors():
-            dtype, shape, is_contiguous = self._expected[name]
-            where = f"{path}.{name}" if path else name
-            check_is_plain(where, tensor)
-            if tensor.dtype != dtype:
-                raise TypeError(
-                    f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
-                )
-            if tensor.shape != shape:
-                raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
-            if tensor.device != device:
-                raise ValueError(
-                    f"{where}: expected device {device}, where the input is, got {tensor.device}"
-                )
-            if is_contiguous and not tensor.is_contiguous():
-                raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
+# Where a module keeps what its tensors were: no attribute's name, so that a parameter may have any.
+EXPECTED, SEEN = "expected tensors", "seen weights"
+
+
+def own_tensors(module):
+    """The parameters and buffers that a module itself holds, by name."""
+    yield from module.named_parameters(recurse=False, remove_duplicate=False)
+    yield from module.named_buffers(recurse=False, remove_duplicate=False)
+
+
+def check_own_tensors(path, module, device):
+    """Raise unless a module's tensors are as they were made (if contiguous, still so), and on `device`."""
+    for name, tensor in own_tensors(module):
+        dtype, shape, is_contiguous = module.__dict__[EXPECTED][name]
+        where = f"{path}.{name}" if path else name
+        check_is_plain(where, tensor)
+        if tensor.dtype != dtype:
+            raise TypeError(
+                f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
+            )
+        if tensor.shape != shape:
+            raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
+        if tensor.device != device:
+            raise ValueError(f"{where}: expected device {device}, where the input is, got {tensor.device}")
+        if is_contiguous and not tensor.is_contiguous():
+            raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
 
 
 def check_weights(module, device):
@@ -147,36 +152,36 @@ def check_weights(module, device):
     Looks at addresses first: only after weights were loaded, moved or replaced are they looked at again. A layer that
     replaces another is used if it holds tensors of the same shapes and dtypes.
     """
-    state = module.__dict__
-    layers = [layer for held in state.get("_layer_holders", ()) for layer in held.values()]
+    state = module.__dict__.setdefault(SEEN, {})
+    layers = [layer for held in state.get("layer_holders", ()) for layer in held.values()]
     # The first call, or a layer was put in another's place.
-    if "_holders" not in state or layers != state["_seen_layers"]:
+    if "holders" not in state or layers != state["layers"]:
         named = [*module.named_modules(remove_duplicate=False)]
-        expected = {path: part._expected for path, part in named if isinstance(part, Weights)}
-        for path, known in state.setdefault("_expected_layers", expected).items():
+        expected = {path: part.__dict__[EXPECTED] for path, part in named if isinstance(part, Weights)}
+        for path, known in state.setdefault("expected", expected).items():
             if expected.get(path) != known:
                 raise TypeError(
                     f"{path}: not the layer that the kernels were written for; load weights instead"
                 )
-        state["_layer_holders"] = [part._modules for _, part in named if part._modules]
-        state["_seen_layers"] = [layer for held in state["_layer_holders"] for layer in held.values()]
+        state["layer_holders"] = [part._modules for _, part in named if part._modules]
+        state["layers"] = [layer for held in state["layer_holders"] for layer in held.values()]
         parts = [part for part in module.modules() if isinstance(part, Weights)]
-        state["_holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
-        state["_seen_weights"] = None
+        state["holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
+        state["weights"] = None
     tensors = []
-    for held in state["_holders"]:
+    for held in state["holders"]:
         tensors += held.values()
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise RuntimeError(
             "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
         )
     seen = (device, [tensor.data_ptr() for tensor in tensors])
-    if seen != state["_seen_weights"]:
+    if seen != state["weights"]:
         for path, part in module.named_modules():
             if isinstance(part, Weights):
-                part.check(path, device)
+                check_own_tensors(path, part, device)
             part.__dict__.update(part._modules)  # found there at once, without nn.Module.__getattr__
-        state["_seen_weights"] = seen
+        state["weights"] = seen
 
 
 # ---- Modes: in the other one the model computes otherwise, with dropout or the statistics of the batch ----
@@ -202,13 +207,11 @@ def ceil_div(a, b):
 def fast_launch(kernel):
     """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 
-    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter. In versions of
-    Triton whose launcher it does not know it only keeps a * b + c one operation, as in those that it knows.
+    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
+    versions of Triton whose launcher it does not know.
     """
-    return FastLaunch(kernel) if isinstance(kernel, triton.JITFunction) else kernel
-
-
-KNOWN_LAUNCHERS = ("3.6.", "3.7.", "3.8.", "3.9.")
+    known = triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9."))
+    return FastLaunch(kernel) if known and isinstance(kernel, triton.JITFunction) else kernel
 
 
 class FastLaunch:
@@ -236,8 +239,6 @@ class FastLaunch:
 
     def launcher(self, grid):
         """What kernel[grid] is."""
-        if not triton.__version__.startswith(KNOWN_LAUNCHERS):
-            return functools.partial(self.kernel[grid], enable_fp_fusion=True)
         x, y, z = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
 
@@ -250,26 +251,34 @@ class FastLaunch:
             if entry is None or knobs.launch_enter_hook.calls:  # hooks: a profiler is listening
                 self.compile(device, alignment, grid, args, options)
                 return
-            run, function, fixed, current_stream, constants, several_devices, as_tuple = entry
+            run, function, fixed, current_stream, constants, several_devices = entry
             if several_devices and device != torch.cuda.current_device():
                 with torch.cuda.device(device):
                     launch(*args, **options)
                 return
             # Tensors as integers: the launcher would ask the driver about each.
-            if as_tuple:
-                run(x, y, z, current_stream(device), function, *fixed, (*addresses, *numbers, *constants))
-            else:
-                run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
+            run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
 
         return launch
 
     def compile(self, device, alignment, grid, args, options):
         """Launch through Triton's own path, and keep what it compiled."""
         with torch.cuda.device(device):
-            compiled = self.kernel[grid](*args, **options, enable_fp_fusion=True)
+            compiled = self.kernel[grid](*args, **options)
         if compiled is not None:
             names = [parameter.name for parameter in self.kernel.params]
-            run, fixed, as_tuple = direct(compiled)
+            run, fixed = compiled.run, (
+                compiled.packed_metadata,
+                None,
+                None,
+                None,
+            )  # no launch metadata, no hooks
+            if (
+                triton.__version__.startswith("3.6.")
+                and not run.global_scratch_size + run.profile_scratch_size
+            ):
+                # What run() would call, without its questions after scratch memory.
+                run, fixed = run.launch, (run.launch_cooperative_grid, run.launch_pdl, None, None, *fixed)
             forget_if_full(self.compiled)
             self.compiled[(device, alignment, args[self.n_tensors :], *options.values())] = (
                 run,
@@ -278,22 +287,7 @@ class FastLaunch:
                 triton.runtime.driver.active.get_current_stream,
                 tuple(options[name] for name in names[len(args) :]),
                 torch.cuda.device_count() > 1,
-                as_tuple,
             )
-
-
-def direct(compiled):
-    """What launches a compiled kernel: a function, its arguments between the kernel and the kernel's own, and whether
-    it takes those as one tuple."""
-    run = compiled.run
-    fixed = (compiled.packed_metadata, None, None, None)  # no launch metadata, no hooks
-    if run.global_scratch_size + run.profile_scratch_size or getattr(run, "gsan_enabled", False):
-        return run, fixed, False
-    # What run() would call, without its questions after scratch memory.
-    how, scratch = (run.launch_cooperative_grid, run.launch_pdl), (None, None)
-    if triton.__version__.startswith("3.6."):
-        return run.launch, (*how, *scratch, *fixed), False
-    return run.launch, (*how, *fixed, *scratch, run.arg_annotations, run.kernel_signature), True
 
 
 data_ptr = torch.Tensor.data_ptr

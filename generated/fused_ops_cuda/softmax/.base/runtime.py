@@ -85,13 +85,11 @@ def next_power_of_2(n):
 def fast_launch(kernel):
     """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 
-    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter. In versions of
-    Triton whose launcher it does not know it only keeps a * b + c one operation, as in those that it knows.
+    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
+    versions of Triton whose launcher it does not know.
     """
-    return FastLaunch(kernel) if isinstance(kernel, triton.JITFunction) else kernel
-
-
-KNOWN_LAUNCHERS = ("3.6.", "3.7.", "3.8.", "3.9.")
+    known = triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9."))
+    return FastLaunch(kernel) if known and isinstance(kernel, triton.JITFunction) else kernel
 
 
 class FastLaunch:
@@ -119,8 +117,6 @@ class FastLaunch:
 
     def launcher(self, grid):
         """What kernel[grid] is."""
-        if not triton.__version__.startswith(KNOWN_LAUNCHERS):
-            return functools.partial(self.kernel[grid], enable_fp_fusion=True)
         x, y, z = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
 
@@ -133,26 +129,34 @@ class FastLaunch:
             if entry is None or knobs.launch_enter_hook.calls:  # hooks: a profiler is listening
                 self.compile(device, alignment, grid, args, options)
                 return
-            run, function, fixed, current_stream, constants, several_devices, as_tuple = entry
+            run, function, fixed, current_stream, constants, several_devices = entry
             if several_devices and device != torch.cuda.current_device():
                 with torch.cuda.device(device):
                     launch(*args, **options)
                 return
             # Tensors as integers: the launcher would ask the driver about each.
-            if as_tuple:
-                run(x, y, z, current_stream(device), function, *fixed, (*addresses, *numbers, *constants))
-            else:
-                run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
+            run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
 
         return launch
 
     def compile(self, device, alignment, grid, args, options):
         """Launch through Triton's own path, and keep what it compiled."""
         with torch.cuda.device(device):
-            compiled = self.kernel[grid](*args, **options, enable_fp_fusion=True)
+            compiled = self.kernel[grid](*args, **options)
         if compiled is not None:
             names = [parameter.name for parameter in self.kernel.params]
-            run, fixed, as_tuple = direct(compiled)
+            run, fixed = compiled.run, (
+                compiled.packed_metadata,
+                None,
+                None,
+                None,
+            )  # no launch metadata, no hooks
+            if (
+                triton.__version__.startswith("3.6.")
+                and not run.global_scratch_size + run.profile_scratch_size
+            ):
+                # What run() would call, without its questions after scratch memory.
+                run, fixed = run.launch, (run.launch_cooperative_grid, run.launch_pdl, None, None, *fixed)
             forget_if_full(self.compiled)
             self.compiled[(device, alignment, args[self.n_tensors :], *options.values())] = (
                 run,
@@ -161,22 +165,7 @@ class FastLaunch:
                 triton.runtime.driver.active.get_current_stream,
                 tuple(options[name] for name in names[len(args) :]),
                 torch.cuda.device_count() > 1,
-                as_tuple,
             )
-
-
-def direct(compiled):
-    """What launches a compiled kernel: a function, its arguments between the kernel and the kernel's own, and whether
-    it takes those as one tuple."""
-    run = compiled.run
-    fixed = (compiled.packed_metadata, None, None, None)  # no launch metadata, no hooks
-    if run.global_scratch_size + run.profile_scratch_size or getattr(run, "gsan_enabled", False):
-        return run, fixed, False
-    # What run() would call, without its questions after scratch memory.
-    how, scratch = (run.launch_cooperative_grid, run.launch_pdl), (None, None)
-    if triton.__version__.startswith("3.6."):
-        return run.launch, (*how, *scratch, *fixed), False
-    return run.launch, (*how, *fixed, *scratch, run.arg_annotations, run.kernel_signature), True
 
 
 data_ptr = torch.Tensor.data_ptr
