@@ -54,7 +54,7 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
     plan, words = passes[0].plan, passes[0].words
     graph = plan.program.graph
     kernels = [
-        _checked(kernel, one.names.kernels[key], references[key])
+        checked_kernel(kernel, one.names.kernels[key], references[key])
         for key, (kernel, one) in sorted(
             kernels_of(passes).items(), key=lambda entry: entry[1][1].names.kernels[entry[0]].kernel
         )
@@ -103,7 +103,8 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
     )
 
 
-def _checked(plan: KernelPlan, names: KernelNames, reference: Reference) -> CheckedKernel:
+def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -> CheckedKernel:
+    """What a kernel's reference reads and writes of what the kernel is given, as expressions."""
     pointers = [names.pointers[pointer.name] for pointer in plan.pointers if not pointer.scratch]
     sizes = [names.axes[axis.name].size for axis in plan.axes]
     ints = [names.ints[parameter.name] for parameter in plan.ints]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
@@ -318,7 +319,10 @@ class ModelWriter:
                 members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
             if self.graph.mode is False:
                 members = [*members, "self.eval()"]
-            self.imports.add("from torch import nn")
+            classes = [(base, base_arguments, *members)]
+            classes += [(block.base, block.base_arguments, *block.members) for _, block in blocks]
+            if any(re.search(r"\bnn\.", line) for lines in classes for line in lines):
+                self.imports.add("from torch import nn")
         else:
             constants = self._function_constants()
         if self.records:

@@ -36,6 +36,10 @@ def run(arguments: list[str]) -> int:
         if debug:
             raise
         return _refuse(str(error), 1)
+    except errors.ProofError as error:
+        if debug:
+            raise
+        return _refuse(str(error), 3)
     except errors.LonghandError as error:
         if debug:
             raise

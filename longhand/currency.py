@@ -27,6 +27,7 @@ from longhand.freshness import changed_sources, listed_briefly, texts_of
 from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum
 from longhand.original import SEED, read_lock
 from longhand.pipeline import plan_and_text
+from longhand.proof.fallbacks import torch_kernels_of
 
 
 class Currency(enum.IntEnum):
@@ -165,7 +166,7 @@ def regenerated(folder: Path, factory: str | None = None) -> dict[str, bytes]:
     def capture() -> CapturedGraph:
         return capture_call(call.model, call.args, call.kwargs, options, dynamic_shapes(call, dynamic))
 
-    _, _, files = plan_and_text(capture, options, folder, Clock())
+    _, _, files = plan_and_text(capture, options, folder, Clock(), torch_kernels_of(lock))
     return {
         path: content if isinstance(content, bytes) else content.encode() for path, content in files.items()
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -33,11 +33,18 @@ def console(*, stderr: bool = False) -> Console:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """Shows on stderr that something takes a while; nothing where stderr is no terminal."""
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows on stderr that something takes a while; nothing where stderr is no terminal.
+
+    Yields:
+        Shows what is being done at the moment, beside it.
+    """
     terminal = console(stderr=True)
-    with terminal.status(what) if terminal.is_terminal else contextlib.nullcontext():
-        yield
+    if not terminal.is_terminal:
+        yield lambda _: None
+        return
+    with terminal.status(what) as status:
+        yield lambda now: status.update(f"{what}: {now}")
 
 
 def show_summary(summary: Summary) -> None:
@@ -51,10 +58,14 @@ def show_summary(summary: Summary) -> None:
         f"{summary.out}: {summary.name}, {counted(summary.n_kernels, 'kernel')} {launches}, "
         f"{counted(n_calls, 'library call')}"
     )
+    if summary.in_torch:
+        terminal.print(f"  in PyTorch calls, which is a bug in longhand: {', '.join(summary.in_torch)}")
     for call in summary.fallbacks[:_LISTED_CALLS]:
         terminal.print(f"  {call.target} x{call.count}: {call.reason}")
     if len(summary.fallbacks) > _LISTED_CALLS:
         terminal.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
+    if summary.trial:
+        terminal.print(f"  {summary.trial}")
     if summary.report:
         terminal.print(summary.report.rstrip(), soft_wrap=True)
     terminal.print(str(summary.timings).replace(" (of which ", "\n(of which "))

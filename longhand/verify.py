@@ -6,22 +6,18 @@ Of a unit with a backward pass the gradients are compared, too.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from longhand.checking import KernelCheck, check_kernels, is_interpreted, run_worker
-from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
+from longhand.comparison import Comparison
 from longhand.currency import Currency, broken_edits, check
+from longhand.eager_check import compare_whole
 from longhand.emit.merge import refuse
 from longhand.errors import LonghandError, UnitError
-from longhand.factory import Call
 from longhand.freshness import changed_sources, listed_briefly
-from longhand.loading import bound, load
-from longhand.original import copied, in_float64, original_of, read_lock, told_apart
-from longhand.training_check import compare_training
+from longhand.loading import load
+from longhand.original import original_of, read_lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,36 +105,3 @@ def _why_stale(folder: Path, factory: str | None) -> str:
         return ""
     files = listed_briefly([change.path for change in found.changes])
     return f"its model generates other code today ({files})"
-
-
-def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
-    """A unit against its original: one call, and of a unit that trains one step."""
-    call = told_apart(call)
-    compared = compare_training if read_lock(folder).get("train") else compare_with_eager
-    return compared(unit, call)
-
-
-def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:
-    """Every tensor that the call returns or changes: the unit's against eager's and against float64."""
-    eager_call, exact_call, our_call = copied(call), in_float64(call), copied(call)
-    our_model = bound(unit, our_call.model)
-    with torch.no_grad():
-        eager = eager_call.model(*eager_call.args, **eager_call.kwargs)
-        exact = exact_call.model(*exact_call.args, **exact_call.kwargs)
-        ours = our_model(*our_call.args, **our_call.kwargs)
-    named = [tensors_by_name("result", value) for value in (ours, eager, exact)]
-    if len(named[0]) != len(named[1]):
-        note = f"expected {len(named[1])} tensors, got {len(named[0])}"
-        return (Comparison("result", math.inf, 0.0, 0.0, note),)
-    found = [
-        compare(name, our, their, reference)
-        for (name, our), (_, their), (_, reference) in zip(*named, strict=True)
-    ]
-    given = [
-        tensors_by_name("argument", (one.args, one.kwargs))
-        for one in (call, our_call, eager_call, exact_call)
-    ]
-    for (name, before), (_, our), (_, their), (_, reference) in zip(*given, strict=True):
-        if not (is_equal(before, our) and is_equal(before, their)):
-            found.append(compare(f"{name} after the call", our, their, reference))
-    return tuple(found)
