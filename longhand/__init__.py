@@ -49,7 +49,10 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'longhand' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    except (ImportError, AttributeError) as error:
+        raise importlib.import_module("longhand.torch_versions").explained(error) from error
     globals()[name] = value
     return value
 

@@ -18,6 +18,7 @@ from longhand.pipeline import compile_unit
 from longhand.proof.trial import Stage
 from longhand.summary import Summary
 from longhand.targets import options_for, tensors_of
+from longhand.torch_versions import check_versions
 
 
 def generate(
@@ -73,6 +74,7 @@ def generate(
         GraphBreakError: With the bytecode frontend, where the call is not one graph; it lists every break.
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
     """
+    check_versions()
     options = options_for(device, arch, mode, tensors_of(model, args, kwargs))
     options = dataclasses.replace(
         options,

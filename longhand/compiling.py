@@ -25,6 +25,7 @@ from longhand.options import Frontend, Mode, parse_enum
 from longhand.summary import Summary
 from longhand.tally import forget_calls
 from longhand.targets import tensors_of
+from longhand.torch_versions import check_versions
 
 __all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]
 
@@ -66,6 +67,7 @@ def compile(
     Raises:
         OptionError: An option is unknown or contradicts another.
     """
+    check_versions()
     parse_enum(Mode, mode, "The mode")
     captured_by = (
         default_frontend(fn_or_module) if frontend is None else parse_enum(Frontend, frontend, "The frontend")
