@@ -106,9 +106,8 @@ class Outcome:
             return self._tensor(value)
         if isinstance(value, Lazy):
             assert value.source is not None
-            known = self.trace.known(value.value)
-            if known is not None:
-                return self.expression(known)
+            if self.trace.known(value.value) is not None:
+                return self.expression(self.trace.force(value))  # guarded: it is that very object
             return self._load(value.source)
         if isinstance(value, Const):
             return (
@@ -175,7 +174,8 @@ class Outcome:
 
     def _sequence(self, value: Seq) -> str:
         if value.kind is list or value.kind is collections.deque:
-            name = self._let("[]" if value.kind is list else f"{self.constant(value.kind)}()")
+            made = "[]" if value.kind is list else f"{self.constant(value.kind)}(maxlen={value.maxlen})"
+            name = self._let(made)
             self._memo[value] = name
             self.lines.append(f"{name}.extend(({self._all(value.items)}))" if value.items else "pass")
             return name

@@ -91,12 +91,17 @@ class Sym(Value):
 
 @dataclasses.dataclass(eq=False)
 class Seq(Value):
-    """A list, tuple, torch.Size, deque or named tuple."""
+    """A list, tuple, torch.Size, deque or named tuple.
+
+    Attributes:
+        maxlen: Of a deque, how many items it keeps; None: all.
+    """
 
     kind: type
     items: list[Value]
     changed: bool = False
     real: Any = None
+    maxlen: int | None = dataclasses.field(default=None, kw_only=True)
 
 
 @dataclasses.dataclass(eq=False)
@@ -139,7 +144,7 @@ class View(Seq):
     def __init__(self, kind: type, owner: Dict, word: str, parts: Callable[[], list[Value]]) -> None:
         self.source = None
         self.kind, self.owner, self.word, self._parts = kind, owner, word, parts
-        self.changed, self.real = False, None
+        self.changed, self.real, self.maxlen = False, None, None
 
     @property
     def items(self) -> list[Value]:  # type: ignore[override]

@@ -19,7 +19,7 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.guards import Guards, same_constants
-from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
+from longhand.capture.bytecode.leaves import is_constant_object, is_numpy_scalar, is_torch_leaf
 from longhand.capture.bytecode.shapes import DynamicSizes
 from longhand.capture.bytecode.sources import Source, attribute, item, root
 from longhand.capture.bytecode.values import (
@@ -92,6 +92,7 @@ class Wrapping:
         self.changed: list[Value] = []
         self.by_id: dict[int, Value] = {}
         self.alive: list[Any] = []
+        self.n_changed_seen = 0  # how often something was reached that the code has written to
 
     def lazy(self, value: Any, source: Source) -> Lazy:
         return Lazy(value, source=source)
@@ -111,6 +112,8 @@ class Wrapping:
         """The tracked value of a real one, with its guards."""
         if id(value) in self.by_id:
             known = self.by_id[id(value)]
+            if self.is_changed(known):
+                self.n_changed_seen += 1
             if known.source is not None and known.source.expression() != source.expression():
                 self._guard_alias(source, known)
             return known
@@ -123,6 +126,10 @@ class Wrapping:
             self.by_id[id(value)] = made
             self.alive.append(value)
         return made
+
+    def is_changed(self, value: Value) -> bool:
+        """Whether the code has written to it."""
+        return bool(getattr(value, "changed", False))
 
     def _guard_alias(self, source: Source, known: Value) -> None:
         assert known.source is not None
@@ -139,6 +146,12 @@ class Wrapping:
             return Const(value, source=source)
         if isinstance(value, torch.Tensor):
             return self._input(value, source)
+        if is_numpy_scalar(value):
+            self.guards.equal(source, value)
+            return Const(value, source=source)
+        if isinstance(value, torch.torch_version.TorchVersion):
+            self.guards.same_object(source, value)
+            return Const(value, source=source)
         if isinstance(value, enum.Enum) or is_constant_object(value) or is_torch_leaf(value):
             self.guards.same_object(source, value)
             return Const(value, source=source)
@@ -158,6 +171,9 @@ class Wrapping:
             return self._sequence(value, kind, source)
         if kind in _DICTS:
             return self._dict(value, kind, source)
+        if kind is types.MappingProxyType:  # nobody writes through it: what it shows is read
+            self.guards.same_type(source, kind)
+            return self._proxy(value, source)
         if kind in (set, frozenset):
             return self._set(value, kind, source)
         if kind is types.CellType:
@@ -294,12 +310,10 @@ class Wrapping:
             raise Unsupported(f"a value of type {kind.__qualname__} comes from outside")
         self.guards.same_type(source, kind)
         if kind is collections.deque:
-            if value.maxlen is not None:
-                raise Unsupported("a deque that is bounded comes from outside")
-            self.guards.add(source, "{}.maxlen is None")
+            self.guards.add(source, f"{{}}.maxlen == {value.maxlen}")
         self.guards.add(source, f"len({{}}) == {len(value)}", f"len({source.name}) == {len(value)}")
         items: list[Value] = [self.lazy(part, item(source, i)) for i, part in enumerate(value)]
-        return Seq(kind, items, real=value, source=source)
+        return Seq(kind, items, real=value, source=source, maxlen=getattr(value, "maxlen", None))
 
     def _dict(self, value: Any, kind: type, source: Source) -> Value:
         self.guards.same_type(source, kind)
@@ -310,6 +324,16 @@ class Wrapping:
         if kind is collections.defaultdict:
             made.factory = self.lazy(value.default_factory, attribute(source, "default_factory"))
         return made
+
+    def _proxy(self, value: Any, source: Source) -> Value:
+        """A read-only view of a dict: a dict with the same items, for nobody writes through it."""
+        keys = self.guards.constant(tuple(value))
+        self.guards.add(source, f"tuple({{}}) == {keys}", f"keys of {source.name}")
+        items: dict[Any, Value] = {
+            key: self.lazy(part, source.then("{}[" + self._key_text(key) + "]"))
+            for key, part in value.items()
+        }
+        return Dict(dict, items, real=dict(value))
 
     def _set(self, value: Any, kind: type, source: Source) -> Value:
         if not all(isinstance(part, _KEY_TYPES) for part in value):
