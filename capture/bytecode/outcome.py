@@ -273,7 +273,9 @@ class Outcome:
         if value.source is None:
             return
         target = self._load(value.source)
-        if isinstance(value, Iter):
+        if isinstance(value, Iter) and value.sequence is None:  # so many of its items were taken
+            self.late.append(f"next({self.constant(itertools.islice)}({target}, {value.position - 1}, None))")
+        elif isinstance(value, Iter):
             self.late.append(
                 f"{target}.__setstate__({value.position})" if value.position >= 0 else f"list({target})"
             )

@@ -289,7 +289,8 @@ class Iter(Value):
 
     Attributes:
         frame: A generator's own frame.
-        sequence: What it goes over, if that is a list or tuple; `position` is the next one's, -1 at the end.
+        sequence: What it goes over, if that is a list or tuple; `position` is the next one's, -1 at the end. Of
+            another iterator from outside `position` is how many items were taken.
         changed: An iterator from outside was advanced.
         remake: Given the outcome, the text that makes it again where it stands; None if only the rest of its items do.
         is_fixed: The rest of its items is the same whenever it is asked for.

@@ -18,6 +18,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.given_iterators import ITERATORS, given_iterator
 from longhand.capture.bytecode.guards import Guards, same_constants
 from longhand.capture.bytecode.leaves import is_constant_object, is_numpy_scalar, is_torch_leaf
 from longhand.capture.bytecode.shapes import DynamicSizes
@@ -60,8 +61,6 @@ CONSTANT_TYPES = (
 )
 _KEY_TYPES = (*CONSTANT_TYPES, enum.Enum, type, types.FunctionType)
 _COMPILED = "longhand.from_bytecode"  # the module of the classes of compiled functions and modules
-_EMPTY: list[Any] = []
-_ITERATORS = (type(iter(_EMPTY)), type(iter(tuple(_EMPTY))))
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _NAMED_STORES = ("._modules", "._parameters", "._buffers", ".__dict__")
 
@@ -185,8 +184,8 @@ class Wrapping:
             self.guards.same_type(source, kind)
             parts = [self.wrap(getattr(value, n), attribute(source, n)) for n in ("start", "stop", "step")]
             return Slice((parts[0], parts[1], parts[2]), source=source)
-        if kind in _ITERATORS:
-            return self._iterator(value, kind, source)
+        if kind in ITERATORS:
+            return given_iterator(self, value, source)
         self.guards.same_type(source, kind)
         return Obj(value, self._storage(value, source), source=source)
 
@@ -216,21 +215,6 @@ class Wrapping:
         is_plain = isinstance(key, str | int) and type(key) in (str, int, bool)
         text = repr(key) if is_plain else self.guards.constant(key)
         return text.replace("{", "{{").replace("}", "}}")
-
-    def _iterator(self, value: Any, kind: type, source: Source) -> Value:
-        """An iterator over a list or tuple: the same items from the same position on."""
-        self.guards.same_type(source, kind)
-        reduced = value.__reduce__()
-        parts = source.then("{}.__reduce__()", "{}")
-        self.guards.add(
-            parts, f"len({{}}) == {len(reduced)}", f"{source.name} is at its end or not, as before"
-        )
-        if len(reduced) == 2:
-            return Iter(iter(()), source=source)
-        self.guards.add(parts, f"{{}}[2] == {reduced[2]}", f"{source.name} is at position {reduced[2]}")
-        owner = self.wrap(reduced[1][0], parts.then("{}[1][0]", "{}"))
-        assert isinstance(owner, Seq)
-        return self.over_items(owner, reduced[2], source)
 
     def over_items(self, owner: Seq, position: int = 0, source: Source | None = None) -> Iter:
         """An iterator over a tracked sequence; it sees what happens to the sequence meanwhile."""

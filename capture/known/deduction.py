@@ -524,7 +524,9 @@ def _computed(call: Call) -> Fact | None:
     )
     if not is_elementwise or torch.Tag.nondeterministic_seeded in target.tags:
         return None
-    nodes = [leaf for leaf in pytree.tree_leaves((call.node.args, call.node.kwargs)) if isinstance(leaf, fx.Node)]
+    nodes = [
+        leaf for leaf in pytree.tree_leaves((call.node.args, call.node.kwargs)) if isinstance(leaf, fx.Node)
+    ]
     facts = [call.facts.get(node) for node in nodes]
     if not nodes or not all(isinstance(fact, Same | Choice) for fact in facts):
         return None
