@@ -116,7 +116,7 @@ def _timm_model(timm: Any, name: str) -> Example:
             try:
                 return _timm_example(timm, name, given[0], side, {"num_classes": 10, **extra})
             except Exception as error:
-                failure = failure or error
+                failure = error
     raise failure or ValueError(name)
 
 
