@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.known.deduction import fact_of, shape_of
+from longhand.capture.known.call import shape_of
+from longhand.capture.known.deduction import fact_of
 from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
 from longhand.capture.provenance import Provenance
 
