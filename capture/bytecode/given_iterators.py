@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.sources import Source, item
-from longhand.capture.bytecode.values import Const, Iter, Seq, Value
+from longhand.capture.bytecode.values import Const, Dict, Iter, Lazy, Seq, Value
 
 if TYPE_CHECKING:
     from longhand.capture.bytecode.wrapping import Wrapping
@@ -68,7 +68,10 @@ def _left_of(trace: Wrapping, value: Any, source: Source) -> Iterator[Value]:
     """What an iterator will give; it is not touched."""
     kind = type(value)
     trace.guards.same_type(source, kind)
-    reduced = value.__reduce__()
+    try:
+        reduced = value.__reduce__()
+    except RuntimeError:
+        raise Unsupported("a dict got or lost keys while it was iterated over") from None
     parts = source.then("{}.__reduce__()", "{}")
     trace.guards.add(parts, f"len({{}}) == {len(reduced)}", f"{source.name} is at its end or not, as before")
     inside = parts.then("{}[1]", "{}")
@@ -93,5 +96,15 @@ def _left_of(trace: Wrapping, value: Any, source: Source) -> Iterator[Value]:
     if kind in _OVER_DICTS:
         rest = inside.then("{}[0]", "{}")
         trace.guards.add(rest, f"len({{}}) == {len(reduced[1][0])}", f"what is left of {source.name}")
-        return map(trace.force, [trace.lazy(part, item(rest, i)) for i, part in enumerate(reduced[1][0])])
+        left = [trace.lazy(part, item(rest, i)) for i, part in enumerate(reduced[1][0])]
+        return _unless_changed(trace, left)
     raise Unsupported(f"an iterator of type {kind.__qualname__} comes from outside")
+
+
+def _unless_changed(trace: Wrapping, left: list[Lazy]) -> Iterator[Value]:
+    """What is left of an iterator over a dict, as long as no dict is written to: it may be that one."""
+    for position in range(len(left) + 1):
+        if any(isinstance(value, Dict) for value in trace.changed):
+            raise Unsupported("a dict is written to while an iterator over one goes on")
+        if position < len(left):
+            yield trace.force(left[position])
