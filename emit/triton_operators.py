@@ -108,6 +108,12 @@ _INTEGER = {
     Op.MINIMUM: call("tl.minimum", 2),
 }
 
+# What Triton writes out for float32 alone: its own are exact for float64.
+_DOUBLE = {
+    Op.SQRT: call("tl.sqrt"),
+    Op.TRUNC_DIV: Operator("libdevice.trunc({0} / {1})", operands=(_P.PRODUCT, _P.UNARY)),
+}
+
 # Operations whose result jumps where their argument is off by one unit in the last place.
 _ROUNDINGS = frozenset({Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV})
 _COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE})
@@ -161,7 +167,9 @@ class OperatorTable:
             return Operator(f"{{0}}.to({bits}, bitcast=True) < 0", _P.COMPARE, (_P.ATOM,))
         if value.op is Op.EXP and not self._is_narrow and not self._is_shifted(value):
             return call("libdevice.exp")
-        if value.op is Op.DIV and (id(value) in self._exact or self._is_seen(value)):
+        if dtype is torch.float64 and value.op in _DOUBLE:
+            return _DOUBLE[value.op]
+        if value.op is Op.DIV and dtype is not torch.float64 and (id(value) in self._exact or self._is_seen(value)):
             return call("tl.div_rn", 2)
         table = _FLOAT if dtype.is_floating_point else _INTEGER
         operator = table.get(value.op) or _ANY.get(value.op)

@@ -139,7 +139,7 @@ def _widened(
     """The sides that this address needs in 64 bits besides those that are."""
     steps = dict(address.axes)
     reach = {
-        side: sum(bounds.product(steps[axis]) * bounds.sizes[axis] for axis in side if axis in steps)
+        side: sum(bounds.product((*steps[axis], SizeOf(axis))) for axis in side if axis in steps)
         for side in sides
         if not set(side) <= wide
     }
@@ -173,7 +173,7 @@ def _split_is_wide(plan: KernelPlan, counted: set[str], bounds: Bounds) -> bool:
         return False
     looped, kept = (plan.cols, ()) if plan.style is Style.ROWS_SPLIT else (plan.rows, plan.cols)
     row = bounds.count(axis.name for axis in kept)
-    return any(axis.name in counted for axis in looped) or _most_splits(plan) * row >= MOST
+    return any(axis.name in counted for axis in looped) or _times((_most_splits(plan), row)) >= MOST
 
 
 def _most_splits(plan: KernelPlan) -> int:

@@ -12,7 +12,7 @@ from longhand.emit.triton_operators import OperatorTable
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, ReduceOp
 from longhand.schedule.kernel import plan_kernel
 from tests.emit.triton_units import Job, interpret, job_for, printed, write_unit
-from tests.schedule.nests import CUDA, NestMaker, f32, i64
+from tests.schedule.nests import CUDA, NestMaker, f32, f64, i64
 
 Op = PointwiseOp
 N = 100
@@ -73,6 +73,10 @@ def cases() -> dict[str, tuple[NestMaker, Callable[..., torch.Tensor], torch.dty
         found[f"{op.value}_float"] = (op_nest(op, 1, f32, f32), eager, f32, 1)
     for op, eager in BINARY.items():
         found[f"{op.value}_float"] = (op_nest(op, 2, f32, f32), eager, f32, 2)
+    for op, eager in UNARY.items():
+        found[f"{op.value}_double"] = (op_nest(op, 1, f64, f64), eager, f64, 1)
+    for op, eager in BINARY.items():
+        found[f"{op.value}_double"] = (op_nest(op, 2, f64, f64), eager, f64, 2)
     for op, eager in TESTS.items():
         found[f"{op.value}_float"] = (op_nest(op, 2, f32, torch.bool), eager, f32, 2)
     for op, eager in FLAGS.items():
@@ -90,7 +94,7 @@ def operands(dtype: torch.dtype, number: int) -> torch.Tensor:
     values = torch.cat(
         [FLOATS, torch.randn(N - len(FLOATS), generator=torch.Generator().manual_seed(number)) * 3]
     )
-    return values if number == 0 else values.roll(5)
+    return (values if number == 0 else values.roll(5)).to(dtype)
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from longhand.original import InFloat64
 from tests.fuzz.programs import Program
 
 _DRAWS = 3  # of the arguments: a rounding error that is just over the bound does not come again
+_NEAR = 4.0  # times the bound, in float64 too: small tensors have no largest error to speak of
 
 
 class Outcome(enum.Enum):
@@ -118,7 +119,7 @@ class Runner:
         found: list[Comparison] = []
         for draw in range(_DRAWS):
             rows = compare_step(program, unit, program.seed + draw, self.device)
-            found = [row for row in rows if not row.is_right]
+            found = [row for row in rows if row.note or row.error > _NEAR * row.bound]
             if not found:
                 return Report(Outcome.RIGHT)
         worst = found[0]
@@ -205,7 +206,7 @@ def _crashed(error: BaseException) -> Report:
 def _put_on_cpu(out: Path) -> None:
     """What model.py makes by itself, from no argument, is made on the GPU."""
     for path in out.glob("*.py"):
-        path.write_text(path.read_text().replace('"cuda"', '"cpu"'))
+        path.write_text(re.sub(r'"cuda(:\d+)?"', '"cpu"', path.read_text()))
 
 
 def _forget(name: str) -> None:
