@@ -33,6 +33,8 @@ test: lint
 
 sweep: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu"
+	# Every kernel of every architecture of the installed packages, compiled for a GPU that need not be there.
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.architectures --compile-only -j 2
 
 # The frame hook and every C++ kernel of the gallery under AddressSanitizer and UndefinedBehaviorSanitizer.
 sanitize: $(STAMP)

@@ -343,6 +343,29 @@ FIXED_QUESTIONS = (
     torch._C._is_autocast_available,
 )
 is_torch_function_mode_enabled = torch._C._is_torch_function_mode_enabled
+# Ask whether an argument's class gives torch's functions another meaning.
+HAS_TORCH_FUNCTION = (
+    torch._C._has_torch_function,
+    torch._C._has_torch_function_unary,
+    torch._C._has_torch_function_variadic,
+)
+
+# What each raises where its condition does not hold.
+CHECKS: dict[Callable[..., Any], type[Exception]] = {
+    torch._check: RuntimeError,
+    torch._check_index: IndexError,
+    torch._check_value: ValueError,
+    torch._check_type: TypeError,
+    torch._check_not_implemented: NotImplementedError,
+    torch._assert: AssertionError,
+}
+check_with = torch._check_with
+check_is_size = getattr(torch, "_check_is_size", None)  # deprecated since 2.13
+
+
+def inlined(function: Any) -> Any:
+    """The Python function that a scripted one was made from; None if it is not known."""
+    return getattr(function, "_torchdynamo_inline", None)
 
 
 def global_state() -> tuple[Any, ...]:

@@ -87,6 +87,14 @@ def _parts(options: argparse.Namespace) -> list[Part]:
     return [tried] if options.train else [Part.CAPTURE, Part.DYNAMO, tried]
 
 
+def _setting(options: argparse.Namespace, dtype: str) -> str:
+    """What results of one kind are kept under: ``cpu fp32``, ``cuda bf16 train``, ``sm_90``."""
+    is_unit = options.compile_only or options.interpret
+    words = [options.arch] if is_unit else [options.device, dtype]
+    words += ["train"] * options.train + ["dynamo"] * (options.frontend == "dynamo")
+    return " ".join(words)
+
+
 def main() -> int:
     """Measures what is missing; prints a line for each part as it comes, and the counts last."""
     options = _options()
@@ -112,7 +120,7 @@ def main() -> int:
         wanted = [
             part for part in _parts(options) if dtype == dtypes[0] or part not in (Part.CAPTURE, Part.DYNAMO)
         ]
-        setting = f"{options.device} {dtype}" + (" dynamo" if options.frontend == "dynamo" else "")
+        setting = _setting(options, dtype)
         jobs = []
         for row in rows:
             parts = [part for part in wanted if options.again or not book.knows(row, setting, part)]

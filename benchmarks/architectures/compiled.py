@@ -83,7 +83,7 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
     if note or worst > _FACTOR * eagers + _FLOOR[dtype]:
         return Result(Verdict.WRONG, note or f"error {worst:.1e}, eager's {eagers:.1e}", numbers)
     frames = _frames_of(lambda: step(watched.call, module, *again[1:], train=train))
-    if reason := _why_eager(watched, [str(one.message) for one in told], frames, module):
+    if reason := _why_eager(watched, frontend, [str(one.message) for one in told], frames, module):
         return Result(Verdict.EAGER, reason, numbers)
     return Result(Verdict.RIGHT, "", numbers)
 
@@ -143,7 +143,7 @@ def _frames_of(call: Callable[[], Any]) -> set[str]:
     return files
 
 
-def _why_eager(watched: Watched, told: list[str], frames: set[str], module: Any) -> str:
+def _why_eager(watched: Watched, frontend: Frontend, told: list[str], frames: set[str], module: Any) -> str:
     """What of a later call does not run in what was generated; empty if all does."""
     if watched.eager_reasons:
         return watched.eager_reasons[0].splitlines()[0]
@@ -157,6 +157,7 @@ def _why_eager(watched: Watched, told: list[str], frames: set[str], module: Any)
     if any(file.startswith("<eval_with_key>") for file in frames):
         return "silent: a later call runs a graph in eager"
     own = sys.modules[type(module).__module__].__file__
-    if len(watched.reports) == 1 and not watched.n_breaks and own in frames:
+    is_whole = len(watched.reports) == 1 and not watched.n_breaks and frontend is Frontend.BYTECODE
+    if is_whole and own in frames:  # what Dynamo runs instead has the original's file name, too
         return f"silent: a later call runs {Path(own).name}"
     return ""

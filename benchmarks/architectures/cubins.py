@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,12 @@ _CHECKS = ("check_tensor", "check_tensors", "check_lists_apart", "check_weights"
 
 def cubin_result(example: Example, arch: str, *, train: bool) -> Result:
     """Generates the unit and compiles each kernel as the model launches it; one that fails is told by name."""
-    with tempfile.TemporaryDirectory() as workshop:
-        folder = Path(workshop) / "unit_for_cubins"
+    with tempfile.TemporaryDirectory(prefix="cubins_") as workshop, _on_path(workshop):
+        folder = (
+            Path(workshop) / f"unit_{Path(workshop).name}"
+        )  # a name that no other unit of this process has
         module, args, kwargs = example
         summary = _generated(module, args, kwargs, folder, arch, train=train)
-        sys.path.insert(0, workshop)
         package = importlib.import_module(folder.name)
         calls = _recorded(package, pytree.tree_map(_meta, (args, kwargs)), train=train)
         failures, spills = [], 0
@@ -72,6 +75,15 @@ def interpreted_result(row: str, example: Example, arch: str, *, train: bool) ->
         if wrong
         else Result(Verdict.RIGHT, "", numbers)
     )
+
+
+@contextlib.contextmanager
+def _on_path(folder: str) -> Iterator[None]:
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
 
 
 def _generated(

@@ -194,7 +194,7 @@ def _controlnet() -> Example:
             "sample": torch.randn(2, 4, 16, 16),
             "timestep": torch.tensor([3, 7]),
             "encoder_hidden_states": torch.randn(2, 7, 32),
-            "controlnet_cond": torch.randn(2, 3, 128, 128),
+            "controlnet_cond": torch.randn(2, 3, 32, 32),
         },
         down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
         cross_attention_dim=32,

@@ -19,7 +19,9 @@ random weights. A row is a model that eager runs here; what each column says:
 - *graphs (breaks)*: of longhand's own capture, and of torch's Dynamo on the same call.
 - *inference*, *training*: `longhand.compile`, against eager and float64: right if no result (gradient, buffer) is
   farther from float64 than 3 times eager's own distance, and every later call runs in generated kernels.
-- *sm_90*: every kernel of the CUDA unit compiles to a binary. *interpreter*: the unit is right in Triton's.
+- *cubins*: every kernel of the CUDA unit compiles to a binary. *interpreter*: the unit is right in Triton's.
+
+More breaks than Dynamo on the same call: {more}.
 
 {counts}
 """
@@ -35,12 +37,20 @@ def document(results: dict[Key, Result]) -> str:
     made = sorted({key[0] for key, result in results.items() if result.verdict is not Verdict.NOT_MADE})
     families = list(dict.fromkeys(row.partition("/")[0] for row in made))
     settings = sorted({key[1] for key in results})
-    lines = ["| family | rows | " + " | ".join(_columns(settings)) + " |"]
-    lines.append("|" + "---|" * (len(_columns(settings)) + 2))
+    columns = [
+        (setting, part)
+        for setting in settings
+        for part in _PARTS
+        if any(key[1:] == (setting, part.value) for key in results)
+    ]
+    heads = ["family", "rows", "one graph", *(f"{part.value}, {setting}" for setting, part in columns)]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for family in families:
         rows = [row for row in made if row.startswith(f"{family}/")]
-        lines.append(f"| {family} | {len(rows)} | " + " | ".join(_counts(results, rows, settings)) + " |")
-    text = _HEAD.format(torch=torch.__version__.partition("+")[0], counts="\n".join(lines))
+        cells = [family, str(len(rows)), _whole(results, rows), *_counts(results, rows, columns)]
+        lines.append("| " + " | ".join(cells) + " |")
+    more = ", ".join(row for row in made if _breaks_more(results, row)) or "none"
+    text = _HEAD.format(torch=torch.__version__.partition("+")[0], counts="\n".join(lines), more=more)
     for family in families:
         rows = [row for row in made if row.startswith(f"{family}/")]
         text += f"\n## {family}\n\n" + _table(results, rows, settings) + "\n"
@@ -49,16 +59,30 @@ def document(results: dict[Key, Result]) -> str:
     return text
 
 
-def _columns(settings: Iterable[str]) -> list[str]:
-    return [f"{part.value} {setting}" for setting in settings for part in _PARTS]
+def _counts(results: dict[Key, Result], rows: list[str], columns: list[tuple[str, Part]]) -> Iterable[str]:
+    for setting, part in columns:
+        found = [results[key] for row in rows if (key := (row, setting, part.value)) in results]
+        right = sum(result.verdict is Verdict.RIGHT for result in found)
+        yield f"{right} of {len(found)}" if found else ""
 
 
-def _counts(results: dict[Key, Result], rows: list[str], settings: list[str]) -> Iterable[str]:
-    for setting in settings:
-        for part in _PARTS:
-            found = [results[key] for row in rows if (key := (row, setting, part.value)) in results]
-            right = sum(result.verdict is Verdict.RIGHT for result in found)
-            yield f"{right} of {len(found)}" if found else ""
+def _whole(results: dict[Key, Result], rows: list[str]) -> str:
+    """How many calls our capture makes one graph of."""
+    found = [counted for row in rows if (counted := _counted(results, row, Part.CAPTURE)) is not None]
+    return f"{sum(counted == (1, 0) for counted in found)} of {len(found)}" if found else ""
+
+
+def _counted(results: dict[Key, Result], row: str, part: Part) -> tuple[int, int] | None:
+    """Graphs and breaks of one call."""
+    for key, result in results.items():
+        if key[0] == row and key[2] == part.value and "graphs" in result.numbers:
+            return result.numbers["graphs"], len(result.numbers["breaks"])
+    return None
+
+
+def _breaks_more(results: dict[Key, Result], row: str) -> bool:
+    ours, theirs = _counted(results, row, Part.CAPTURE), _counted(results, row, Part.DYNAMO)
+    return ours is not None and theirs is not None and ours[1] > theirs[1]
 
 
 def _table(results: dict[Key, Result], rows: list[str], settings: list[str]) -> str:

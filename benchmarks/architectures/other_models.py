@@ -16,16 +16,15 @@ _N_WORDS = 99
 
 # Module: class: settings; and the shape of the input, the images above unless told.
 _Entry = tuple[dict[str, Any], tuple[int, ...]]
-_SMP = {"encoder_name": "resnet18", "encoder_weights": None, "classes": 3}
+_SMP: dict[str, Any] = {"encoder_name": "resnet18", "encoder_weights": None, "classes": 3}
 _SEGMENTATION: dict[str, _Entry] = {
     name: ({**_SMP, **more}, _IMAGES)
     for name, more in {
         "Unet": {"encoder_depth": 3, "decoder_channels": (32, 16, 8)},
         "UnetPlusPlus": {"encoder_depth": 3, "decoder_channels": (32, 16, 8)},
         "Linknet": {},
-        "FPN": {"decoder_pyramid_channels": 32, "decoder_segmentation_channels": 16, "decoder_dropout": 0.0},
+        "FPN": {"decoder_pyramid_channels": 32, "decoder_segmentation_channels": 32, "decoder_dropout": 0.0},
         "PSPNet": {"psp_out_channels": 32, "psp_dropout": 0.0},
-        "PAN": {"decoder_channels": 8},
         "DeepLabV3": {"decoder_channels": 16, "decoder_aspp_dropout": 0.0},
         "DeepLabV3Plus": {"decoder_channels": 16, "decoder_aspp_dropout": 0.0},
         "MAnet": {"encoder_depth": 3, "decoder_channels": (32, 16, 8)},
@@ -33,7 +32,7 @@ _SEGMENTATION: dict[str, _Entry] = {
         "Segformer": {"decoder_segmentation_channels": 32},
     }.items()
 }
-_SPATIAL = {"spatial_dims": 2, "in_channels": 1, "out_channels": 2}
+_SPATIAL: dict[str, Any] = {"spatial_dims": 2, "in_channels": 1, "out_channels": 2}
 _GRAY = (1, 1, 64, 64)
 _MONAI: dict[str, _Entry] = {
     "UNet": ({**_SPATIAL, "channels": (8, 16, 32), "strides": (2, 2), "num_res_units": 1}, _GRAY),
@@ -111,7 +110,7 @@ _MONAI: dict[str, _Entry] = {
         _GRAY,
     ),
 }
-_SQUARE = {
+_SQUARE: dict[str, Any] = {
     "image_size": 64,
     "patch_size": 8,
     "num_classes": 10,
@@ -120,7 +119,7 @@ _SQUARE = {
     "heads": 4,
     "mlp_dim": 96,
 }
-_NARROW = {"dim_head": 16}
+_NARROW: dict[str, Any] = {"dim_head": 16}
 _VIT_PYTORCH: dict[str, _Entry] = {
     **{
         name: ({**_SQUARE, **_NARROW, **more}, _IMAGES)
@@ -129,7 +128,6 @@ _VIT_PYTORCH: dict[str, _Entry] = {
             "simple_vit/SimpleViT": {},
             "deepvit/DeepViT": {},
             "cait/CaiT": {"cls_depth": 1},
-            "local_vit/LocalViT": {},
             "parallel_vit/ViT": {},
             "pit/PiT": {"depth": (1, 1)},
             "vit_for_small_dataset/ViT": {},
@@ -177,10 +175,6 @@ _VIT_PYTORCH: dict[str, _Entry] = {
     "cross_vit/CrossViT": (
         {"image_size": 96, "num_classes": 10, "sm_dim": 32, "lg_dim": 48, "depth": 1, "lg_enc_depth": 1},
         (2, 3, 96, 96),
-    ),
-    "crossformer/CrossFormer": (
-        {"num_classes": 10, "dim": (16, 32, 48, 64), "depth": (1, 1, 1, 1)},
-        (1, 3, 224, 224),
     ),
     "max_vit/MaxViT": (
         {"num_classes": 10, "dim": 16, "dim_conv_stem": 16, "depth": (1, 1), "dim_head": 8, "window_size": 7},

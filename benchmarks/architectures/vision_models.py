@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import Any
 
@@ -23,6 +22,8 @@ _SMALL_WORDS = (
 _TIMM_NAMES = {
     "vision_transformer": "vit_tiny_patch16_224",
     "vision_transformer_sam": "samvit_base_patch16_224",
+    "beit": "beit_base_patch16_224",
+    "crossvit": "crossvit_tiny_240",
     "efficientnet": "efficientnet_b0",
     "mobilenetv3": "mobilenetv3_small_050",
     "regnet": "regnetx_002",
@@ -100,34 +101,35 @@ def _smallest(names: Any) -> str:
 
 
 def _timm_model(timm: Any, name: str) -> Example:
-    settings: dict[str, Any] = {"num_classes": 10, "drop_path_rate": 0.0}
+    """A model of timm on the smallest images that it takes, with the settings of these that it knows."""
     config = timm.get_pretrained_cfg(name, allow_unregistered=True)
     given = config.input_size if config is not None else (3, 224, 224)
-    sizes = [_SIDE, 96, 128, given[-1]]
-    if config is not None and config.fixed_input_size and "img_size" not in _known(timm, name):
-        sizes = [given[-1]]
     failure: Exception | None = None
-    for side in dict.fromkeys(sizes):
-        for extra in ({"img_size": side}, {}):
+    for side in dict.fromkeys((_SIDE, 96, 128, given[-1])):
+        settings: list[dict[str, Any]] = [
+            {"img_size": side, "depth": 2},
+            {"img_size": side},
+            {"depth": 2},
+            {},
+        ]
+        for extra in settings if side == _SIDE else settings[1::2]:
             try:
-                with torch.device("meta"):
-                    n_parameters = sum(
-                        p.numel() for p in timm.create_model(name, **settings, **extra).parameters()
-                    )
-                if n_parameters > _MOST_PARAMETERS:
-                    raise ValueError(f"{name} has {n_parameters:,} parameters")
-                module = timm.create_model(name, **settings, **extra).eval()
-                images = torch.randn(2, given[0], side, side)
-                with torch.no_grad():
-                    module(images)
-                return module, (images,), {}
+                return _timm_example(timm, name, given[0], side, {"num_classes": 10, **extra})
             except Exception as error:
-                failure = failure or error
+                failure = error
     raise failure or ValueError(name)
 
 
-def _known(timm: Any, name: str) -> set[str]:
-    return set(inspect.signature(timm.model_entrypoint(name)).parameters)
+def _timm_example(timm: Any, name: str, n_channels: int, side: int, settings: dict[str, Any]) -> Example:
+    with torch.device("meta"):
+        n_parameters = sum(p.numel() for p in timm.create_model(name, **settings).parameters())
+    if n_parameters > _MOST_PARAMETERS:
+        raise ValueError(f"{name} has {n_parameters:,} parameters")
+    module = timm.create_model(name, **settings).eval()
+    images = torch.randn(2, n_channels, side, side)
+    with torch.no_grad():
+        module(images)
+    return module, (images,), {}
 
 
 def torchvision_factories() -> dict[str, Factory]:

@@ -143,6 +143,10 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
             return Method(trace.function(found, None), owner)
         if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
             return trace.call_value(trace.function(found.fget, None), [owner], {})
+    if isinstance(owner, Seq) and owner.kind.__module__ == "torch.return_types":
+        fields: tuple[str, ...] = getattr(owner.kind, "__match_args__", ())
+        if name in fields:
+            return trace.force(owner.items[fields.index(name)])
     if isinstance(owner, Iter):
         return Bound(owner, name)
     if kind is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import sys
 from types import CodeType
 
@@ -122,13 +124,21 @@ def _call_intrinsic(trace: Trace, frame: Frame, step: Instruction) -> None:
 
 @STEPS.of("IMPORT_NAME")
 def _import_name(trace: Trace, frame: Frame, step: Instruction) -> None:
-    names, level = frame.pop(), frame.pop()
-    known = sys.modules.get(step.argval)
-    if as_python(trace, level) or known is None:
-        raise Unsupported(f"{step.argval} is imported")
-    wanted = as_python(trace, names)
-    top = sys.modules[step.argval.split(".")[0]]
-    frame.push(Const(known if wanted else top))
+    wanted, level = as_python(trace, frame.pop()), as_python(trace, frame.pop())
+    name = step.argval
+    if level:
+        name = importlib.util.resolve_name("." * level + name, frame.globals.get("__package__"))
+    try:
+        # As eager would; a second time it is there already.
+        known = sys.modules.get(name) or importlib.import_module(name)
+        for part in wanted or ():
+            if part != "*" and not hasattr(known, part) and hasattr(known, "__path__"):
+                importlib.import_module(f"{name}.{part}")
+    except ImportError as error:
+        facts: dict[str, Value] = {key: Const(getattr(error, key)) for key in ("msg", "name", "path")}
+        args: list[Value] = [Const(part) for part in error.args]
+        raise Raised(Error(type(error), args, is_exact=True, attributes=facts)) from None
+    frame.push(Const(known if wanted or level else sys.modules[name.split(".")[0]]))
 
 
 @STEPS.of("IMPORT_FROM")

@@ -7,6 +7,7 @@ import functools
 import inspect
 import itertools
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,12 +15,14 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode import (
+    asserted,
     attributes,
     construction,
     copies,
     dicts,
     functions,
     iterators,
+    library,
     methods,
     operator_rules,
     sets,
@@ -31,6 +34,7 @@ from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_python, describe, fold_call, from_python
 from longhand.capture.bytecode.contexts import ForwardContext
 from longhand.capture.bytecode.frames import Frame
+from longhand.capture.bytecode.items import SequentialSlice
 from longhand.capture.bytecode.leaves import is_torch_leaf
 from longhand.capture.bytecode.messages import call_logger
 from longhand.capture.bytecode.operators import is_python, kind_of
@@ -68,6 +72,8 @@ _RULES: dict[Any, Rule] = {
     **operator_rules.RULES,
     **copies.RULES,
     **torch_rules.RULES,
+    **asserted.RULES,
+    **library.RULES,
 }
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
 _CLOSED = ("torch._dynamo", "torch.compiler", "torch._C", "torch.autograd", "longhand.")
@@ -107,6 +113,11 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
         return _call_object(trace, function, args, kwargs)
     if isinstance(function, New):
         return call_value(trace, attributes.get_special(trace, function, "__call__"), args, kwargs)
+    if isinstance(function, Seq) and function.kind is SequentialSlice and len(args) == 1 and not kwargs:
+        result = args[0]
+        for module in function.items:
+            result = call_value(trace, module, [result], {})
+        return result
     raise Unsupported(f"a {describe(function)} is called")
 
 
@@ -149,6 +160,14 @@ def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[st
         return call_value(trace, inner, [*before, *args], {**named.items, **kwargs})
     if isinstance(value, functools._lru_cache_wrapper):
         return call_cached(trace, function, args, kwargs)
+    if isinstance(value, weakref.ReferenceType) and function.source is not None and not args:
+        return trace.wrap(value(), function.source.then("{}()", "{}()"))
+    if (inlined := torch_private.inlined(value)) is not None and function.source is not None:
+        trace.guards.same_object(function.source, value)
+        return call_value(trace, trace.function(inlined, None), args, kwargs)
+    if library.is_numpy_function(value) and function.source is not None:
+        trace.guards.same_object(function.source, value)
+        return library.call_numpy(trace, value, args, kwargs)
     return call_value(trace, attributes.get_special(trace, function, "__call__"), args, kwargs)
 
 

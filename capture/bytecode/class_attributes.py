@@ -46,6 +46,8 @@ def of_constant(trace: Trace, owner: Const, name: str) -> Value:
         raise missing(owner, name)
     if isinstance(found, types.MethodType) and isinstance(found.__func__, types.FunctionType):
         return Method(trace.function(found.__func__, None), owner)
+    if isinstance(found, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return Const(found)
     if callable(found) and not isinstance(found, type):
         return Bound(owner, name)
     return constant_attribute(trace, found, owner, name)

@@ -55,7 +55,9 @@ def construct(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Val
     if kind is slice:
         parts = [Const(None), *args, Const(None)] if len(args) == 1 else [*args, Const(None)][:3]
         return Slice((parts[0], parts[1], parts[2]))
-    if kind in (list, tuple, collections.deque, torch.Size):
+    if kind is collections.deque:
+        return _deque(trace, args, kwargs)
+    if kind in (list, tuple, torch.Size):
         if kwargs or len(args) > 1:
             raise Unsupported(f"{kind.__qualname__}() with such arguments")
         return Seq(kind, trace.all_items(args[0]) if args else [])
@@ -85,6 +87,14 @@ def construct(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Val
     if issubclass(kind, torch.Tensor) or kind in _REFUSED:
         raise Unsupported(f"a {kind.__qualname__} is made")
     return make_instance(trace, kind, args, kwargs)
+
+
+def _deque(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    given = dict(zip(("iterable", "maxlen"), args, strict=False)) | kwargs
+    maxlen = as_python(trace, given.get("maxlen", Const(None)))
+    items = trace.all_items(given["iterable"]) if "iterable" in given else []
+    kept = items if maxlen is None else items[len(items) - maxlen :] if len(items) > maxlen else items
+    return Seq(collections.deque, kept, maxlen=maxlen)
 
 
 def _fold(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Value]) -> Value:

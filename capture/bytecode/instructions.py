@@ -184,6 +184,7 @@ def _global(trace: Trace, frame: Frame, name: str) -> Value:
     if name in written:
         if written[name] is DELETED:
             raise Unsupported("a deleted global is read")
+        trace.n_changed_seen += 1
         return written[name]
     source = root(frame.globals_name, "G")
     if name in frame.globals:

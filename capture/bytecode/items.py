@@ -33,6 +33,10 @@ class ModuleSlice(list):
     """Stands for the container that slicing a ModuleList makes, as long as it is only iterated over."""
 
 
+class SequentialSlice(ModuleSlice):
+    """The same of a Sequential, which may be called, too."""
+
+
 def store(trace: Trace, owner: Dict, key: Value, value: Value) -> None:
     """``owner[key] = value`` for a dict that capture made or that is already marked as changed."""
     python = as_key(trace, key)
@@ -82,7 +86,8 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
             modules = trace.get_attribute(owner, "_modules")
             assert isinstance(modules, Dict)
             trace.guard_keys(modules)
-            return Seq(ModuleSlice, list(modules.items.values())[where])
+            kind = SequentialSlice if isinstance(owner.value, torch.nn.Sequential) else ModuleSlice
+            return Seq(kind, list(modules.items.values())[where])
     if isinstance(owner, New | Obj | Bound):
         return trace.call_value(trace.get_special(owner, "__getitem__"), [key], {})
     if isinstance(owner, Const):

@@ -9,8 +9,9 @@ from typing import Any
 
 from longhand.capture.bytecode import attributes
 from longhand.capture.bytecode.breaks import Raised, Unsupported
+from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_python
-from longhand.capture.bytecode.operators import truth
+from longhand.capture.bytecode.operators import binary, compare, is_none, kind_of, truth
 from longhand.capture.bytecode.rules import Rule, Rules
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -118,7 +119,11 @@ def _filter(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def _reversed(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = trace.force(args[0])
     if isinstance(value, New | Obj):
-        return trace.call_value(attributes.get_special(trace, value, "__reversed__"), [], {})
+        if trace.classes.lookup(kind_of(value), "__reversed__") is not MISSING:
+            return trace.call_value(attributes.get_special(trace, value, "__reversed__"), [], {})
+        length = as_python(trace, trace.call_value(Const(len), [value], {}))
+        get_item = attributes.get_special(trace, value, "__getitem__")
+        return Iter(trace.call_value(get_item, [Const(place)], {}) for place in range(length - 1, -1, -1))
     if isinstance(value, Range):
         return Iter(map(Const, reversed(value.value)), is_fixed=True)
     if not isinstance(value, Seq) or isinstance(value, View):
@@ -229,6 +234,78 @@ for _function in (itertools.combinations, itertools.permutations, itertools.pair
 def _islice(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     numbers = [as_python(trace, value) for value in args[1:]]
     return Iter(itertools.islice(_pull(trace, trace.iterate(args[0])), *numbers))
+
+
+@RULES.of(itertools.zip_longest)
+def _zip_longest(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    inner = [_pull(trace, trace.iterate(value)) for value in args]
+    pulled = itertools.zip_longest(*inner, fillvalue=kwargs.get("fillvalue", Const(None)))
+    return Iter(Seq(tuple, list(values)) for values in pulled)
+
+
+@RULES.of(itertools.accumulate)
+def _accumulate(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    function = args[1] if len(args) > 1 else kwargs.get("func", Const(None))
+    is_sum = is_none(trace, function)
+
+    def together(total: Value, value: Value) -> Value:
+        return binary(trace, "+", total, value) if is_sum else trace.call_value(function, [total, value], {})
+
+    values = _pull(trace, trace.iterate(args[0]))
+    if is_none(trace, kwargs.get("initial", Const(None))):
+        return Iter(itertools.accumulate(values, together))
+    return Iter(itertools.accumulate(values, together, initial=kwargs["initial"]))
+
+
+@RULES.of(itertools.starmap)
+def _starmap(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    inner = trace.iterate(args[1])
+    return Iter(trace.call_value(args[0], trace.all_items(value), {}) for value in _pull(trace, inner))
+
+
+def _while(function: Any) -> Rule:
+    def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        def test(value: Value) -> bool:
+            is_plain = is_none(trace, args[0])
+            return truth(trace, value if is_plain else trace.call_value(args[0], [value], {}))
+
+        return Iter(function(test, _pull(trace, trace.iterate(args[1]))))
+
+    return rule
+
+
+for _function in (itertools.takewhile, itertools.dropwhile, itertools.filterfalse):
+    RULES[_function] = _while(_function)
+
+
+@RULES.of(itertools.groupby)
+def _groupby(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    key = args[1] if len(args) > 1 else kwargs.get("key", Const(None))
+    groups: list[tuple[Value, list[Value]]] = []
+    for value in trace.all_items(args[0]):
+        its_key = value if is_none(trace, key) else trace.call_value(key, [value], {})
+        if not groups or not truth(trace, compare(trace, "==", groups[-1][0], its_key)):
+            groups.append((its_key, []))
+        groups[-1][1].append(value)
+    return Iter(Seq(tuple, [one, trace.over_items(Seq(list, values))]) for one, values in groups)
+
+
+@RULES.of(itertools.tee)
+def _tee(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    n_copies = as_python(trace, args[1]) if len(args) > 1 else 2
+    copies = itertools.tee(_pull(trace, trace.iterate(args[0])), n_copies)
+    return Seq(tuple, [Iter(one) for one in copies])
+
+
+@RULES.of(itertools.cycle)
+def _cycle(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return Iter(itertools.cycle(_pull(trace, trace.iterate(args[0]))))
+
+
+@RULES.of(itertools.compress)
+def _compress(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    pairs = zip(trace.all_items(args[0]), trace.all_items(args[1]), strict=False)
+    return Iter(value for value, is_kept in pairs if truth(trace, is_kept))
 
 
 @RULES.of(itertools.repeat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import types
 from typing import Any
@@ -71,4 +72,6 @@ def is_instance(value: Value, kinds: Any) -> bool:
     kind = type_of(value)
     if kind is types.GeneratorType or not isinstance(value, Iter):
         return issubclass(kind, kinds)
+    if "__next__" not in vars(kinds) and not isinstance(kinds, abc.ABCMeta) and kinds is not object:
+        return False  # no class of iterators
     raise Unsupported("isinstance() of an iterator")

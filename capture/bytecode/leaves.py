@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import re
 import types
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional
 
-__all__ = ["is_constant_object", "is_torch_leaf"]
+__all__ = ["is_constant_object", "is_numpy_scalar", "is_torch_leaf"]
 
 _BUILTIN = (
     types.BuiltinFunctionType,
@@ -100,6 +101,12 @@ def is_torch_leaf(value: Any) -> bool:
     if isinstance(value, types.FunctionType):
         return value.__module__ in _MODULES and not name.startswith("is_")
     return False
+
+
+def is_numpy_scalar(value: Any) -> bool:
+    """A number of numpy's own, which is immutable. numpy need not be there."""
+    kind = type(value)
+    return kind.__module__ == "numpy" and isinstance(value, numbers.Number)
 
 
 def is_constant_object(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import operator
 import types
 from collections.abc import Callable
@@ -98,7 +97,7 @@ def _of_constant(
         return Const(value.join(parts))
     if not isinstance(value, _FOLDED) and not (isinstance(value, type) and value in _FOLDED):
         module = type(value).__module__
-        if module not in ("inspect", "enum", "torch", "typing", "re"):
+        if module not in ("inspect", "enum", "torch", "torch.torch_version", "typing", "re", "numpy"):
             raise Unsupported(f"the method {name} of a {describe(owner)}")
     given = [as_python(trace, part) for part in args]
     named = {key: as_python(trace, part) for key, part in kwargs.items()}
@@ -126,6 +125,8 @@ def _of_instance(
         if name not in vars(object) or name in ("__eq__", "__ne__", "__len__"):
             if not hasattr(kind, name):
                 raise Unsupported(f"the method {name} of a {describe(owner)}")
+            if name == "__getitem__" and isinstance(owner.storage, Dict) and len(args) == 1:
+                return _item_or_default(trace, owner, owner.storage, args[0])
             return call_method(trace, Bound(owner.storage, name), args, kwargs)
     if name in ("__init__", "__init_subclass__"):
         return Const(None)
@@ -141,6 +142,16 @@ def _of_instance(
     if isinstance(owner.value, types.MappingProxyType | types.SimpleNamespace):
         raise Unsupported(f"the method {name} of a {describe(owner)}")
     raise Unsupported(f"the built-in method {name} of a {describe(owner)} that comes from outside")
+
+
+def _item_or_default(trace: Trace, owner: New | Obj, held: Dict, key: Value) -> Value:
+    """``owner[key]`` of a subclass of dict: what is missing, the class may know."""
+    default = trace.classes.lookup(owner.kind if isinstance(owner, New) else type(owner.value), "__missing__")
+    python = as_key(trace, key)
+    trace.guard_key(held, python)
+    if python not in held.items and isinstance(default, types.FunctionType):
+        return trace.call_value(Method(trace.function(default, None), owner), [key], {})
+    return get_item(trace, held, key)
 
 
 # Sequences
@@ -191,14 +202,15 @@ def _question(trace: Trace, owner: Seq, name: str, args: list[Value]) -> Value:
 def _write(trace: Trace, owner: Seq, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     items = owner.items
     if name == "append":
-        if owner.kind is collections.deque and owner.real is not None and owner.real.maxlen is not None:
-            raise Unsupported("a bounded deque is written to")
         items.append(args[0])
+        _drop(owner, first=True)
     elif name == "appendleft":
         items.insert(0, args[0])
+        _drop(owner, first=False)
     elif name == "extend":
         items.extend(trace.all_items(args[0]))
-    elif name == "insert":
+        _drop(owner, first=True)
+    elif name == "insert" and owner.maxlen is None:
         items.insert(as_python(trace, args[0]), args[1])
     elif name in ("pop", "popleft"):
         where = 0 if name == "popleft" else as_python(trace, args[0]) if args else -1
@@ -223,6 +235,13 @@ def _write(trace: Trace, owner: Seq, name: str, args: list[Value], kwargs: dict[
     else:
         raise Unsupported(f"the method {name} of a {owner.kind.__qualname__}")
     return Const(None)
+
+
+def _drop(owner: Seq, *, first: bool) -> None:
+    """What a bounded deque has too much."""
+    excess = len(owner.items) - owner.maxlen if owner.maxlen is not None else 0
+    if excess > 0:
+        del owner.items[slice(0, excess) if first else slice(len(owner.items) - excess, None)]
 
 
 def _set_item(trace: Trace, owner: Value, args: list[Value]) -> Value:

@@ -12,7 +12,7 @@ import torch
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_key, as_python, describe, fold, hold_if_nan
-from longhand.capture.bytecode.sets import combined
+from longhand.capture.bytecode.sets import combined, made_of
 from longhand.capture.bytecode.tensors import has_tensor, operate
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import (
@@ -34,6 +34,7 @@ from longhand.capture.bytecode.values import (
     Sym,
     Tensor,
     Value,
+    View,
 )
 
 __all__ = [
@@ -269,11 +270,18 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         made = Dict(left.kind, dict(left.items), factory=left.factory, keys=dict(left.keys))
         made.merge(right)
         return made
+    if plain in ("&", "|", "-", "^") and (isinstance(left, View) or isinstance(right, View)):
+        left, right = (_as_set(trace, side) for side in (left, right))
     if isinstance(left, SetOf) and isinstance(right, SetOf):
         return combined(trace, plain, left, right, in_place)
     if isinstance(left, New | Obj) or isinstance(right, New | Obj):
         return _user_binary(trace, plain, left, right, in_place)
     return fold(_BINARY[plain], as_python(trace, left), as_python(trace, right))
+
+
+def _as_set(trace: Trace, value: Value) -> SetOf:
+    """What is in a view of a dict, or another iterable that stands beside one."""
+    return value if isinstance(value, SetOf) else made_of(trace, set, trace.all_items(value))
 
 
 def _concatenate(trace: Trace, left: Seq, right: Seq, in_place: bool) -> Value:

@@ -106,9 +106,8 @@ class Outcome:
             return self._tensor(value)
         if isinstance(value, Lazy):
             assert value.source is not None
-            known = self.trace.known(value.value)
-            if known is not None:
-                return self.expression(known)
+            if self.trace.known(value.value) is not None:
+                return self.expression(self.trace.force(value))  # guarded: it is that very object
             return self._load(value.source)
         if isinstance(value, Const):
             return (
@@ -175,7 +174,8 @@ class Outcome:
 
     def _sequence(self, value: Seq) -> str:
         if value.kind is list or value.kind is collections.deque:
-            name = self._let("[]" if value.kind is list else f"{self.constant(value.kind)}()")
+            made = "[]" if value.kind is list else f"{self.constant(value.kind)}(maxlen={value.maxlen})"
+            name = self._let(made)
             self._memo[value] = name
             self.lines.append(f"{name}.extend(({self._all(value.items)}))" if value.items else "pass")
             return name
@@ -273,7 +273,9 @@ class Outcome:
         if value.source is None:
             return
         target = self._load(value.source)
-        if isinstance(value, Iter):
+        if isinstance(value, Iter) and value.sequence is None:  # so many of its items were taken
+            self.late.append(f"next({self.constant(itertools.islice)}({target}, {value.position - 1}, None))")
+        elif isinstance(value, Iter):
             self.late.append(
                 f"{target}.__setstate__({value.position})" if value.position >= 0 else f"list({target})"
             )

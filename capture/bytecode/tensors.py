@@ -9,6 +9,7 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.leaves import is_numpy_scalar
 from longhand.capture.bytecode.raising import check_order
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import Const, Dict, Lazy, Range, Seq, SetOf, Slice, Sym, Tensor, Value
@@ -114,7 +115,8 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
     if isinstance(value, Const):
         if isinstance(value.value, torch.nn.Module):
             raise Unsupported("a module is an argument of a torch function")
-        return value.value, value.value
+        plain = value.value.item() if is_numpy_scalar(value.value) else value.value
+        return plain, plain
     if isinstance(value, Seq):
         pairs = [to_graph(trace, part) for part in value.items]
         kind = list if value.kind is list else tuple
@@ -244,9 +246,10 @@ def tensor_attribute(trace: Trace, value: Tensor, name: str) -> Value | None:
         return trace.result(trace.call("call_function", getattr, (value.node, name), {}), result)
     if name in ("nbytes",) and not _is_dynamic(fake):
         return Const(fake.nbytes)
+    if name == "data":  # shares memory, carries no gradient
+        return tensor_method(trace, "detach", [value], {})
     if name in (
         "grad",
-        "data",
         "grad_fn",
         "_version",
         "names",

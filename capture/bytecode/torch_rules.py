@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,13 @@ from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.classes import MISSING
 from longhand.capture.bytecode.constants import as_python, fold_call
+from longhand.capture.bytecode.operators import kind_of
 from longhand.capture.bytecode.rules import Rule, Rules
 from longhand.capture.bytecode.sources import root
 from longhand.capture.bytecode.trace import Trace
-from longhand.capture.bytecode.values import Const, Tensor, Value
+from longhand.capture.bytecode.values import Const, New, Obj, Seq, Tensor, Value
 from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
 
 __all__ = ["RULES"]
@@ -125,5 +128,40 @@ RULES[torch.jit.is_tracing] = _always(False)
 RULES[torch_private.is_scripting] = _always(False)
 RULES[torch_private.get_tracing_state] = _always(None)
 RULES[torch_private.log_api_usage_once] = _always(None)
+
+
+@RULES.of(*torch_private.HAS_TORCH_FUNCTION)
+def _has_torch_function(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Subclasses of tensors never come so far; other classes may have the method, too."""
+    parts = [trace.force(part) for arg in args for part in _parts_of(trace, arg)]
+    for part in parts:
+        if (
+            isinstance(part, New | Obj)
+            and trace.classes.lookup(kind_of(part), "__torch_function__") is not MISSING
+        ):
+            raise Unsupported("an argument has a __torch_function__ of its own")
+    return Const(False)
+
+
+def _parts_of(trace: Trace, value: Value) -> list[Value]:
+    value = trace.force(value)
+    return value.items if isinstance(value, Seq) else [value]
+
+
+@RULES.of(torch.profiler.record_function)
+def _record_function(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A name for the profiler: nothing in a graph."""
+    return trace.call_value(Const(contextlib.nullcontext), [], {})
+
+
+@RULES.of(torch.inference_mode)
+def _inference_mode(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The mode that is on already."""
+    given = [*args, *kwargs.values()]
+    if as_python(trace, given[0] if given else Const(True)) is not torch.is_inference_mode_enabled():
+        raise Unsupported("inference mode is turned on or off")
+    return trace.call_value(Const(contextlib.nullcontext), [], {})
+
+
 # A capture under such a mode is refused.
 RULES[torch_private.is_torch_function_mode_enabled] = _always(False)

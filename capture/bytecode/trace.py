@@ -117,6 +117,10 @@ class Trace(Wrapping):
         file, line, _ = self.stack[-1].place()
         return f"{file}:{line}"
 
+    def is_changed(self, value: Value) -> bool:
+        """Whether the code has written to it or to its attributes."""
+        return super().is_changed(value) or value in self.attributes
+
     def changing(self, value: Value) -> None:
         """Notes that a container or cell from outside is written to."""
         if value.source is None:

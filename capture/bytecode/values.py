@@ -91,12 +91,17 @@ class Sym(Value):
 
 @dataclasses.dataclass(eq=False)
 class Seq(Value):
-    """A list, tuple, torch.Size, deque or named tuple."""
+    """A list, tuple, torch.Size, deque or named tuple.
+
+    Attributes:
+        maxlen: Of a deque, how many items it keeps; None: all.
+    """
 
     kind: type
     items: list[Value]
     changed: bool = False
     real: Any = None
+    maxlen: int | None = dataclasses.field(default=None, kw_only=True)
 
 
 @dataclasses.dataclass(eq=False)
@@ -139,7 +144,7 @@ class View(Seq):
     def __init__(self, kind: type, owner: Dict, word: str, parts: Callable[[], list[Value]]) -> None:
         self.source = None
         self.kind, self.owner, self.word, self._parts = kind, owner, word, parts
-        self.changed, self.real = False, None
+        self.changed, self.real, self.maxlen = False, None, None
 
     @property
     def items(self) -> list[Value]:  # type: ignore[override]
@@ -284,7 +289,8 @@ class Iter(Value):
 
     Attributes:
         frame: A generator's own frame.
-        sequence: What it goes over, if that is a list or tuple; `position` is the next one's, -1 at the end.
+        sequence: What it goes over, if that is a list or tuple; `position` is the next one's, -1 at the end. Of
+            another iterator from outside `position` is how many items were taken.
         changed: An iterator from outside was advanced.
         remake: Given the outcome, the text that makes it again where it stands; None if only the rest of its items do.
         is_fixed: The rest of its items is the same whenever it is asked for.

@@ -18,8 +18,9 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import Unsupported
+from longhand.capture.bytecode.given_iterators import ITERATORS, given_iterator
 from longhand.capture.bytecode.guards import Guards, same_constants
-from longhand.capture.bytecode.leaves import is_constant_object, is_torch_leaf
+from longhand.capture.bytecode.leaves import is_constant_object, is_numpy_scalar, is_torch_leaf
 from longhand.capture.bytecode.shapes import DynamicSizes
 from longhand.capture.bytecode.sources import Source, attribute, item, root
 from longhand.capture.bytecode.values import (
@@ -60,8 +61,6 @@ CONSTANT_TYPES = (
 )
 _KEY_TYPES = (*CONSTANT_TYPES, enum.Enum, type, types.FunctionType)
 _COMPILED = "longhand.from_bytecode"  # the module of the classes of compiled functions and modules
-_EMPTY: list[Any] = []
-_ITERATORS = (type(iter(_EMPTY)), type(iter(tuple(_EMPTY))))
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _NAMED_STORES = ("._modules", "._parameters", "._buffers", ".__dict__")
 
@@ -92,6 +91,7 @@ class Wrapping:
         self.changed: list[Value] = []
         self.by_id: dict[int, Value] = {}
         self.alive: list[Any] = []
+        self.n_changed_seen = 0  # how often something was reached that the code has written to
 
     def lazy(self, value: Any, source: Source) -> Lazy:
         return Lazy(value, source=source)
@@ -111,6 +111,8 @@ class Wrapping:
         """The tracked value of a real one, with its guards."""
         if id(value) in self.by_id:
             known = self.by_id[id(value)]
+            if self.is_changed(known):
+                self.n_changed_seen += 1
             if known.source is not None and known.source.expression() != source.expression():
                 self._guard_alias(source, known)
             return known
@@ -123,6 +125,10 @@ class Wrapping:
             self.by_id[id(value)] = made
             self.alive.append(value)
         return made
+
+    def is_changed(self, value: Value) -> bool:
+        """Whether the code has written to it."""
+        return bool(getattr(value, "changed", False))
 
     def _guard_alias(self, source: Source, known: Value) -> None:
         assert known.source is not None
@@ -139,6 +145,12 @@ class Wrapping:
             return Const(value, source=source)
         if isinstance(value, torch.Tensor):
             return self._input(value, source)
+        if is_numpy_scalar(value):
+            self.guards.equal(source, value)
+            return Const(value, source=source)
+        if isinstance(value, torch.torch_version.TorchVersion):
+            self.guards.same_object(source, value)
+            return Const(value, source=source)
         if isinstance(value, enum.Enum) or is_constant_object(value) or is_torch_leaf(value):
             self.guards.same_object(source, value)
             return Const(value, source=source)
@@ -158,6 +170,9 @@ class Wrapping:
             return self._sequence(value, kind, source)
         if kind in _DICTS:
             return self._dict(value, kind, source)
+        if kind is types.MappingProxyType:  # nobody writes through it: what it shows is read
+            self.guards.same_type(source, kind)
+            return self._proxy(value, source)
         if kind in (set, frozenset):
             return self._set(value, kind, source)
         if kind is types.CellType:
@@ -169,8 +184,8 @@ class Wrapping:
             self.guards.same_type(source, kind)
             parts = [self.wrap(getattr(value, n), attribute(source, n)) for n in ("start", "stop", "step")]
             return Slice((parts[0], parts[1], parts[2]), source=source)
-        if kind in _ITERATORS:
-            return self._iterator(value, kind, source)
+        if kind in ITERATORS:
+            return given_iterator(self, value, source)
         self.guards.same_type(source, kind)
         return Obj(value, self._storage(value, source), source=source)
 
@@ -200,21 +215,6 @@ class Wrapping:
         is_plain = isinstance(key, str | int) and type(key) in (str, int, bool)
         text = repr(key) if is_plain else self.guards.constant(key)
         return text.replace("{", "{{").replace("}", "}}")
-
-    def _iterator(self, value: Any, kind: type, source: Source) -> Value:
-        """An iterator over a list or tuple: the same items from the same position on."""
-        self.guards.same_type(source, kind)
-        reduced = value.__reduce__()
-        parts = source.then("{}.__reduce__()", "{}")
-        self.guards.add(
-            parts, f"len({{}}) == {len(reduced)}", f"{source.name} is at its end or not, as before"
-        )
-        if len(reduced) == 2:
-            return Iter(iter(()), source=source)
-        self.guards.add(parts, f"{{}}[2] == {reduced[2]}", f"{source.name} is at position {reduced[2]}")
-        owner = self.wrap(reduced[1][0], parts.then("{}[1][0]", "{}"))
-        assert isinstance(owner, Seq)
-        return self.over_items(owner, reduced[2], source)
 
     def over_items(self, owner: Seq, position: int = 0, source: Source | None = None) -> Iter:
         """An iterator over a tracked sequence; it sees what happens to the sequence meanwhile."""
@@ -294,12 +294,10 @@ class Wrapping:
             raise Unsupported(f"a value of type {kind.__qualname__} comes from outside")
         self.guards.same_type(source, kind)
         if kind is collections.deque:
-            if value.maxlen is not None:
-                raise Unsupported("a deque that is bounded comes from outside")
-            self.guards.add(source, "{}.maxlen is None")
+            self.guards.add(source, f"{{}}.maxlen == {value.maxlen}")
         self.guards.add(source, f"len({{}}) == {len(value)}", f"len({source.name}) == {len(value)}")
         items: list[Value] = [self.lazy(part, item(source, i)) for i, part in enumerate(value)]
-        return Seq(kind, items, real=value, source=source)
+        return Seq(kind, items, real=value, source=source, maxlen=getattr(value, "maxlen", None))
 
     def _dict(self, value: Any, kind: type, source: Source) -> Value:
         self.guards.same_type(source, kind)
@@ -310,6 +308,16 @@ class Wrapping:
         if kind is collections.defaultdict:
             made.factory = self.lazy(value.default_factory, attribute(source, "default_factory"))
         return made
+
+    def _proxy(self, value: Any, source: Source) -> Value:
+        """A read-only view of a dict: a dict with the same items, for nobody writes through it."""
+        keys = self.guards.constant(tuple(value))
+        self.guards.add(source, f"tuple({{}}) == {keys}", f"keys of {source.name}")
+        items: dict[Any, Value] = {
+            key: self.lazy(part, source.then("{}[" + self._key_text(key) + "]"))
+            for key, part in value.items()
+        }
+        return Dict(dict, items, real=dict(value))
 
     def _set(self, value: Any, kind: type, source: Source) -> Value:
         if not all(isinstance(part, _KEY_TYPES) for part in value):

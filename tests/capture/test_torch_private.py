@@ -40,6 +40,29 @@ def test_storages_of_fake_tensors():
         assert torch_private.fake_mode_of(x) is mode
 
 
+def test_questions_about_torch_function_and_checks():
+    x = torch.ones(2)
+    one, unary, variadic = torch_private.HAS_TORCH_FUNCTION
+    assert not one((x,)) and not unary(x) and not variadic(x, x)
+    for check, kind in torch_private.CHECKS.items():
+        with pytest.raises(kind):
+            check(False, "no" if kind is AssertionError else lambda: "no")
+    with pytest.raises(KeyError):
+        torch_private.check_with(KeyError, False, lambda: "no")
+    if torch_private.check_is_size is not None:
+        with pytest.warns(FutureWarning) if torch.__version__ >= "2.13" else contextlib.nullcontext():
+            torch_private.check_is_size(2)
+
+
+def test_what_scripted_functions_were_made_from():
+    @torch.jit.script
+    def twice(x):
+        return x * 2
+
+    assert torch_private.inlined(twice).__name__ == "twice"
+    assert torch_private.inlined(torch.relu) is None
+
+
 def test_levels_of_forward_derivatives():
     assert not torch_private.takes_forward_derivatives()
     with torch.autograd.forward_ad.dual_level():

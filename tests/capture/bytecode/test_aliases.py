@@ -54,6 +54,17 @@ def two_tensors_that_may_overlap(x, y):
     return y * 2
 
 
+def _broken(x, other):
+    size = x.shape
+    print("", end="")
+    return x * 2 + other, size
+
+
+@behaviour((X, X), (X, X + 1), (X + 1, X), breaks=None)
+def one_tensor_twice_before_a_break(x, y):
+    return _broken(x, y)
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)

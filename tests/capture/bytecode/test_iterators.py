@@ -5,7 +5,9 @@ import itertools
 import operator
 
 import pytest
+import torch
 
+from tests.capture.bytecode import running
 from tests.capture.bytecode.behaviours import Behaviours, X
 
 BEHAVIOURS = Behaviours()
@@ -75,6 +77,50 @@ def itertools_more(x):
 @behaviour((X,), breaks=None)
 def accumulate_tensors(x):
     return list(itertools.accumulate([x, x + 1, x * 2]))
+
+
+LAYERS = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh(), torch.nn.Sigmoid())
+
+
+def _noted(x, log, word):
+    log.append(word)
+    print("", end="")
+    return x + 1
+
+
+@behaviour((X,), breaks=None)
+def loops_that_break_once(x):
+    log = []
+    for layer in LAYERS:
+        x = layer(x) if log else layer(_noted(x, log, "a"))
+    for number, layer in enumerate(LAYERS, 2):
+        x = layer(x) * number if len(log) > 1 else layer(_noted(x, log, number))
+    for (key, layer), other in zip(LAYERS._modules.items(), (1, 2, 3)):
+        x = layer(x) * other if len(log) > 2 else layer(_noted(x, log, key))
+    return x, log
+
+
+def _given_iterators(x, numbered, values, pairs):
+    place, first = next(numbered)
+    return x * first + place, next(values), list(pairs)
+
+
+def test_given_iterators_are_advanced(hook):
+    captured = running.Captured(_given_iterators)
+    for start in (0, 0, 3):
+        one, other = (
+            (
+                enumerate([5, 6, 7], start),
+                iter({"a": 1, "b": 2}.values()),
+                zip([1, 2], "ab"),
+            )
+            for _ in range(2)
+        )
+        mine, theirs = captured(X, *one), _given_iterators(X, *other)
+        running.assert_same(mine, theirs)
+        assert [list(part) for part in one] == [list(part) for part in other]
+    assert captured.count("break") == 0 and captured.count("skip") == 0
+    assert captured.count("graph") == 2
 
 
 @behaviour((X,), breaks=None)

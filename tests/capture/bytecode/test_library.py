@@ -1,0 +1,241 @@
+"""The standard library's own classes, imports, cached functions and numpy's numbers, captured, against eager."""
+
+import collections
+import contextlib
+import functools
+import inspect
+import itertools
+import operator
+import types
+import typing
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+from tests.capture.bytecode.behaviours import Behaviours, X
+
+BEHAVIOURS = Behaviours()
+behaviour = BEHAVIOURS.behaviour
+
+
+@behaviour((X,))
+def getters(x):
+    pair = operator.itemgetter(0, 1)([x, 2])
+    return (
+        operator.itemgetter("a")({"a": x}),
+        pair,
+        operator.attrgetter("shape")(x),
+        operator.methodcaller("sum", 1)(x),
+    )
+
+
+@behaviour((X,))
+def bound_by_hand(x):
+    class_method = types.MethodType(torch.add, x)
+    return class_method(x)
+
+
+@contextlib.contextmanager
+def scaled(value):
+    yield value * 2
+
+
+@behaviour((X,))
+def managers_on_a_stack(x):
+    with contextlib.ExitStack() as stack:
+        x = x * stack.enter_context(scaled(3))
+    return x
+
+
+@behaviour((X,))
+def bounded_deques(x):
+    queue = collections.deque([1, 2, 3], maxlen=2)
+    queue.append(x)
+    queue.appendleft(5)
+    return list(queue), queue, collections.deque(maxlen=0)
+
+
+QUEUE = collections.deque([1], maxlen=2)
+
+
+@behaviour((X, collections.deque([1], maxlen=2)), (X, collections.deque([1])))
+def deques_that_are_given(x, queue):
+    queue.append(2)
+    queue.append(x.shape[0])
+    return x + len(queue), list(queue)
+
+
+@behaviour((X,))
+def counters(x):
+    counted = collections.Counter("hello")
+    return x * counted["l"], counted["z"], dict(counted)
+
+
+@behaviour((X,))
+def lazy_iterators(x):
+    return (
+        list(itertools.zip_longest([1, 2], [x], fillvalue=0)),
+        list(itertools.accumulate([x, x + 1])),
+        list(itertools.accumulate([1, 2, 3], operator.mul, initial=2)),
+        list(itertools.starmap(pow, [(2, 3), (3, 2)])),
+        list(itertools.takewhile(lambda v: v < 3, [1, 2, 3, 1])),
+        list(itertools.dropwhile(lambda v: v < 3, [1, 2, 3, 1])),
+        list(itertools.filterfalse(None, [0, 1])),
+        [(key, list(group)) for key, group in itertools.groupby("aabbb")],
+        list(itertools.islice(itertools.cycle([1, 2]), 5)),
+        list(itertools.compress("abc", [1, 0, 1])),
+        [list(one) for one in itertools.tee([1, 2])],
+    )
+
+
+@behaviour((X,))
+def views_as_sets(x):
+    given = {"a": 1, "b": 2}
+    return x, sorted(given.keys() & {"b", "c"}), sorted(given.keys() - ["a"]), len(given.keys() | {"c"})
+
+
+@behaviour((X,))
+def isinstance_of_iterators(x):
+    return (
+        x,
+        isinstance(iter([1]), list),
+        isinstance(map(abs, [1]), torch.Tensor | dict),
+        isinstance(zip(), str),
+    )
+
+
+@behaviour((X,))
+def modules_are_imported(x):
+    import fractions as first_of_its_kind
+
+    from torch.nn import functional
+
+    try:
+        import there_is_no_such_module
+    except ImportError as error:
+        there_is_no_such_module = error.name
+    return functional.relu(x) * len(first_of_its_kind.__name__), type(there_is_no_such_module)
+
+
+class Recipe:
+    def __init__(self, sizes):
+        self.sizes = sizes
+
+
+RECIPE = Recipe((2, 2))
+
+
+@functools.lru_cache
+def shape_of(recipe, size):
+    return [size[0], *recipe.sizes], {"n": 1}
+
+
+@behaviour((X,))
+def cached_functions_of_objects(x):
+    sizes, more = shape_of(RECIPE, x.shape)
+    return x.reshape(sizes) * more["n"]
+
+
+class Noted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forward(self, x):
+        self.last = x.shape[0]
+        sizes, _ = shape_of(RECIPE, x.shape)
+        return x.reshape(sizes)
+
+
+@behaviour((Noted(), X))
+def cached_functions_after_effects(module, x):
+    return module(x), module.last
+
+
+def typed(function):
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            hint = function.__annotations__.get(name)
+            if hint is torch.Tensor and not isinstance(value, torch.Tensor):
+                raise TypeError(name)
+        return function(*bound.args, **bound.kwargs)
+
+    return wrapper
+
+
+@typed
+def scale(x: torch.Tensor, *, by: float = 2.0) -> torch.Tensor:
+    return x * by
+
+
+@behaviour((X,))
+def arguments_are_checked_by_a_decorator(x):
+    return scale(x), scale(x, by=3.0), len(inspect.getfullargspec(shape_of.__wrapped__).args)
+
+
+LAYERS = torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Tanh()])
+
+
+@behaviour((X,))
+def sequences_backwards(x):
+    for layer in reversed(LAYERS):
+        x = layer(x)
+    return x
+
+
+STACK = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh(), torch.nn.Sigmoid())
+
+
+@behaviour((X,))
+def parts_of_a_sequential(x):
+    return STACK[1:](x), STACK[:1](x)
+
+
+@behaviour((X,))
+def numbers_of_numpy(x):
+    n = np.prod([2, 3])
+    return x + n + np.sqrt(4.0) + np.log2(8) + int(np.ceil(2.2)), float(n)
+
+
+class Owner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.ReLU()
+        self.references = [weakref.ref(self.inner)]
+
+    def forward(self, x):
+        return self.references[0]()(x) if self.references[0]() is self.inner else x
+
+
+OWNER = Owner()
+
+
+@behaviour((X,))
+def weak_references(x):
+    return OWNER(x)
+
+
+RECURRENT = torch.nn.GRU(4, 5).eval()
+
+
+@behaviour((X,), breaks=None)
+def recurrent_layers(x):
+    with torch.no_grad():
+        return RECURRENT(x)[0]
+
+
+@behaviour((X,))
+def versions(x):
+    return x + (torch.__version__ >= "2.0"), typing.cast(int, 3)
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_behaviour(hook, name):
+    BEHAVIOURS.check(name)

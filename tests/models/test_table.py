@@ -1,0 +1,70 @@
+"""A varied thirty of the table of architectures: every kernel of their CUDA units compiles to a binary, without a GPU.
+
+All of the table: ``make sweep``, or ``python -m benchmarks.architectures --compile-only``.
+"""
+
+import itertools
+
+import pytest
+
+from benchmarks.architectures import catalog
+from benchmarks.architectures.cubins import cubin_result
+from benchmarks.architectures.processes import in_share
+from benchmarks.architectures.rows import Book, Part, Result, Verdict
+
+THIRTY = (
+    "audio-spectrogram-transformer",
+    "bart",
+    "bert",
+    "bloom",
+    "clip",
+    "cohere",
+    "convnextv2",
+    "deberta-v2",
+    "dinov2",
+    "falcon",
+    "fnet",
+    "gemma2",
+    "gpt2",
+    "gpt_neo",
+    "gpt_neox",
+    "llama",
+    "mamba2",
+    "mistral",
+    "mobilenet_v2",
+    "nystromformer",
+    "opt",
+    "phi3",
+    "poolformer",
+    "qwen3",
+    "resnet",
+    "segformer",
+    "squeezebert",
+    "t5",
+    "vit",
+    "whisper",
+)
+
+
+@pytest.mark.parametrize("name", THIRTY)
+def test_kernels_compile(name):
+    result = cubin_result(catalog.example(f"transformers/{name}"), "sm_90", train=False)
+    assert result.verdict is Verdict.RIGHT, result
+    assert result.numbers["kernels"], result
+
+
+def test_results_are_kept_and_found_again(tmp_path):
+    book = Book(tmp_path / "results.jsonl")
+    book.add("family/a", "cpu fp32", Part.INFERENCE, Result(Verdict.WRONG, "error", {"error": 1.0}))
+    book.add("family/a", "cpu fp32", Part.INFERENCE, Result(Verdict.RIGHT, "", {"error": 0.0}))
+    again = Book(tmp_path / "results.jsonl")
+    assert again.results == book.results and again.knows("family/a", "cpu fp32", Part.INFERENCE)
+    assert not again.knows("family/a", "cpu bf16", Part.INFERENCE)
+
+
+def test_shares_are_apart_and_whole():
+    rows = [str(number) for number in range(10)]
+    shares = [list(in_share(rows, f"{number}/3")) for number in (1, 2, 3)]
+    assert sorted(itertools.chain(*shares)) == rows
+    with pytest.raises(ValueError):
+        list(in_share(rows, "4/3"))
