@@ -305,6 +305,10 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     if isinstance(repeat, UnevenRepeat):
         pattern, alternatives = repeat.pattern, repeat.alternatives
     odd = {run for one in alternatives for run in one.runs}
+    if not is_backward and not all(
+        hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
+    ):
+        return None
     carried = _carried(repeat)
     if carried is None:
         return None

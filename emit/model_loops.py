@@ -52,7 +52,8 @@ class Block:
         members: Lines of ``__init__``.
         methods: forward() and, where the run before the loop shares its end, a second one.
         runtime_names: What it imports from runtime.py.
-        position: The attribute that holds its place in the list, if its methods ask for that: ``layer``.
+        position: The word for its place in the list, if its constructor takes that: ``layer``.
+        keeps_position: Whether its methods ask for it, too.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Block:
     methods: tuple[Method, ...]
     runtime_names: frozenset[str]
     position: str = ""
+    keeps_position: bool = False
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
@@ -85,7 +87,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     pending = remark_on_pending_sum(loop, outer.words, variables)
     methods: tuple[Method, ...]
-    word = _position_word(branch) if loop.alternatives else ""
+    word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     if loop.n_head:
         head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
         newest = variables[_newest(loop)]
@@ -103,7 +105,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     else:
         steps = steps_of(loop)
         methods = (write_method("forward", pending, inputs, steps, results, outer, variables, word, saved),)
-    made = construct_block(branch)
+    made = construct_block(branch, word)
     name = loop.class_name
     while name in taken:
         name = f"{name}Layer"
@@ -116,6 +118,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         methods,
         frozenset(made.runtime_names),
         word,
+        bool(loop.alternatives),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
+from longhand.emit.held_values import ByLayer
 from longhand.emit.module_tree import Branch, Held, ModuleTree, expression, member
 
 
@@ -46,14 +47,15 @@ class BlockClass:
     position: str = ""
 
 
-def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> Construction:
+def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]], layer: str = "") -> Construction:
     """The constructor of the root.
 
     Args:
         tree: The modules.
         blocks: The classes of repeated blocks, by the path of the list that holds them.
+        layer: The constructor's argument that is a repeated block's place in its list, if it takes one.
     """
-    writer = _Writer(tree, blocks)
+    writer = _Writer(tree, blocks, layer)
     root = tree.root
     if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
         container, _, children = writer.module(root, "").removesuffix(")").partition("(")
@@ -71,15 +73,16 @@ def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> C
     return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names)
 
 
-def construct_block(branch: Branch) -> Construction:
-    """The constructor of a repeated block's class, which holds what `branch` does."""
-    return construct(ModuleTree(branch, {}, {}), {})
+def construct_block(branch: Branch, layer: str = "") -> Construction:
+    """The constructor of a repeated block's class, which holds what `branch` does; `layer` is its argument, if any."""
+    return construct(ModuleTree(branch, {}, {}), {}, layer)
 
 
 class _Writer:
-    def __init__(self, tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> None:
+    def __init__(self, tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]], layer: str) -> None:
         self.root = tree.root
         self.blocks = blocks
+        self.layer = layer
         self.names: set[str] = set()
         self.ties: list[str] = []
 
@@ -108,7 +111,7 @@ class _Writer:
         """
         classes = self.blocks[path.rpartition(".")[0]]
         own = [one for one in classes if position in one.positions]
-        like = own or [one for one in classes if construct_block(branch) == one.made]
+        like = own or [one for one in classes if construct_block(branch, one.position) == one.made]
         if not like:
             return self.module(branch, path), ""
         return f"{like[0].name}({like[0].position})", like[0].position
@@ -148,7 +151,8 @@ class _Writer:
         shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
         if held.source:
             self.names.add("constant")
-            return f"constant({held.source})"
+            by_layer = isinstance(held.source, ByLayer)
+            return f"constant({held.source.expression(self.layer) if by_layer else held.source})"
         if held.channels_last:
             self.names.add("filters")
             dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
