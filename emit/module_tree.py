@@ -63,14 +63,14 @@ class Branch:
 
     @property
     def is_dict(self) -> bool:
-        """Whether its sub-modules are numbered, with gaps."""
-        return any(key.isdigit() for key in self.branches) and not self.is_list
+        """Whether its sub-modules are numbered, with gaps, and it holds nothing else."""
+        return not self.held and any(key.isdigit() for key in self.branches) and not self.is_list
 
     def steps(self) -> Iterator[tuple[str, Branch, str]]:
         """Each sub-module's name, itself, and how it is reached from here: ``.attn``, ``[3]``, ``["3"]``."""
         is_list, is_dict = self.is_list, self.is_dict
         for name, branch in self.branches.items():
-            yield name, branch, f"[{name}]" if is_list else f'["{name}"]' if is_dict else f".{name}"
+            yield name, branch, _step_to_module(name, is_list, is_dict)
 
     @property
     def varies_by_layer(self) -> bool:
@@ -179,15 +179,18 @@ def expression(root: Branch, path: str) -> str:
     text, branch = "", root
     *owners, name = path.split(".")
     for part in owners:
-        if branch.is_list:
-            text += f"[{part}]"
-        elif branch.is_dict:
-            text += f'["{part}"]'
-        else:
-            text += f".{part}" if text else part
+        step = _step_to_module(part, branch.is_list, branch.is_dict)
+        text += step if text else step.lstrip(".")
         branch = branch.branches[part]
     step = step_to_tensor(branch, name)
     return f"{text}.{step}" if text else step
+
+
+def _step_to_module(name: str, is_list: bool, is_dict: bool) -> str:
+    """How a module is reached from its owner: a parametrization's by number, beside the tensor that it changes."""
+    if is_list or is_dict:
+        return f"[{name}]" if is_list else f'["{name}"]'
+    return f".{name}" if name.isidentifier() else f'.get_submodule("{name}")'
 
 
 def step_to_tensor(owner: Branch, name: str) -> str:

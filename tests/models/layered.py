@@ -676,16 +676,6 @@ def orthogonal(count: int) -> Example:
     return parametrized(functools.partial(parametrizations.orthogonal, orthogonal_map="cayley"), count)
 
 
-@layered(1, 3)
-def old_weight_norms(count: int) -> Example:
-    return parametrized(nn.utils.weight_norm, count)
-
-
-@layered(1)
-def old_spectral_norms(count: int) -> Example:
-    return parametrized(nn.utils.spectral_norm, count)
-
-
 class Expert(nn.Module):
     """A layer whose parts are chosen by name."""
 
