@@ -59,13 +59,13 @@ def write_layers(
             block, lines[place] = write(step, body, [name, *(made.name for _, made in blocks)])
         else:
             block = known
-            lines[place] = write_loop(step, block, tree.root.at(step.owner), body)
+            lines[place] = write_loop(step, block, tree.root, body)
         blocks.append((step, block))
         if step.n_head:
             call = max(n for n in range(place) if isinstance(steps[n], FirstCall))
             first = steps[call]
             assert isinstance(first, FirstCall)
-            lines[call] = write_first_call(first, step, block, body)
+            lines[call] = write_first_call(first, step, block, tree.root, body)
     return WrittenLayers(tuple(blocks), lines)
 
 
@@ -95,7 +95,7 @@ def classes_of(blocks: Sequence[tuple[Loop, Block]], tree: ModuleTree) -> dict[s
     """Which blocks of each list have which class."""
     found: dict[str, list[BlockClass]] = {}
     for loop, block in blocks:
-        made = construct_block(tree.root.at(f"{loop.owner}.{loop.positions[0]}"), block.position)
+        made = construct_block(tree.root, f"{loop.owner}.{loop.positions[0]}", block.position)
         found.setdefault(loop.owner, []).append(
             BlockClass(block.name, _positions(loop), made, block.position)
         )

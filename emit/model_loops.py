@@ -9,7 +9,7 @@ from longhand.emit.buffer_flow import buffers_made
 from longhand.emit.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_weights import construct_block
-from longhand.emit.module_tree import Branch, ModuleTree, expression, member
+from longhand.emit.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.paragraphs import Paragraph, quote_lines
 from longhand.emit.pending_sums import remark_on_pending_sum
 from longhand.emit.sizes import SizeWriter
@@ -76,7 +76,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         tree: The modules.
         taken: Names of classes that are there already.
     """
-    branch = tree.root.at(f"{loop.owner}.{loop.positions[0]}")
+    first = f"{loop.owner}.{loop.positions[0]}"
+    branch = tree.root.at(first)
     variables = name_block(loop, outer.words)
     for buffer, path in loop.own_weights.items():
         variables[buffer] = member(expression(branch, path))
@@ -105,7 +106,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     else:
         steps = steps_of(loop)
         methods = (write_method("forward", pending, inputs, steps, results, outer, variables, word, saved),)
-    made = construct_block(branch, word)
+    made = construct_block(tree.root, first, word)
     name = loop.class_name
     while name in taken:
         name = f"{name}Layer"
@@ -187,7 +188,7 @@ def _position_word(branch: Branch) -> str:
     return next(word for word in words if word not in {*branch.branches, *branch.held})
 
 
-def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWriter) -> list[str]:
+def write_first_call(call: FirstCall, loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
     """``x, mlp = self.blocks[0].after_ln_1(x, ln_1)``"""
     targets = ", ".join(
         [
@@ -196,7 +197,7 @@ def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWrite
         ]
     )
     given = ", ".join(outer.variables[buffer] for buffer in call.repeat.inputs[0])
-    owner = member(loop.owner) if loop.owner else "self"
+    owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     lines = [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
 
@@ -226,13 +227,13 @@ def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
         paragraphs[-1].lines.append(f"return {returned}")
 
 
-def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> list[str]:
+def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
     """The loop: ``for block in self.h:`` and the call.
 
     Args:
         loop: The loop.
         block: Its class.
-        branch: The list that holds the layers.
+        tree: The root of the modules.
         outer: The writer of the function around it.
     """
     variables = outer.variables
@@ -251,7 +252,8 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
     if record is not None and not loop.n_head:
         lines.append(f"{record.word} = []")
     given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
-    owner = member(loop.owner) if loop.owner else "self"
+    branch = tree.at(loop.owner)
+    owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     if record is not None:
         targets.append(SAVED)
@@ -259,12 +261,22 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
     if is_whole:
         head, called = f"for block in {owner}:", "block"
     else:
-        begin, end = loop.positions[0], loop.positions[-1] + 1
-        stop = f"len({owner})" if end == len(branch.branches) else end
-        head, called = f"for layer in range({begin}, {stop}):", f"{owner}[layer]"
+        layers = _layers_text(loop.positions, len(branch.branches), owner)
+        head, called = f"for layer in {layers}:", f"{owner}[layer]"
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
     return [*lines, f"    {record.word}.append({SAVED})"] if record is not None else lines
+
+
+def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
+    """``range(1, len(self.h))``, ``reversed(range(4))``, or the positions themselves."""
+    begin, end = positions[0], positions[-1] + 1
+    if positions == tuple(range(begin, end)):
+        return f"range({begin}, {f'len({owner})' if end == n_layers else end})"
+    if positions == tuple(reversed(range(positions[-1], begin + 1))):
+        span = f"{positions[-1]}, " if positions[-1] else ""
+        return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"
+    return f"({', '.join(map(str, positions))})"
 
 
 def _singular(name: str, buffer: str, outer: BodyWriter) -> str:

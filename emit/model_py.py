@@ -153,7 +153,7 @@ class ModelWriter:
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
         block = write_block(loop, body, self.tree, taken)
-        return block, write_loop(loop, block, self.tree.root.at(loop.owner), body)
+        return block, write_loop(loop, block, self.tree.root, body)
 
     def _sizes(self, may_state: bool = True) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""

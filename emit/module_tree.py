@@ -140,7 +140,16 @@ def grow(
         for other in others:
             other_owner, _, other_name = other.rpartition(".")
             root.at(other_owner).held[other_name] = dataclasses.replace(held, tied_to=first)
+    _number_in_order(root)
     return ModuleTree(root, _expressions(root, places), values.stored)
+
+
+def _number_in_order(branch: Branch) -> None:
+    """Puts the members of lists into order: those that hold only what others hold, too, came last."""
+    if branch.branches and all(name.isdigit() for name in branch.branches):
+        branch.branches = dict(sorted(branch.branches.items(), key=lambda item: int(item[0])))
+    for child in branch.branches.values():
+        _number_in_order(child)
 
 
 def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
@@ -176,14 +185,20 @@ def _constant_path(target: str, root: Branch, is_module: bool) -> str:
 
 def expression(root: Branch, path: str) -> str:
     """How a tensor is reached from the root: lists by position, gapped lists by key."""
+    owner, _, name = path.rpartition(".")
+    text = module_expression(root, owner)
+    step = step_to_tensor(root.at(owner), name)
+    return f"{text}.{step}" if text else step
+
+
+def module_expression(root: Branch, path: str) -> str:
+    """How a module is reached from the root."""
     text, branch = "", root
-    *owners, name = path.split(".")
-    for part in owners:
+    for part in path.split(".") if path else ():
         step = _step_to_module(part, branch.is_list, branch.is_dict)
         text += step if text else step.lstrip(".")
         branch = branch.branches[part]
-    step = step_to_tensor(branch, name)
-    return f"{text}.{step}" if text else step
+    return text
 
 
 def _step_to_module(name: str, is_list: bool, is_dict: bool) -> str:
