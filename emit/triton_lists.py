@@ -28,14 +28,14 @@ def lists(plan: KernelPlan) -> tuple[Pointer, ...]:
 
 def foreach(plan: KernelPlan, names: KernelNames) -> KernelText:
     """One program for each block of elements of each group; without an axis one for each group."""
-    cols = side_words(plan.cols, names, "col", "n_cols")
+    cols = side_words(plan, plan.cols, names, "col", "n_cols")
     space = Space(
         flats=(cols.flat,) if cols.keys else (),
         rows=Side(),
         cols=Side(cols.keys, bool(cols.keys), "in_range"),
     )
     body, block = block_body(plan, names, space, range(len(plan.body)))
-    context = paragraph_context(plan, side_words((), names, "row", "n_rows"), cols, body)
+    context = paragraph_context(plan, side_words(plan, (), names, "row", "n_rows"), cols, body)
     context["lists"] = [names.lists[pointer.name] for pointer in lists(plan)]
     alignment = "ALIGNMENT" if cols.keys else "1"
     context["tensors"] = [
