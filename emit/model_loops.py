@@ -31,6 +31,7 @@ class Method:
         parameters: Its parameters.
         sizes: Lines that bind sizes to words.
         paragraphs: (quotes, lines).
+        needed: Symbols of sizes that none of its tensors tells: their words are its last parameters.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Method:
     parameters: tuple[str, ...]
     sizes: tuple[str, ...]
     paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    needed: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,15 +96,14 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         newest = variables[_newest(loop)]
         second = f"after_{newest}"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
-        given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
-        methods = (
-            write_method(
-                "forward", pending, inputs, head, [f"self.{second}({given})"], outer, variables, word
-            ),
-            write_method(
-                second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word, saved
-            ),
+        after = write_method(
+            second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word, saved
         )
+        sizes = _sizes_inside(inputs, outer, variables)
+        given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
+        call = f"self.{second}({', '.join(given)})"
+        forward = write_method("forward", pending, inputs, head, [call], outer, variables, word, sizes=sizes)
+        methods = (forward, after)
     else:
         steps = steps_of(loop)
         methods = (write_method("forward", pending, inputs, steps, results, outer, variables, word, saved),)
@@ -134,6 +135,7 @@ def write_method(
     position: str = "",
     saved: str = "",
     device: str = "",
+    sizes: SizeWriter | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -148,9 +150,10 @@ def write_method(
         position: The attribute that holds the layer's place, if the steps ask for it.
         saved: What it returns last for its backward pass, or empty.
         device: Of new tensors, as an expression; empty: that of the first input.
+        sizes: The sizes inside, if some are used already.
     """
     parameters = [variables[buffer] for buffer in inputs]
-    sizes = _sizes_inside(inputs, outer, variables)
+    sizes = sizes or _sizes_inside(inputs, outer, variables)
     if not device:
         device = f"{parameters[0]}.device" if parameters else outer.device
     body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device, position=position)
@@ -161,7 +164,9 @@ def write_method(
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
-    return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed)
+    needed = sizes.needed
+    parameters += map(sizes.word_of, needed)
+    return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed, needed)
 
 
 def _newest(loop: Loop) -> str:
@@ -196,7 +201,8 @@ def write_first_call(call: FirstCall, loop: Loop, block: Block, tree: Branch, ou
             *([SAVED] if loop.record is not None else []),
         ]
     )
-    given = ", ".join(outer.variables[buffer] for buffer in call.repeat.inputs[0])
+    needed = map(outer.sizes.word_of, block.methods[1].needed)
+    given = ", ".join([*(outer.variables[buffer] for buffer in call.repeat.inputs[0]), *needed])
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     lines = [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
@@ -252,6 +258,7 @@ def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> lis
     if record is not None and not loop.n_head:
         lines.append(f"{record.word} = []")
     given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
+    given += map(outer.sizes.word_of, block.methods[0].needed)
     branch = tree.at(loop.owner)
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]

@@ -182,8 +182,8 @@ class _Writer:
         shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
         if held.source:
             self.names.add("constant")
-            by_layer = isinstance(held.source, ByLayer)
-            return f"constant({held.source.expression(self.layer) if by_layer else held.source})"
+            source = held.source.expression(self.layer) if isinstance(held.source, ByLayer) else held.source
+            return f"constant({source})"
         if held.channels_last:
             self.names.add("filters")
             dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
