@@ -263,10 +263,12 @@ def bind_sizes(
     for symbol, word in symbols.items():
         if symbol in given or str(values.get(word)) == symbol:
             continue
+        text = _derivation(symbol, tensors)
+        if text is None and word in values:
+            continue  # a size that is fixed by now
         while word in values or word in taken or word in derived or word in untold.values():
             word = f"{word}_size"
         words_of[symbol] = word
-        text = _derivation(symbol, tensors)
         if text is None:
             untold[symbol] = word
         else:
