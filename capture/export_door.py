@@ -113,7 +113,7 @@ def _traced(
 ) -> Traced:
     signature = program.graph_signature
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
-    words = _constant_words(placeholders, signature.input_specs)
+    words = _constant_words(placeholders, signature.input_specs, module)
     inputs = [
         _graph_input(node, spec, words)
         for node, spec in zip(placeholders, signature.input_specs, strict=True)
@@ -180,22 +180,20 @@ def _graph_input(node: fx.Node, spec: InputSpec, words: dict[str, str]) -> Graph
     return GraphInput(node.name, _KINDS[spec.kind], target, persistent=spec.persistent is not False)
 
 
-def _constant_words(placeholders: list[fx.Node], specs: list[InputSpec]) -> dict[str, str]:
+def _constant_words(placeholders: list[fx.Node], specs: list[InputSpec], module: nn.Module) -> dict[str, str]:
     """Better names for constants that torch numbered: the local that the user's statement assigns them to."""
-    from_data = [
-        (node, str(spec.target))
-        for node, spec in zip(placeholders, specs, strict=True)
-        if spec.kind is ExportKind.CONSTANT_TENSOR and str(spec.target).startswith("lifted_tensor_")
-    ]
     words: dict[str, str] = {}
-    taken = {str(spec.target) for spec in specs}
-    for node, target in from_data:
+    taken = {str(spec.target) for spec in specs} | {path for path, _ in module.named_modules()}
+    for node, spec in zip(placeholders, specs, strict=True):
+        owner, dot, name = str(spec.target).rpartition(".")
+        if spec.kind is not ExportKind.CONSTANT_TENSOR or not name.startswith("lifted_tensor_"):
+            continue
         local = next(filter(None, (assigned_name(user) for user in node.users)), "constant")
-        word, count = local, 1
-        while word in taken:
-            word, count = f"{local}_{count}", count + 1
+        word, count = f"{owner}{dot}{local}", 1
+        while word in taken or hasattr(nn.Module, word.rpartition(".")[2]):
+            word, count = f"{owner}{dot}{local}_{count}", count + 1
         taken.add(word)
-        words[target] = word
+        words[str(spec.target)] = word
     return words
 
 

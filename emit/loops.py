@@ -305,6 +305,10 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     if isinstance(repeat, UnevenRepeat):
         pattern, alternatives = repeat.pattern, repeat.alternatives
     odd = {run for one in alternatives for run in one.runs}
+    if not is_backward and not all(
+        hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
+    ):
+        return None
     carried = _carried(repeat)
     if carried is None:
         return None
@@ -326,9 +330,11 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
     )
     if is_backward:
-        if set(collected) & set(carried):
-            return None
         order = [getattr(result, "buffer", "") for result in plan.results]
+        handed_on = {name for place in collected for name in (run[place] for run in repeat.outputs)}
+        # All that a backward pass keeps of its layers is the gradients that it returns: parts of others are no loop's.
+        if set(collected) & set(carried) or not handed_on <= set(order):
+            return None
         collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
     return Loop(
         repeat,

@@ -30,6 +30,8 @@ from longhand.schedule.plan import (
     UnitPlan,
 )
 
+_DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
+
 
 @dataclasses.dataclass
 class Needs:
@@ -85,6 +87,7 @@ class BodyWriter:
         self.launches = LaunchWriter(plan, names, words, variables, sizes, lists)
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
         self.library = LibraryWriter(variables, sizes, plan.buffers)
+        self._is_in_branch = False
         self._is_on_cpu = plan.options.target.device is Device.CPU
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
@@ -165,8 +168,11 @@ class BodyWriter:
         return [*lines, "else:", *_indented(otherwise)] if otherwise else lines
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
-        """The lines of steps, without the user's statements."""
-        return [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
+        """The lines of steps that only some layers do, without the user's statements."""
+        self._is_in_branch = True
+        lines = [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
+        self._is_in_branch = False
+        return lines
 
     def _buffer(self, name: str) -> Buffer:
         return self.plan.buffers[name]
@@ -193,9 +199,25 @@ class BodyWriter:
         names = [self.variables[b] for b in step.buffers if self.variables.get(b, "").isidentifier()]
         names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
         still = _rebound_or_alive(self, names, steps, place)
+        if self._is_in_branch:
+            still.add(_root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(names) if name not in still]
         if dropped and paragraphs:
-            paragraphs[-1].lines.append(f"del {', '.join(dropped)}")
+            lines = paragraphs[-1].lines
+            if (
+                not self._is_on_cpu
+                and _root(self.allocations.device) in dropped
+                and _allocates(steps[place:])
+            ):
+                lines += self._keep_device()
+            lines.append(f"del {', '.join(dropped)}")
+
+    def _keep_device(self) -> list[str]:
+        """The line that keeps the device when the tensor that tells it is dropped."""
+        taken = {*self.variables.values(), *self.sizes.values}
+        word = next(word for word in _DEVICE if word not in taken)
+        before, self.allocations.device = self.allocations.device, word
+        return [f"{word} = {before}"]
 
     def _remarks(self, step: Launch | Extern) -> list[str]:
         """Why longhand added an operation that the user did not write, or changed one, as comments."""
@@ -254,6 +276,21 @@ class BodyWriter:
         texts = [self.sizes.text(part, word) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
+
+
+def _root(expression: str) -> str:
+    """The variable that an expression starts from."""
+    return expression.partition(".")[0].partition("[")[0]
+
+
+def _allocates(steps: Sequence[ModelStep]) -> bool:
+    """Whether any of the steps makes a tensor in the function itself."""
+    return any(
+        isinstance(one, Allocate)
+        for step in steps
+        if not isinstance(step, Loop | FirstCall)
+        for one in plain_steps(step)
+    )
 
 
 def _comment(text: str) -> list[str]:

@@ -77,12 +77,26 @@ def _known_block(loop: Loop, before: Sequence[tuple[Loop, Block]], plan: UnitPla
     return next(same, None)
 
 
+def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
+    """By the path of a list: the positions of the layers that are called by a class's methods."""
+    found: dict[str, frozenset[int]] = {}
+    for step in steps:
+        if isinstance(step, Loop):
+            found[step.owner] = found.get(step.owner, frozenset()) | _positions(step)
+    return found
+
+
+def _positions(loop: Loop) -> frozenset[int]:
+    first = (loop.positions[0] - 1,) if loop.n_head else ()
+    return frozenset((*first, *loop.positions))
+
+
 def classes_of(blocks: Sequence[tuple[Loop, Block]], tree: ModuleTree) -> dict[str, list[BlockClass]]:
     """Which blocks of each list have which class."""
     found: dict[str, list[BlockClass]] = {}
     for loop, block in blocks:
-        first = (loop.positions[0] - 1,) if loop.n_head else ()
-        made = construct_block(tree.root.at(f"{loop.owner}.{loop.positions[0]}"))
-        positions = frozenset((*first, *loop.positions))
-        found.setdefault(loop.owner, []).append(BlockClass(block.name, positions, made, block.position))
+        made = construct_block(tree.root, f"{loop.owner}.{loop.positions[0]}", block.position)
+        found.setdefault(loop.owner, []).append(
+            BlockClass(block.name, _positions(loop), made, block.position)
+        )
     return found

@@ -33,6 +33,7 @@ class Method:
         parameters: Its parameters.
         sizes: Lines that bind sizes to words.
         paragraphs: (quotes, lines).
+        needed: Symbols of sizes that none of its tensors tells: their words are its last parameters.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Method:
     parameters: tuple[str, ...]
     sizes: tuple[str, ...]
     paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    needed: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Block:
         members: Lines of ``__init__``.
         methods: forward() and, where the run before the loop shares its end, a second one.
         runtime_names: What it imports from runtime.py.
-        position: The attribute that holds its place in the list, if its methods ask for that: ``layer``.
+        position: The word for its place in the list, if its constructor takes that: ``layer``.
+        keeps_position: Whether its methods ask for it, too.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Block:
     methods: tuple[Method, ...]
     runtime_names: frozenset[str]
     position: str = ""
+    keeps_position: bool = False
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
@@ -76,7 +80,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         tree: The modules.
         taken: Names of classes that are there already.
     """
-    branch = tree.root.at(f"{loop.owner}.{loop.positions[0]}")
+    first = f"{loop.owner}.{loop.positions[0]}"
+    branch = tree.root.at(first)
     variables = name_block(loop, outer.words)
     for buffer, path in loop.own_weights.items():
         variables[buffer] = member(expression(branch, path))
@@ -87,7 +92,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     pending = remark_on_pending_sum(loop, outer.words, variables)
     methods: tuple[Method, ...]
-    word = _position_word(branch) if loop.alternatives else ""
+    word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     if loop.n_head:
         head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
         newest = variables[_newest(loop)]
@@ -95,19 +100,18 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         while second in {*branch.branches, *branch.held}:
             second += "_"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
-        given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
-        methods = (
-            write_method(
-                "forward", pending, inputs, head, [f"self.{second}({given})"], outer, variables, word
-            ),
-            write_method(
-                second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word, saved
-            ),
+        after = write_method(
+            second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word, saved
         )
+        sizes = _sizes_inside(inputs, outer, variables)
+        given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
+        call = f"self.{second}({', '.join(given)})"
+        forward = write_method("forward", pending, inputs, head, [call], outer, variables, word, sizes=sizes)
+        methods = (forward, after)
     else:
         steps = steps_of(loop)
         methods = (write_method("forward", pending, inputs, steps, results, outer, variables, word, saved),)
-    made = construct_block(branch)
+    made = construct_block(tree.root, first, word)
     name = own_name(loop.class_name)
     while name in taken:
         name = f"{name}Layer"
@@ -120,6 +124,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         methods,
         frozenset(made.runtime_names),
         word,
+        bool(loop.alternatives),
     )
 
 
@@ -134,6 +139,7 @@ def write_method(
     position: str = "",
     saved: str = "",
     device: str = "",
+    sizes: SizeWriter | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -148,9 +154,10 @@ def write_method(
         position: The attribute that holds the layer's place, if the steps ask for it.
         saved: What it returns last for its backward pass, or empty.
         device: Of new tensors, as an expression; empty: that of the first input.
+        sizes: The sizes inside, if some are used already.
     """
     parameters = [variables[buffer] for buffer in inputs]
-    sizes = _sizes_inside(inputs, outer, variables)
+    sizes = sizes or _sizes_inside(inputs, outer, variables)
     if not device:
         device = f"{parameters[0]}.device" if parameters else outer.device
     body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device, position=position)
@@ -161,7 +168,9 @@ def write_method(
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
-    return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed)
+    needed = sizes.needed
+    parameters += map(sizes.word_of, needed)
+    return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed, needed)
 
 
 def _newest(loop: Loop) -> str:
@@ -199,7 +208,8 @@ def write_first_call(call: FirstCall, loop: Loop, block: Block, tree: Branch, ou
             *([SAVED] if loop.record is not None else []),
         ]
     )
-    given = ", ".join(outer.variables[buffer] for buffer in call.repeat.inputs[0])
+    needed = map(outer.sizes.word_of, block.methods[1].needed)
+    given = ", ".join([*(outer.variables[buffer] for buffer in call.repeat.inputs[0]), *needed])
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     lines = [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
@@ -255,6 +265,7 @@ def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> lis
     if record is not None and not loop.n_head:
         lines.append(f"{record.word} = []")
     given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
+    given += map(outer.sizes.word_of, block.methods[0].needed)
     branch = tree.at(loop.owner)
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
@@ -264,12 +275,22 @@ def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> lis
     if is_whole:
         head, called = f"for block in {owner}:", "block"
     else:
-        begin, end = loop.positions[0], loop.positions[-1] + 1
-        stop = f"len({owner})" if end == len(branch.branches) else end
-        head, called = f"for layer in range({begin}, {stop}):", f"{owner}[layer]"
+        layers = _layers_text(loop.positions, len(branch.branches), owner)
+        head, called = f"for layer in {layers}:", f"{owner}[layer]"
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
     return [*lines, f"    {record.word}.append({SAVED})"] if record is not None else lines
+
+
+def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
+    """``range(1, len(self.h))``, ``reversed(range(4))``, or the positions themselves."""
+    begin, end = positions[0], positions[-1] + 1
+    if positions == tuple(range(begin, end)):
+        return f"range({begin}, {f'len({owner})' if end == n_layers else end})"
+    if positions == tuple(reversed(range(positions[-1], begin + 1))):
+        span = f"{positions[-1]}, " if positions[-1] else ""
+        return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"
+    return f"({', '.join(map(str, positions))})"
 
 
 def _singular(name: str, buffer: str, outer: BodyWriter) -> str:

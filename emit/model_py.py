@@ -13,7 +13,7 @@ from longhand.emit.dim_words import DimWords
 from longhand.emit.loops import Loop, ModelStep
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_head import signature_lines, title
-from longhand.emit.model_layers import classes_of, write_layers
+from longhand.emit.model_layers import classes_of, layers_by_class, write_layers
 from longhand.emit.model_loops import Block, write_block, write_loop, write_record
 from longhand.emit.model_text import ModelFile, ModelText
 from longhand.emit.model_weights import construct
@@ -74,12 +74,12 @@ class ModelWriter:
         self.words = words
         self.dims = self._dim_words()
         self.dims.learn_copies(externs(plan))
-        self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan))
+        self.steps: tuple[ModelStep, ...] = names.steps
+        self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan), layers_by_class(self.steps))
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
         self.parameters: tuple[Parameter, ...] = parameters(self.graph)
-        self.steps: tuple[ModelStep, ...] = names.steps
         self.lists: tuple[TensorList, ...] = find_lists(plan, self.parameters, words.nodes)
         taken = {*names.buffers.values(), *(parameter.name for parameter in self.parameters)}
         self.made_lists = find_made_lists(plan, names, taken)
@@ -382,7 +382,7 @@ class ModelWriter:
             lines.append(f"constants = load_constants({device})")
         held = self.tree.root.held
         for node, path in self.tree.expressions.items():
-            source = held[path].source
+            source = str(held[path].source)
             move = "" if self.is_cpu or source.startswith("constants[") else f".to({device})"
             lines.append(f"{self.variables[node]} = {source}{move}")
         return lines

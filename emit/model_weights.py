@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
+from longhand.emit.held_values import ByLayer
 from longhand.emit.module_tree import Branch, Held, ModuleTree, expression, member
 from longhand.emit.quoting import python_string
 from longhand.emit.words import is_attribute
@@ -55,8 +56,33 @@ def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> C
         tree: The modules.
         blocks: The classes of repeated blocks, by the path of the list that holds them.
     """
-    writer = _Writer(tree, blocks)
-    root = tree.root
+    return _construct(tree.root, _Writer(tree.root, blocks))
+
+
+def construct_block(root: Branch, path: str, layer: str = "") -> Construction:
+    """The constructor of a repeated block's class; what the block shares with others is tied to it from outside.
+
+    Args:
+        root: The root of all modules.
+        path: The path of a block that it can make.
+        layer: Its argument that is the block's place in its list, if it takes one.
+    """
+    block = _without_ties_to_outside(root.at(path), f"{path}.")
+    return _construct(block, _Writer(block, {}, layer))
+
+
+def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
+    """A block without the tensors of others; the paths of those that it holds twice begin in the block itself."""
+    held = {
+        name: dataclasses.replace(one, tied_to=one.tied_to.removeprefix(inside))
+        for name, one in branch.held.items()
+        if not one.tied_to or one.tied_to.startswith(inside)
+    }
+    below = {name: _without_ties_to_outside(child, inside) for name, child in branch.branches.items()}
+    return Branch(held, below)
+
+
+def _construct(root: Branch, writer: _Writer) -> Construction:
     if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
         container, _, children = writer.module(root, "").removesuffix(")").partition("(")
         return Construction(container, children, [], writer.names)
@@ -76,15 +102,11 @@ def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> C
     return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names)
 
 
-def construct_block(branch: Branch) -> Construction:
-    """The constructor of a repeated block's class, which holds what `branch` does."""
-    return construct(ModuleTree(branch, {}, {}), {})
-
-
 class _Writer:
-    def __init__(self, tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> None:
-        self.root = tree.root
+    def __init__(self, root: Branch, blocks: Mapping[str, Sequence[BlockClass]], layer: str = "") -> None:
+        self.root = root
         self.blocks = blocks
+        self.layer = layer
         self.names: set[str] = set()
         self.ties: list[str] = []
 
@@ -114,10 +136,26 @@ class _Writer:
         """
         classes = self.blocks[path.rpartition(".")[0]]
         own = [one for one in classes if position in one.positions]
-        like = own or [one for one in classes if construct_block(branch) == one.made]
+        like = own or [one for one in classes if construct_block(self.root, path, one.position) == one.made]
         if not like:
             return self.module(branch, path), ""
+        self.tie_to_outside(branch, path, f"{path}.")
         return f"{like[0].name}({like[0].position})", like[0].position
+
+    def tie(self, path: str, tied_to: str) -> None:
+        """A line that makes a tensor another one, once both are there."""
+        holder = member(expression(self.root, path)).rpartition(".")[0]
+        name = path.rpartition(".")[2]
+        self.names.add("tie")
+        self.ties.append(f"tie({holder}, {python_string(name)}, {member(expression(self.root, tied_to))})")
+
+    def tie_to_outside(self, branch: Branch, path: str, inside: str) -> None:
+        """Ties what a block's class leaves out."""
+        for name, held in branch.held.items():
+            if held.tied_to and not held.tied_to.startswith(inside):
+                self.tie(f"{path}.{name}", held.tied_to)
+        for name, child in branch.branches.items():
+            self.tie_to_outside(child, f"{path}.{name}", inside)
 
     def members(self, branch: Branch, path: str, only_held: bool = False) -> list[str]:
         """Keyword arguments of Weights."""
@@ -133,12 +171,7 @@ class _Writer:
         made: dict[str, str] = {}
         for name, held in branch.held.items():
             if held.tied_to and path and held.tied_to.partition(".")[0] == path.partition(".")[0]:
-                # Both are inside of what is being made: tied once it is there.
-                here = member(expression(self.root, f"{path}.{name}"))
-                holder = here.rpartition(".")[0]
-                self.names.add("tie")
-                tied = member(expression(self.root, held.tied_to))
-                self.ties.append(f"tie({holder}, {python_string(name)}, {tied})")
+                self.tie(f"{path}.{name}", held.tied_to)  # both are inside of what is being made
                 continue
             if not (held.tied_to and only_held):  # the root's own are tied once all is there
                 made[name] = self.tensor(held, dtype)
@@ -157,7 +190,8 @@ class _Writer:
         shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
         if held.source:
             self.names.add("constant")
-            return f"constant({held.source})"
+            source = held.source.expression(self.layer) if isinstance(held.source, ByLayer) else held.source
+            return f"constant({source})"
         if held.channels_last:
             self.names.add("filters")
             dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"

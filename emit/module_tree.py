@@ -9,9 +9,11 @@ import torch
 from torch import nn
 
 from longhand.capture.graph import CapturedGraph, InputKind
-from longhand.emit.constants import literal_of
+from longhand.emit.held_values import ByLayer, held_values, is_in_state_dict
 from longhand.emit.quoting import python_string
 from longhand.emit.words import identifier, is_attribute
+
+_OF_MODULES = frozenset({*dir(nn.Module), "launch"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Held:
         shape: Its sizes.
         dtype: Its element type.
         persistent: Whether it is in the state_dict.
-        source: For what is in no state_dict: the expression that makes its value.
+        source: For what is in no state_dict: the expression that makes its value, or which of the layer's own it is.
         tied_to: The path of the tensor that this one is, if that has another path.
         channels_last: Whether it is made channels last: a convolution's weight.
     """
@@ -32,7 +34,7 @@ class Held:
     shape: tuple[int, ...]
     dtype: torch.dtype
     persistent: bool = True
-    source: str = ""
+    source: str | ByLayer = ""
     tied_to: str = ""
     channels_last: bool = False
 
@@ -76,6 +78,13 @@ class Branch:
         for name, branch in self.branches.items():
             yield name, branch, step_to_module(name, is_list, is_dict)
 
+    @property
+    def varies_by_layer(self) -> bool:
+        """Whether it holds, itself or below, a value that another layer of its class has not."""
+        return any(isinstance(held.source, ByLayer) for held in self.held.values()) or any(
+            branch.varies_by_layer for branch in self.branches.values()
+        )
+
     def dtypes(self) -> set[torch.dtype]:
         """Of all parameters in it and below."""
         own = {held.dtype for held in self.held.values() if held.kind is InputKind.PARAMETER}
@@ -97,15 +106,18 @@ class ModuleTree:
     stored: Mapping[str, torch.Tensor]
 
 
-def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> ModuleTree:
+def grow(
+    graph: CapturedGraph, channels_last: frozenset[str], layers: Mapping[str, frozenset[int]]
+) -> ModuleTree:
     """The tree for all parameters, buffers and constants of a captured graph.
 
     Args:
         graph: What was captured.
         channels_last: Placeholders of the parameters that are made channels last.
+        layers: By the path of a list: the positions of those of its layers that share a class.
     """
     root = Branch()
-    stored: dict[str, torch.Tensor] = {}
+    values = held_values(graph, layers)
     places: dict[str, str] = {}
     nodes = {node.name: node for node in graph.graph.nodes}
     branches: dict[str, Branch] = {}
@@ -113,16 +125,9 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
         if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
             continue
         value = nodes[entry.node].meta["val"]
-        source = ""
         path = entry.target
-        in_state_dict = entry.kind is not InputKind.CONSTANT and entry.persistent
         if entry.kind is InputKind.CONSTANT:
-            path = _constant_path(entry.target, root)
-        if not in_state_dict:
-            constant = graph.constants[entry.target]
-            source = literal_of(constant) or f"constants[{python_string(entry.target)}]"
-            if source.startswith("constants["):
-                stored[entry.target] = constant
+            path = _constant_path(entry.target, root, graph.is_module)
         owner, _, name = path.rpartition(".")
         if owner not in branches:
             branches[owner] = root.at(owner)
@@ -130,8 +135,8 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
             entry.kind,
             tuple(map(int, value.shape)),
             value.dtype,
-            in_state_dict,
-            source,
+            is_in_state_dict(entry),
+            values.sources.get(entry.target, ""),
             channels_last=entry.node in channels_last,
         )
         places[entry.node] = path
@@ -141,7 +146,16 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
         for other in others:
             other_owner, _, other_name = other.rpartition(".")
             root.at(other_owner).held[other_name] = dataclasses.replace(held, tied_to=first)
-    return ModuleTree(root, _expressions(root, places), stored)
+    _number_in_order(root)
+    return ModuleTree(root, _expressions(root, places), values.stored)
+
+
+def _number_in_order(branch: Branch) -> None:
+    """Puts the members of lists into order: those that hold only what others hold, too, came last."""
+    if branch.branches and all(name.isdigit() for name in branch.branches):
+        branch.branches = dict(sorted(branch.branches.items(), key=lambda item: int(item[0])))
+    for child in branch.branches.values():
+        _number_in_order(child)
 
 
 def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
@@ -163,25 +177,23 @@ def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _constant_path(target: str, root: Branch) -> str:
-    """Where a lifted constant is held: a plain word instead of torch's counter, unless it is taken."""
+def _constant_path(target: str, root: Branch, is_module: bool) -> str:
+    """Where a constant is held: where the model holds it. What it does not hold is at the root, by a plain word."""
+    if is_module and "." in target:
+        return target
     word = identifier(target.rpartition(".")[2]).lstrip("_")
-    if word.startswith(("tensor_constant", "lifted_tensor", "constant")):
-        for choice in ("table", "constant", "lookup", "other_table", "other_constant"):
-            if choice not in root.held and choice not in root.branches:
-                return choice
-    return word
+    choices = [word, *(f"{word}_{number}" for number in range(2, 2 + len(root.held)))]
+    if not word or word.startswith(("tensor_constant", "lifted_tensor", "constant")):
+        choices = ["table", "constant", "lookup", "other_table", "other_constant", *choices[bool(word) :]]
+    taken = {*root.held, *root.branches, *_OF_MODULES}
+    return next(choice for choice in choices if choice not in taken)
 
 
 def expression(root: Branch, path: str) -> str:
     """How a tensor is reached from the root: lists by position, gapped lists by key."""
-    text, branch = "", root
-    *owners, name = path.split(".")
-    for part in owners:
-        step = step_to_module(part, branch.is_list, branch.is_dict)
-        text += step if text else step.lstrip(".")
-        branch = branch.branches[part]
-    step = step_to_tensor(branch, name)
+    owner, _, name = path.rpartition(".")
+    text = module_expression(root, owner)
+    step = step_to_tensor(root.at(owner), name)
     return f"{text}.{step}" if text else step
 
 

@@ -75,10 +75,10 @@ def name_unit(
             continue
         kernel = plan.kernels[launch.kernel]
         old = known.get(launch.kernel)
-        if old is not None and launch.kernel in elsewhere:
-            kernels[launch.kernel] = old
-            continue
         kept = _fitted(old, kernel) if old is not None else None
+        if kept is not None and launch.kernel in elsewhere:
+            kernels[launch.kernel] = kept
+            continue
         if kept is not None:
             current = _with_current_quotes(kept, plan, launch, words)
             kernels[launch.kernel] = dataclasses.replace(

@@ -170,8 +170,15 @@ class _Joint:
         read_later = self.results.union(*(buffers_read(step) for step in later))
         carried = {matcher.outputs[place] for place in matcher.carried}
         wanted = {name for name in matcher.outputs if name in carried}
-        for run in runs:
+        reads = [{name for step in run.steps for name in buffers_read(step)} for run in runs]
+        by_all = {name for step in self.repeat.runs[self.first] for name in buffers_made(step)}
+        for number, run in enumerate(runs):
             twins = {other: name for name, other in run.buffers.items()}
+            made = {
+                name for step in run.steps for name in buffers_made(step) if twins.get(name) not in by_all
+            }
+            if any(made & others for place, others in enumerate(reads) if place != number):
+                return None  # what this run alone makes would be out of the others' reach
             for name in (name for step in run.steps for name in buffers_made(step) if name in read_later):
                 if name not in twins:
                     return None

@@ -218,7 +218,7 @@ def hold_the_same(graph: CapturedGraph, path: str, other: str) -> bool:
         return {e.target[len(head) :]: e for e in held_inputs(graph) if e.target.startswith(head)}
 
     one, twin = below(path), below(other)
-    if one.keys() != twin.keys() or any(entry.kind is InputKind.CONSTANT for entry in one.values()):
+    if one.keys() != twin.keys():
         return False
     wanted = {entry.node for entry in (*one.values(), *twin.values())}
     values = {node.name: node.meta["val"] for node in graph.graph.nodes if node.name in wanted}

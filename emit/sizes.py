@@ -22,6 +22,7 @@ class SizeWriter:
         binding: For each tensor whose shape binds words: the expression and the word of each dimension.
         derived: Words of symbols that are no dimension by themselves, and how they follow from one.
         taken: Names that no size may have.
+        untold: Words of symbols that follow from nothing at hand: a function that uses them must be given them.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class SizeWriter:
         binding: Sequence[tuple[str, Words]] = (),
         derived: Mapping[str, str] | None = None,
         taken: Set[str] | None = None,
+        untold: Mapping[str, str] | None = None,
     ) -> None:
+        self._untold = dict(untold or {})
         self._taken = taken  # None: only what a shape binds has a word
         self._stated: dict[str, int] = {}  # words that no shape binds
         self._derived = dict(derived or {})
@@ -46,6 +49,15 @@ class SizeWriter:
     def values(self) -> Mapping[str, Size]:
         """What each bound word stands for."""
         return self._values
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The symbols that were used and that nothing at hand tells."""
+        return tuple(sorted(symbol for symbol, word in self._untold.items() if word in self.used))
+
+    def word_of(self, symbol: str) -> str:
+        """The word of a symbol, which is used."""
+        return self._use(self._symbols[symbol])
 
     def for_tensors(
         self, tensors: Sequence[tuple[str, Words, Sequence[Size]]], taken: set[str]
@@ -247,18 +259,22 @@ def bind_sizes(
         binding.append((path, fresh))
     words_of = dict(symbols)
     derived: dict[str, str] = {}
+    untold: dict[str, str] = {}
     for symbol, word in symbols.items():
         if symbol in given or str(values.get(word)) == symbol:
             continue
         text = _derivation(symbol, tensors)
-        if text is None:
-            continue
-        while word in values or word in taken or word in derived:
+        if text is None and word in values:
+            continue  # a size that is fixed by now
+        while word in values or word in taken or word in derived or word in untold.values():
             word = f"{word}_size"
         words_of[symbol] = word
-        derived[word] = text
+        if text is None:
+            untold[symbol] = word
+        else:
+            derived[word] = text
     unusable = taken | set(words_of.values()) if may_state else None
-    return SizeWriter(words, values, words_of, binding, derived, unusable)
+    return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
 
 
 def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]]) -> str | None:

@@ -169,7 +169,11 @@ class OperatorTable:
             return call("libdevice.exp")
         if dtype is torch.float64 and value.op in _DOUBLE:
             return _DOUBLE[value.op]
-        if value.op is Op.DIV and dtype is not torch.float64 and (id(value) in self._exact or self._is_seen(value)):
+        if (
+            value.op is Op.DIV
+            and dtype is not torch.float64
+            and (id(value) in self._exact or self._is_seen(value))
+        ):
             return call("tl.div_rn", 2)
         table = _FLOAT if dtype.is_floating_point else _INTEGER
         operator = table.get(value.op) or _ANY.get(value.op)

@@ -14,6 +14,7 @@ import sympy
 from longhand.lower.ir import (
     Axis,
     Constant,
+    Extent,
     Index,
     Load,
     Nest,
@@ -23,9 +24,10 @@ from longhand.lower.ir import (
     Scalar,
     Size,
     Value,
+    domains,
 )
 from longhand.schedule.bodies import make_index
-from longhand.schedule.sizes import divide, known_at_most, plus, rank, same, times
+from longhand.schedule.sizes import divide, known_at_most, plus, product, rank, same, times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Digit:
 
 
 Chain = tuple[Digit, ...]  # innermost first
-Bounds = tuple[Size, Size]  # both inclusive
+Terms = tuple[tuple[tuple[str, Size], ...], tuple[tuple[int, Size], ...]]  # an index without its offset
+Bounds = Mapping[Terms, tuple[Size, Size]]  # both inclusive
 
 
 def chain_of(index: Index, sizes: Mapping[str, Size]) -> Chain | None:
@@ -90,7 +93,12 @@ def digits(load: Load, chain: Chain, sizes: Mapping[str, Size], body: list[Value
         if place is None:
             return None
         values[place[0]].append((value, place[1]))
-    bounds = {} if load.mask is None else _mask_bounds(load.mask, body)
+    bounds = {} if load.mask is None else _mask_bounds(load.mask, body, sizes)
+    if not all(
+        _is_below(value, coefficient, chain, load, sizes, bounds, body)
+        for value, coefficient in load.index.values
+    ):
+        return None
     for offsets in _offsets(load.index.offset, chain):
         found = [make_index(*parts) for parts in zip(offsets, axes, values, strict=True)]
         if all(_in_range(one, digit.size, sizes, bounds) for one, digit in zip(found, chain, strict=True)):
@@ -132,10 +140,40 @@ def _offsets(offset: Size, chain: Chain) -> list[list[Size]]:
     return ways
 
 
-def _in_range(
-    index: Index, size: Size, sizes: Mapping[str, Size], bounds: Mapping[tuple[tuple[str, Size], ...], Bounds]
+def _is_below(
+    value: int,
+    coefficient: Size,
+    chain: Chain,
+    load: Load,
+    sizes: Mapping[str, Size],
+    bounds: Bounds,
+    body: list[Value],
 ) -> bool:
-    """Whether 0 <= index < size for sure. A gathered position alone is in range by the contract of `Index`."""
+    """Whether a position that is data is below the size of its digit.
+
+    By the contract of `Index` it is a place in a dimension of what is read; that may be a view, in which several digits
+    are one dimension (or a part of one). Its size is known from the load's mask, or from what the other terms leave of
+    the buffer: the view as a whole lies in it.
+    """
+    place = _place(coefficient, chain)
+    assert place is not None
+    number, factor = place
+    if factor != 1:
+        return False
+    step, size = chain[number].step, chain[number].size
+    _, high = bounds.get(((), ((value, 1),)), (0, None))
+    if high is not None and known_at_most(plus(high, 1), size):
+        return True
+    masked = frozenset[str]() if load.mask is None else domains((*body, load))[load.mask]
+    left = plus(times(chain[-1].step, chain[-1].size), times(-1, load.index.offset))
+    for axis, stride in load.index.axes:
+        if axis not in masked and known_at_most(0, stride):
+            left = plus(left, times(times(stride, plus(sizes[axis], -1)), -1))
+    return known_at_most(left, times(step, size))
+
+
+def _in_range(index: Index, size: Size, sizes: Mapping[str, Size], bounds: Bounds) -> bool:
+    """Whether 0 <= index < size for sure; a position that is data and alone has been looked at before."""
     if index.values:
         return not index.axes and index.offset == 0 and len(index.values) == 1 and index.values[0][1] == 1
     low: Size = 0
@@ -148,18 +186,18 @@ def _in_range(
             low = plus(low, reach)
         else:
             return False
-    if index.axes in bounds:
-        tighter_low, tighter_high = bounds[index.axes]
+    if (index.axes, ()) in bounds:
+        tighter_low, tighter_high = bounds[index.axes, ()]
         low = tighter_low if known_at_most(low, tighter_low) else low
         high = tighter_high if known_at_most(tighter_high, high) else high
     last = plus(size, -1)
     return known_at_most(0, plus(low, index.offset)) and known_at_most(plus(high, index.offset), last)
 
 
-def _mask_bounds(mask: int, body: list[Value]) -> dict[tuple[tuple[str, Size], ...], Bounds]:
+def _mask_bounds(mask: int, body: list[Value], sizes: Mapping[str, Size]) -> Bounds:
     """What a mask that is true says about affine terms: `0 <= col - 3` and `col - 3 < n` bound col."""
-    lows: dict[tuple[tuple[str, Size], ...], list[Size]] = {}
-    highs: dict[tuple[tuple[str, Size], ...], list[Size]] = {}
+    lows: dict[Terms, list[Size]] = {}
+    highs: dict[Terms, list[Size]] = {}
     pending = [mask]
     while pending:
         value = body[pending.pop()]
@@ -169,20 +207,23 @@ def _mask_bounds(mask: int, body: list[Value]) -> dict[tuple[tuple[str, Size], .
             pending += value.args
             continue
         op: PointwiseOp = value.op
-        left, right = (_affine(body[arg]) for arg in value.args) if len(value.args) == 2 else (None, None)
-        if left is None or right is None or op not in _FLIPPED or bool(left.axes) == bool(right.axes):
+        if len(value.args) != 2 or op not in _FLIPPED:
             continue
-        if right.axes:
-            left, right, op = right, left, _FLIPPED[op]
+        left, right = (_affine(arg, body, sizes) for arg in value.args)
+        terms, others = (left.axes, left.values), (right.axes, right.values)
+        if any(terms) == any(others):
+            continue
+        if any(others):
+            left, right, terms, op = right, left, others, _FLIPPED[op]
         limit = plus(right.offset, times(-1, left.offset))
         if op in (PointwiseOp.GE, PointwiseOp.EQ):
-            lows.setdefault(left.axes, []).append(limit)
+            lows.setdefault(terms, []).append(limit)
         if op is PointwiseOp.GT:
-            lows.setdefault(left.axes, []).append(plus(limit, 1))
+            lows.setdefault(terms, []).append(plus(limit, 1))
         if op in (PointwiseOp.LE, PointwiseOp.EQ):
-            highs.setdefault(left.axes, []).append(limit)
+            highs.setdefault(terms, []).append(limit)
         if op is PointwiseOp.LT:
-            highs.setdefault(left.axes, []).append(plus(limit, -1))
+            highs.setdefault(terms, []).append(plus(limit, -1))
     unbounded = 1 << 62
     return {
         terms: (lows.get(terms, [-unbounded])[0], highs.get(terms, [unbounded])[0])
@@ -199,13 +240,16 @@ _FLIPPED = {
 }
 
 
-def _affine(value: Value) -> Index | None:
-    """A value as an affine expression of axes, if it is one."""
+def _affine(position: int, body: list[Value], sizes: Mapping[str, Size]) -> Index:
+    """A value of a body as an affine expression: of axes, a number, or of itself."""
+    value = body[position]
     if isinstance(value, Position) and not value.index.values:
         return value.index
-    if isinstance(value, Constant | Scalar) and not value.dtype.is_floating_point:
-        return None if isinstance(value.value, float) else Index(value.value)
-    return None
+    if isinstance(value, Constant | Scalar) and not isinstance(value.value, float):
+        return Index(value.value)
+    if isinstance(value, Extent) and not value.dtype.is_floating_point:
+        return Index(product(sizes[axis] for axis in value.axes))
+    return Index(values=((position, 1),))
 
 
 def _unused(name: str, taken: Mapping[str, Size]) -> str:

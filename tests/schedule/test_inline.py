@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 import torch
 
-from longhand.lower.ir import Axis, Constant, Index, Load, Nest, Pointwise, Position, Reduce, ReduceOp, Store
+from longhand.lower.ir import (
+    Axis,
+    Constant,
+    Index,
+    Load,
+    Nest,
+    Pointwise,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+)
 from longhand.lower.ir import PointwiseOp as Op
 from longhand.schedule.inline import inline
 
@@ -96,3 +108,42 @@ def test_a_reduction_is_never_repeated(program: Any) -> None:
     program.pointwise("out", lambda b, u: b.op(Op.NEG, u), total.seen(lambda t: t[1:]))
     assert any(isinstance(value, Reduce) for value in program.steps[0].body)
     assert isinstance(inline(program.steps[0], "total", program.steps[1], program.buffers), str)
+
+
+def looked_up(position: Index, n_values: int, coefficient: int, shape: tuple[int, ...], mask: bool) -> Nest:
+    """out[i] = made[position + coefficient * which[i]], under the mask ``which[i] < n_values`` or without one."""
+    strides = (("r", 6),) if len(shape) == 2 else ()
+    index = Index(position.offset, position.axes, ((0, coefficient),))
+    body = (
+        Load("which", Index(0, (("c", 1),)), torch.int64),
+        Scalar(n_values, torch.int64),
+        Pointwise(Op.LT, (0, 1), torch.bool),
+        Load("made", index, torch.float32, mask=2 if mask else None, other=0.5),
+        Store("out", Index(0, (("c", 1), *strides)), 3),
+    )
+    return Nest((Axis("r", shape[0]), Axis("c", 6)) if len(shape) == 2 else (Axis("c", 6),), body)
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_place_in_a_row_that_is_data(program: Any, run: Run, mask: bool) -> None:
+    """made[r, which[c]]: the other terms leave a row of the buffer, and the mask says it, too."""
+    x = program.input("x", 4, 6)
+    program.input("which", 6, value=torch.tensor([3, 0, 5, 2, 1, 5]))
+    program.pointwise("made", lambda b, u: b.op(Op.EXP, u), x)
+    program.fresh("out", (4, 6), torch.float32)
+    program.steps.append(looked_up(Index(0, (("r", 6),)), 6, 1, (4, 6), mask))
+    joined = inline(program.steps[0], "made", program.steps[1], program.buffers)
+    assert isinstance(joined, Nest), joined
+    expected = run(program.steps, program.buffers, program.inputs)["out"]
+    torch.testing.assert_close(run([joined], program.buffers, program.inputs)["out"], expected)
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize(("coefficient", "n_values"), [(1, 24), (2, 12)])
+def test_a_place_that_is_data_may_run_over_several_axes(
+    program: Any, coefficient: int, n_values: int, mask: bool
+) -> None:
+    """made.flatten()[which], as rolling what windows were put together from: no axis of `made` by itself."""
+    program.pointwise("made", lambda b, u: b.op(Op.EXP, u), program.input("x", 4, 6))
+    consumer = looked_up(Index(), n_values, coefficient, (6,), mask)
+    assert isinstance(inline(program.steps[0], "made", consumer, program.buffers), str)

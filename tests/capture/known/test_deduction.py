@@ -1,4 +1,4 @@
-"""What is deduced of a call's result is what the call yields, at every element; random programs, symbolic sizes too."""
+"""What is deduced of a call's result is what the call yields, at every element: random programs, any sizes."""
 
 from __future__ import annotations
 
