@@ -28,6 +28,7 @@ from longhand.capture.graph import (
     Mutation,
 )
 from longhand.capture.handles import Handle, Memory, Number
+from longhand.capture.known.fold import Emit, fold_known
 from longhand.capture.provenance import assign_provenance, user_frames
 from longhand.capture.regions import inline_region
 from longhand.capture.size_conditions import size_conditions
@@ -143,9 +144,15 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     rewriter.graph.output((*results, *(node for _, node in written)))
     rewriter.graph.eliminate_dead_code()
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
+    fold_known(rewriter.graph, _emitter(rewriter))
     names, graph = _named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
     return _assemble(traced, graph, names, known, kept, outputs, written)
+
+
+def _emitter(rewriter: Rewriter) -> Emit:
+    """How a pass over the finished graph adds a call to it."""
+    return lambda target, args, kwargs: rewriter.emit(target, args, kwargs)
 
 
 def _copy(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:

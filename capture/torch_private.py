@@ -13,7 +13,7 @@ import torch
 import torch.utils.checkpoint
 from torch import fx
 from torch._C._dynamo.guards import TensorGuards
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -35,6 +35,7 @@ __all__ = [
     "free_unbacked_symbols",
     "is_checkpoint",
     "make_fx",
+    "no_fake_mode",
     "refusing_autograd",
     "shape_env_of",
     "stacks_since",
@@ -60,6 +61,11 @@ def fake_mode_of(tensor: FakeTensor) -> FakeTensorMode:
 def fake_constant(tensor: torch.Tensor) -> torch.Tensor | None:
     """The real tensor behind a fake one that was made from data, else None."""
     return tensor.constant if isinstance(tensor, FakeTensor) else tensor
+
+
+def no_fake_mode() -> contextlib.AbstractContextManager[Any]:
+    """While inside, new tensors are real ones, whatever mode is on."""
+    return unset_fake_temporarily()
 
 
 def symbolic_expression(size: Any) -> Any:

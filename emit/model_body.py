@@ -122,7 +122,7 @@ class BodyWriter:
             elif isinstance(step, Release):
                 self._release(step, steps, place, paragraphs)
             else:
-                why = self._remarks(step) if isinstance(step, Launch) else []
+                why = self._remarks(step)
                 self.needs.kernels |= isinstance(step, Launch)
                 lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
                 self._append(paragraphs, self._quotes(step), why + waiting + lines)
@@ -197,9 +197,10 @@ class BodyWriter:
         if dropped and paragraphs:
             paragraphs[-1].lines.append(f"del {', '.join(dropped)}")
 
-    def _remarks(self, step: Launch) -> list[str]:
-        """Why longhand added an operation that the user did not write, as comments."""
-        why = dict.fromkeys(self.words.provenance(origin).remark for origin in step.origins)
+    def _remarks(self, step: Launch | Extern) -> list[str]:
+        """Why longhand added an operation that the user did not write, or changed one, as comments."""
+        origins = step.origins if isinstance(step, Launch) else (step.origin,)
+        why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
         return [line for text in why if text for line in _comment(text)]
 
     def _launch(self, step: Launch) -> list[str]:

@@ -51,6 +51,11 @@ def test_constants_behind_fake_tensors():
         assert torch_private.fake_constant(torch.empty(3)) is None
 
 
+def test_real_tensors_inside_a_fake_mode():
+    with torch_private.FakeTensorMode(), torch_private.no_fake_mode():
+        assert torch.ones(2).sum().item() == 2
+
+
 def test_symbols_of_sizes():
     environment = torch_private.ShapeEnv()
     mode = torch_private.FakeTensorMode(shape_env=environment)

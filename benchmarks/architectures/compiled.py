@@ -1,0 +1,162 @@
+"""A model through ``longhand.compile``: is it right, in inference or a training step, and does it run in kernels."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import longhand
+from benchmarks.architectures.calls import copied, step
+from benchmarks.architectures.example import Example
+from benchmarks.architectures.rows import Result, Verdict
+from longhand.backend import GraphReport, longhand_backend
+from longhand.capture.bytecode.entries import Event, EventKind
+from longhand.from_bytecode import captured
+from longhand.options import Frontend
+
+_FACTOR = 3.0  # of eager's own distance from float64
+_FLOOR = {torch.float32: 2e-6, torch.bfloat16: 1.6e-2}  # of a result's scale
+
+
+class Watched:
+    """A compiled model and what it says of itself.
+
+    Args:
+        module: The model.
+        frontend: What captures it.
+    """
+
+    def __init__(self, module: Any, frontend: Frontend) -> None:
+        self.reports: list[GraphReport] = []
+        self.events: list[Event] = []
+        if frontend is Frontend.DYNAMO:
+            backend = functools.partial(longhand_backend, report=self.reports.append)
+            self.call: Callable[..., Any] = torch.compile(module, backend=backend)
+        else:
+            self.call = captured(module, report=self.reports.append, listener=self.events.append)
+
+    @property
+    def n_breaks(self) -> int:
+        """Where the code was cut, or left to CPython."""
+        return sum(event.kind in (EventKind.BREAK, EventKind.SKIP) for event in self.events)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Graphs, breaks, and the share of bytes that generated kernels move."""
+        summaries = [report.summary for report in self.reports if report.summary]
+        ours = sum(summary.kernel_bytes for summary in summaries)
+        others = sum(summary.library_bytes for summary in summaries)
+        numbers: dict[str, Any] = {
+            "graphs": len(self.reports),
+            "kernels": sum(summary.n_kernels for summary in summaries),
+            "breaks": self.n_breaks,
+        }
+        return numbers | ({"share": ours / (ours + others)} if ours + others else {})
+
+    @property
+    def eager_reasons(self) -> list[str]:
+        """Why graphs were left in eager."""
+        return [report.reason for report in self.reports if report.reason]
+
+
+def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *, train: bool) -> Result:
+    """Three calls of the compiled model, against eager and float64."""
+    longhand.reset()
+    module, args, kwargs = copied(example, None if dtype is torch.float32 else dtype)
+    eager = copied((module, args, kwargs))
+    expected = step(eager[0], *eager, train=train)
+    exact = _exact((module, args, kwargs), expected, train=train)
+    watched = Watched(module, frontend)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        again = copied((module, args, kwargs))
+        actual = step(watched.call, module, args, kwargs, train=train)
+    numbers = watched.numbers
+    worst, eagers, note = distances(actual, expected, exact)
+    numbers |= {"error": worst, "eager_error": eagers}
+    if note or worst > _FACTOR * eagers + _FLOOR[dtype]:
+        return Result(Verdict.WRONG, note or f"error {worst:.1e}, eager's {eagers:.1e}", numbers)
+    frames = _frames_of(lambda: step(watched.call, module, *again[1:], train=train))
+    if reason := _why_eager(watched, [str(one.message) for one in told], frames, module):
+        return Result(Verdict.EAGER, reason, numbers)
+    return Result(Verdict.RIGHT, "", numbers)
+
+
+def _exact(example: Example, expected: list[torch.Tensor], *, train: bool) -> list[torch.Tensor]:
+    """The same in float64; eager's own where some operation has none, or where other elements are chosen there."""
+    try:
+        wide = copied(example, torch.float64)
+        found = step(wide[0], *wide, train=train)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return expected
+    same = len(found) == len(expected) and all(
+        one.shape == other.shape for one, other in zip(found, expected, strict=True)
+    )
+    return found if same else expected
+
+
+def distances(
+    actual: list[torch.Tensor], expected: list[torch.Tensor], exact: list[torch.Tensor]
+) -> tuple[float, float, str]:
+    """The largest distance from float64, ours and eager's, relative to each tensor's scale; what else is wrong."""
+    if [(t.shape, t.dtype) for t in actual] != [(t.shape, t.dtype) for t in expected]:
+        return (
+            float("inf"),
+            0.0,
+            f"{len(actual)} tensors, {len(expected)} expected, or of other shapes or types",
+        )
+    ours = eagers = 0.0
+    for mine, theirs, wide in zip(actual, expected, exact, strict=True):
+        if not mine.numel():
+            continue
+        if not bool((mine.isfinite() == theirs.isfinite()).all()):
+            return float("inf"), 0.0, "NaN or infinity elsewhere than in eager"
+        if not mine.dtype.is_floating_point:
+            if not torch.equal(mine, theirs):
+                return float("inf"), 0.0, f"{int((mine != theirs).sum())} of {mine.numel()} integers differ"
+            continue
+        scale = wide.double().abs().nan_to_num(posinf=0).max().clamp_min(1e-12)
+        ours = max(ours, ((mine.double() - wide.double()).abs().nan_to_num().max() / scale).item())
+        eagers = max(eagers, ((theirs.double() - wide.double()).abs().nan_to_num().max() / scale).item())
+    return ours, eagers, ""
+
+
+def _frames_of(call: Callable[[], Any]) -> set[str]:
+    """The files of every Python function that a call runs."""
+    files: set[str] = set()
+
+    def look(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return files
+
+
+def _why_eager(watched: Watched, told: list[str], frames: set[str], module: Any) -> str:
+    """What of a later call does not run in what was generated; empty if all does."""
+    if watched.eager_reasons:
+        return watched.eager_reasons[0].splitlines()[0]
+    if not watched.reports:
+        return "no graph"
+    if warned := [message for message in told if "longhand" in message.lower()]:
+        return warned[0].splitlines()[0]
+    folders = {str(report.folder) for report in watched.reports if report.folder}
+    if not any(str(Path(file).parent) in folders for file in frames):
+        return "silent: a later call runs no unit"
+    if any(file.startswith("<eval_with_key>") for file in frames):
+        return "silent: a later call runs a graph in eager"
+    own = sys.modules[type(module).__module__].__file__
+    if len(watched.reports) == 1 and not watched.n_breaks and own in frames:
+        return f"silent: a later call runs {Path(own).name}"
+    return ""

@@ -1,0 +1,126 @@
+"""Every kernel of a model's CUDA unit, compiled to a binary without a GPU; or run in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+import longhand
+from benchmarks.architectures.calls import tensors
+from benchmarks.architectures.example import Example
+from benchmarks.architectures.rows import Result, Verdict
+from longhand.summary import Summary
+from longhand.verify import verify
+from tests.triton_compile import compile_launches
+
+_CHECKS = ("check_tensor", "check_tensors", "check_lists_apart", "check_weights")
+
+
+def cubin_result(example: Example, arch: str, *, train: bool) -> Result:
+    """Generates the unit and compiles each kernel as the model launches it; one that fails is told by name."""
+    with tempfile.TemporaryDirectory() as workshop:
+        folder = Path(workshop) / "unit_for_cubins"
+        module, args, kwargs = example
+        summary = _generated(module, args, kwargs, folder, arch, train=train)
+        sys.path.insert(0, workshop)
+        package = importlib.import_module(folder.name)
+        calls = _recorded(package, pytree.tree_map(_meta, (args, kwargs)), train=train)
+        failures, spills = [], 0
+        for kernel, given in calls.items():
+            named = importlib.import_module(f"{package.__name__}.kernels.{kernel}")
+            lists = [arg for arg in given if isinstance(arg, torch.Tensor | list)]
+            try:
+                usages = compile_launches(named, kernel, lists, *given[len(lists) :])
+                spills += sum(usage.spill_bytes for usage in usages)
+            except Exception as error:
+                failures.append(f"{kernel}: {type(error).__name__}: {_last_line(str(error))}")
+        missing = set(package.kernels.__all__) - set(calls) if summary.n_kernels else set()
+    numbers = {
+        "kernels": len(calls),
+        "failed": len(failures),
+        "spill_bytes": spills,
+        "share": summary.generated_share,
+    }
+    if failures:
+        return Result(Verdict.FAILED, "; ".join(failures), numbers)
+    if missing:
+        return Result(Verdict.WRONG, f"never called: {', '.join(sorted(missing))}", numbers)
+    return Result(Verdict.RIGHT, "", numbers)
+
+
+def interpreted_result(row: str, example: Example, arch: str, *, train: bool) -> Result:
+    """``longhand verify`` of the CUDA unit: each kernel and the whole, on the CPU."""
+    with tempfile.TemporaryDirectory() as workshop:
+        folder = Path(workshop) / "unit"
+        factory = f"benchmarks.architectures.catalog:{'train/' if train else ''}{row}"
+        module, args, kwargs = example
+        _generated(module, args, kwargs, folder, arch, train=train, factory=factory)
+        found = verify(folder, factory)
+    wrong = [
+        f"{check.name}: {check.mismatch or check.error}" for check in found.kernels if not check.is_right
+    ]
+    wrong += [f"{one.name}: {one.note or one.mismatch}" for one in found.whole if not one.is_right]
+    numbers = {"kernels": len({check.name for check in found.kernels})}
+    return (
+        Result(Verdict.WRONG, "; ".join(wrong)[:300], numbers)
+        if wrong
+        else Result(Verdict.RIGHT, "", numbers)
+    )
+
+
+def _generated(
+    module: Any, args: Any, kwargs: Any, folder: Path, arch: str, *, train: bool, factory: str | None = None
+) -> Summary:
+    made = longhand.generate(
+        module,
+        args,
+        kwargs,
+        out=folder,
+        device="cuda",
+        arch=arch,
+        train=train,
+        frontend="bytecode",
+        factory=factory,
+    )
+    assert isinstance(made, Summary)
+    return made
+
+
+def _recorded(package: Any, given: Any, *, train: bool) -> dict[str, tuple[Any, ...]]:
+    """The first call of each kernel's host function, on the meta device."""
+    model = sys.modules[f"{package.__name__}.model"]
+    for name in _CHECKS:
+        if hasattr(model, name):
+            setattr(model, name, lambda *args, **kwargs: None)
+    calls: dict[str, tuple[Any, ...]] = {}
+
+    def recorder(name: str) -> Any:
+        return lambda *args: calls.setdefault(name, args) and None
+
+    for kernel in package.kernels.__all__:
+        setattr(package.kernels, kernel, recorder(kernel))
+    exported = getattr(package, package.__all__[0])
+    args, kwargs = given
+    with torch.set_grad_enabled(train), torch.device("meta"):
+        unit = exported() if isinstance(exported, type) else exported
+        if isinstance(unit, torch.nn.Module):
+            unit = unit.to("meta").train(train)
+        results = tensors(unit(*args, **kwargs))
+        if train:
+            carrying = [value for value in results if value.requires_grad]
+            torch.autograd.backward(carrying, [torch.ones_like(value) for value in carrying])
+    return calls
+
+
+def _meta(value: Any) -> Any:
+    return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")[:160]

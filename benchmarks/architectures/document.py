@@ -1,0 +1,122 @@
+"""docs/architectures.md, from results on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from benchmarks.architectures.rows import Book, Key, Part, Result, Verdict
+
+_PARTS = (Part.INFERENCE, Part.TRAINING, Part.CUBINS, Part.INTERPRETER)
+_HEAD = """# Architectures
+
+Made by `python -m benchmarks.architectures --json FILE --write-docs`, with PyTorch {torch}: small configurations,
+random weights. A row is a model that eager runs here; what each column says:
+
+- *graphs (breaks)*: of longhand's own capture, and of torch's Dynamo on the same call.
+- *inference*, *training*: `longhand.compile`, against eager and float64: right if no result (gradient, buffer) is
+  farther from float64 than 3 times eager's own distance, and every later call runs in generated kernels.
+- *sm_90*: every kernel of the CUDA unit compiles to a binary. *interpreter*: the unit is right in Triton's.
+
+{counts}
+"""
+
+
+def write_document(book: Book, path: Path) -> None:
+    """Writes the tables of all families that have results."""
+    path.write_text(document(book.results))
+
+
+def document(results: dict[Key, Result]) -> str:
+    """The Markdown."""
+    made = sorted({key[0] for key, result in results.items() if result.verdict is not Verdict.NOT_MADE})
+    families = list(dict.fromkeys(row.partition("/")[0] for row in made))
+    settings = sorted({key[1] for key in results})
+    lines = ["| family | rows | " + " | ".join(_columns(settings)) + " |"]
+    lines.append("|" + "---|" * (len(_columns(settings)) + 2))
+    for family in families:
+        rows = [row for row in made if row.startswith(f"{family}/")]
+        lines.append(f"| {family} | {len(rows)} | " + " | ".join(_counts(results, rows, settings)) + " |")
+    text = _HEAD.format(torch=torch.__version__.partition("+")[0], counts="\n".join(lines))
+    for family in families:
+        rows = [row for row in made if row.startswith(f"{family}/")]
+        text += f"\n## {family}\n\n" + _table(results, rows, settings) + "\n"
+        if notes := list(_notes(results, rows)):
+            text += "\n" + "\n".join(notes) + "\n"
+    return text
+
+
+def _columns(settings: Iterable[str]) -> list[str]:
+    return [f"{part.value} {setting}" for setting in settings for part in _PARTS]
+
+
+def _counts(results: dict[Key, Result], rows: list[str], settings: list[str]) -> Iterable[str]:
+    for setting in settings:
+        for part in _PARTS:
+            found = [results[key] for row in rows if (key := (row, setting, part.value)) in results]
+            right = sum(result.verdict is Verdict.RIGHT for result in found)
+            yield f"{right} of {len(found)}" if found else ""
+
+
+def _table(results: dict[Key, Result], rows: list[str], settings: list[str]) -> str:
+    columns = [
+        (setting, part)
+        for setting in settings
+        for part in (*_PARTS, Part.SPEED)
+        if any((row, setting, part.value) in results for row in rows)
+    ]
+    heads = [
+        "model",
+        "graphs (breaks)",
+        "Dynamo's",
+        *(f"{part.value}, {setting}" for setting, part in columns),
+    ]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for row in rows:
+        cells = [
+            row.partition("/")[2],
+            _graphs(results, row, Part.CAPTURE),
+            _graphs(results, row, Part.DYNAMO),
+        ]
+        cells += [_cell(results.get((row, setting, part.value)), part) for setting, part in columns]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _graphs(results: dict[Key, Result], row: str, part: Part) -> str:
+    for key, result in results.items():
+        if key[0] == row and key[2] == part.value:
+            if "graphs" not in result.numbers:
+                return result.verdict.value
+            wrong = " **wrong**" if result.verdict is Verdict.WRONG else ""
+            return f"{result.numbers['graphs']} ({len(result.numbers['breaks'])}){wrong}"
+    return ""
+
+
+def _cell(result: Result | None, part: Part) -> str:
+    if result is None:
+        return ""
+    if part is Part.SPEED:
+        words = ("eager", "torch.compile", "longhand")
+        return " / ".join(
+            f"{result.numbers[word]:.3f}" if word in result.numbers else "failed" for word in words
+        )
+    if result.verdict is Verdict.RIGHT:
+        share = result.numbers.get("share")
+        return "right" if share is None else f"right, {share:.0%}"
+    return f"**{result.verdict.value}**" if result.verdict is Verdict.WRONG else result.verdict.value
+
+
+def _notes(results: dict[Key, Result], rows: list[str]) -> Iterable[str]:
+    for (row, setting, part), result in sorted(results.items()):
+        if row in rows and result.note and result.verdict is not Verdict.NOT_MADE:
+            yield f"- {row.partition('/')[2]}, {part}, {setting}: {_plain(result.note)}"
+        elif row in rows and part == Part.CAPTURE.value and result.numbers.get("breaks"):
+            yield f"- {row.partition('/')[2]}, breaks: {_plain('; '.join(result.numbers['breaks']))}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\S*/(site-packages|longhand_row_\w+)/", "", text).replace("|", "\\|")[:200]

@@ -1,0 +1,132 @@
+"""A configuration of transformers, made small by a rule: widths, layers, heads, experts, words, images.
+
+What the rule does is decided by a key's name and the kind of its default value. Sub-configurations are shrunk alike.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+WIDTH, HEADS, KEY_HEADS, LAYERS, N_WORDS, IMAGE, PATCH = 64, 4, 2, 2, 99, 32, 8
+
+# The first pattern that a key matches decides; None leaves the default.
+_INTEGERS: tuple[tuple[str, int | None], ...] = (
+    (r"num_feat_extract_layers$", None),
+    (r"(\w+_)?codebook_size$", 64),
+    (r".*(layer_id|layer_idx|_index|select_layer|interval|_pattern|_freq|_step|_period|every|offset)$", None),
+    (
+        r"(pad|bos|eos|cls|sep|mask|unk|image|video|audio|speech|boi|eoi|boa|eoa|decoder_start|vision_\w+|\w*)_token_(id|index)$",
+        None,
+    ),
+    (
+        r"(num_)?(key_value_heads|kv_heads|key_value_attention_heads)$|n_head_kv$|multi_query_group_num$",
+        KEY_HEADS,
+    ),
+    (r"(\w+_)?num_(key_value|kv)_heads$", KEY_HEADS),
+    (
+        r"(\w+_)?(attention_|query_|attn_)?(num_heads|n_heads?|num_attention_heads|attention_heads|nheads|num_head)$",
+        HEADS,
+    ),
+    (
+        r"(\w+_)?(head_dim|head_size|d_kv|dim_head|qk_nope_head_dim|v_head_dim|key_dim|value_head_dim)$",
+        WIDTH // HEADS,
+    ),
+    (r"qk_rope_head_dim|rotary_dim|index_head_dim$", 8),
+    (r"(q|kv|o|qk|index)_lora_rank|(\w+_)?lora_rank$|.*_rank$", 8),
+    (
+        r"(\w+_)?(num_hidden_layers|n_layers?|num_layers|num_blocks|encoder_layers|decoder_layers|n_blocks?|num_\w+_layers)$",
+        LAYERS,
+    ),
+    (r"(num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_expert|expert_num)$", 4),
+    (r"(num_experts_per_tok\w*|moe_topk|moe_k|num_selected_experts|top_k_experts|moe_top_k)$", 2),
+    (r"(n_group|topk_group|num_expert_group)$", 1),
+    (r"(\w+_)?(vocab_size|n_vocab|vocab_size_per_layer_input)$|entity_vocab_size$", N_WORDS),
+    (
+        r"(\w+_)?(intermediate_size|ffn_dim|ffn_hidden_size|d_ff|d_inner|hidden_dim|dim_feedforward|n_inner|mlp_dim|d_ffn|intermediate_dim)$",
+        96,
+    ),
+    (
+        r"(\w+_)?(max_position_embeddings|n_positions|n_ctx|max_source_positions|max_target_positions|max_seq_len|max_sequence_length)$",
+        128,
+    ),
+    (r"(\w+_)?(image_size|img_size|input_size|crop_size)$", IMAGE),
+    (r"(\w+_)?patch_size$", PATCH),
+    (
+        r"(\w+_)?(hidden_size|d_model|n_embd|embed_dim|embedding_dim|dim|emb_dim|projection_dim|embedding_size|proj_dim|"
+        r"hidden_channels|decoder_hidden_size|projector_dim|output_dim|proj_size|model_dim|word_embed_proj_dim|feat_dim)$",
+        WIDTH,
+    ),
+    (r"(sliding_window|attention_window|window_size|local_attention|chunk_size|attention_chunk_size)$", 8),
+    (r"(state_size|ssm_state_size|mamba_d_state|time_step_rank|mamba_dt_rank)$", 4),
+    (r"num_mel_bins|feature_size$", 16),
+    (r"(num_queries|num_query_tokens|num_detection_tokens|num_latents|num_labels)$", 4),
+)
+_LARGE = 512  # an integer that no pattern knows and that is at least this is a width
+
+
+def shrunk(config_class: type, **settings: Any) -> Any:
+    """A small configuration of a class; `settings` win over the rule.
+
+    Raises:
+        Exception: Whatever the class raises: the rule does not fit it.
+    """
+    default = config_class()
+    values = default.to_dict()
+    sub_classes = getattr(config_class, "sub_configs", None) or {}
+    small: dict[str, Any] = {"use_cache": False}
+    n_layers = values.get("num_hidden_layers")
+    for key, value in values.items():
+        if key in sub_classes:
+            sub = getattr(default, key)
+            if hasattr(sub, "to_dict"):
+                small[key] = shrunk(type(sub))
+        elif isinstance(value, list) and len(value) == n_layers and key.startswith("layer"):
+            small[key] = _both_kinds(value)
+        elif (found := _small(key, value, values)) is not None:
+            small[key] = found
+    n_words = settings.get("vocab_size", small.get("vocab_size", N_WORDS))
+    told = [key for key in values if re.fullmatch(r"\w+_token_(id|index)", key)]
+    for place, key in enumerate(told):
+        if isinstance(values[key], int) and values[key] >= n_words:
+            small[key] = n_words - 1 - place
+    return config_class(**{**small, **settings})
+
+
+def _both_kinds(layers: list[Any]) -> list[Any]:
+    """Two layers, of two kinds where there are two."""
+    other = next((layer for layer in layers if layer != layers[0]), layers[0])
+    return [layers[0], other]
+
+
+def _small(key: str, value: Any, values: dict[str, Any]) -> Any:
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, float):
+        return 0.0 if re.search(r"drop(out)?(_|$)|drop_path|layerdrop|jitter", key) else None
+    if isinstance(value, int):
+        if key == "num_key_value_heads" and "kv_lora_rank" in values:
+            return HEADS  # latent attention has no groups
+        return _small_integer(key, value)
+    if isinstance(value, list | tuple) and value and all(type(item) is int for item in value):
+        return _small_list(key, list(value))
+    if isinstance(value, dict) and "mrope_section" in value:
+        return {**value, "mrope_section": [2, 3, 3], "partial_rotary_factor": 1.0}
+    return None
+
+
+def _small_integer(key: str, value: int) -> int | None:
+    for pattern, small in _INTEGERS:
+        if re.fullmatch(pattern, key):
+            return None if small is None else min(small, value) if value > 0 else value
+    return WIDTH if value >= _LARGE else None
+
+
+def _small_list(key: str, values: list[int]) -> list[int] | None:
+    if re.search(r"depth|layers|num_blocks", key):
+        return [min(value, 1) for value in values]
+    if re.search(r"hidden_size|embed_dims?|channels|widths?|sizes|dims?$", key) and max(values) >= 48:
+        return [max(8, value // 8 // 8 * 8) for value in values]
+    if re.search(r"image_size|input_size", key):
+        return [IMAGE] * len(values)
+    return None

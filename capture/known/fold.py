@@ -1,0 +1,212 @@
+"""Folds what no input decides: a proven mask becomes an argument of attention, a known value its plainest form.
+
+The facts are proofs, not guesses (see `facts`): a mask is causal if its condition *is* ``query - key >= 0`` for all
+sizes in their range. What a call keeps of the reason is a remark on it, for the reader of the unit.
+
+Attention without a mask does not look at the masked scores at all. Where one of those is NaN or infinite, eager's
+``score + -inf`` is NaN and the row is lost; a causal call keeps the row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture.known.deduction import fact_of, shape_of
+from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
+from longhand.capture.provenance import Provenance
+
+aten = torch.ops.aten
+
+Emit = Callable[[Any, tuple[Any, ...], dict[str, Any]], fx.Node]
+
+_PLAIN_VIEWS = frozenset({aten.unsqueeze.default, aten.expand.default, aten.reshape.default})
+_MADE_OF_NOTHING = frozenset(
+    {aten.full.default, aten.zeros.default, aten.ones.default, aten.arange.default, aten.arange.start_step}
+)
+# Argument positions of torch.nn.functional.scaled_dot_product_attention.
+_MASK, _DROPOUT, _IS_CAUSAL = 3, 4, 5
+
+
+def fold_known(graph: fx.Graph, emit: Emit) -> None:
+    """Rewrites the graph in place; its results stay the same nodes.
+
+    Args:
+        graph: Functional; each node has its fake value and its provenance.
+        emit: Adds a call at the graph's insertion point.
+    """
+    facts: dict[fx.Node, Fact] = {}
+    for node in graph.nodes:
+        fact = fact_of(node, facts)
+        if fact is not None:
+            facts[node] = fact
+    if not facts:
+        return
+    for node in list(graph.nodes):
+        if node.target is aten.scaled_dot_product_attention.default:
+            _fold_attention(node, facts)
+        elif node not in facts:
+            _fold_into_argument(node, facts)
+    for node in list(graph.nodes):
+        if node in facts and not _is_plain(node):
+            _write_plainly(graph, node, facts[node], emit)
+    graph.eliminate_dead_code()
+
+
+# -- attention -----------------------------------------------------------------------------------------------------
+
+
+def _fold_attention(node: fx.Node, facts: dict[fx.Node, Fact]) -> None:
+    """Without its mask where all of it is kept; causal where that is what the mask says."""
+    mask = node.args[_MASK] if len(node.args) > _MASK else node.kwargs.get("attn_mask")
+    fact = facts.get(mask) if isinstance(mask, fx.Node) else None
+    if fact is None or not isinstance(mask, fx.Node):
+        return
+    name = mask.meta.get("provenance", Provenance()).local or "the mask"
+    if isinstance(fact, Same) and fact.number in (True, 0.0) and _keeps(mask, fact.number):
+        _set_mask(node, is_causal=False, remark=f"no mask: {name} keeps every key, whatever the input")
+    elif isinstance(fact, Choice) and _is_causal(node, mask, fact):
+        _set_mask(node, is_causal=True, remark=f"causal: {name} is kv <= q, whatever the input")
+
+
+def _is_causal(node: fx.Node, mask: fx.Node, fact: Choice) -> bool:
+    query, key = (shape_of(argument)[-2] for argument in node.args[:2])  # type: ignore[arg-type]
+    rank = len(shape_of(mask))
+    lower = Affine(0, (*(0 for _ in range(rank - 2)), 1, -1))
+    is_square = rank >= 2 and shape_of(mask)[-2:] == (query, key) and query == key
+    return (
+        is_square
+        and fact.conditions == {lower}
+        and _keeps(mask, fact.inside)
+        and _drops(mask, fact.outside)
+    )
+
+
+def _keeps(mask: fx.Node, number: Any) -> bool:
+    return number is True if mask.meta["val"].dtype is torch.bool else number == 0
+
+
+def _drops(mask: fx.Node, number: Any) -> bool:
+    """Whether a score with that in its mask has no weight: False, minus infinity, or the least number there is."""
+    dtype = mask.meta["val"].dtype
+    return number is False if dtype is torch.bool else number <= torch.finfo(dtype).min
+
+
+def _set_mask(node: fx.Node, is_causal: bool, remark: str) -> None:
+    kwargs = {key: value for key, value in node.kwargs.items() if key != "attn_mask"}
+    args = list(node.args)
+    if len(args) > _MASK:
+        args[_MASK] = None
+    if is_causal and len(args) > _IS_CAUSAL:
+        args[_IS_CAUSAL] = True
+    elif is_causal:
+        kwargs["is_causal"] = True
+    if len(args) == _MASK + 1:
+        args.pop()
+    node.args, node.kwargs = tuple(args), kwargs
+    provenance = node.meta.get("provenance", Provenance())
+    node.meta["provenance"] = dataclasses.replace(provenance, remark=remark)
+
+
+# -- what a known argument makes of a call -------------------------------------------------------------------------
+
+
+def _fold_into_argument(node: fx.Node, facts: dict[fx.Node, Fact]) -> None:
+    """``mask & True`` is `mask`; ``where(True, x, y)`` is `x`."""
+    argument = _unchanged(node, facts)
+    if not isinstance(argument, fx.Node):
+        return
+    old, new = node.meta["val"], argument.meta["val"]
+    if (old.shape, old.dtype, old.device) == (new.shape, new.dtype, new.device):
+        node.replace_all_uses_with(argument, delete_user_cb=lambda user: user.op != "output")
+
+
+def _unchanged(node: fx.Node, facts: dict[fx.Node, Fact]) -> Any:
+    """The argument that the call yields as it is; None if it does not."""
+
+    def is_everywhere(position: int, *numbers: Any) -> bool:
+        given = node.args[position]
+        fact = facts.get(given) if isinstance(given, fx.Node) else None
+        return isinstance(fact, Same) and any(fact.number is number for number in numbers)
+
+    target = node.target
+    if target in (aten.bitwise_and.Tensor, aten.logical_and.default):
+        return next((node.args[1 - side] for side in (0, 1) if is_everywhere(side, True)), None)
+    if target in (aten.bitwise_or.Tensor, aten.logical_or.default):
+        return next((node.args[1 - side] for side in (0, 1) if is_everywhere(side, False)), None)
+    if target is aten.where.self:
+        return next((node.args[1 + (not kept)] for kept in (True, False) if is_everywhere(0, kept)), None)
+    if target in (aten.masked_fill.Scalar, aten.masked_fill.Tensor):
+        return node.args[0] if is_everywhere(1, False) else None
+    return None
+
+
+# -- plain forms ---------------------------------------------------------------------------------------------------
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """Whether a known value is spelled as a person would: out of nothing, seen through views."""
+    while node.target in _PLAIN_VIEWS and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node.target in _MADE_OF_NOTHING
+
+
+def _write_plainly(graph: fx.Graph, node: fx.Node, fact: Fact, emit: Emit) -> None:
+    """Puts a known value's plainest form in its place, where something that is not known reads it."""
+    shape = shape_of(node)
+    if not all(isinstance(size, int) for size in shape) or 0 in shape:
+        return
+    with graph.inserting_before(node):
+        plain = _spelled(_Spelling(node, emit), fact, shape)
+    if plain is not None:
+        node.replace_all_uses_with(plain, delete_user_cb=lambda user: user.op != "output")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Spelling:
+    """Adds the calls that stand in a known node's place, in its words."""
+
+    node: fx.Node
+    emit: Emit
+
+    def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        made = self.emit(target, args, kwargs)
+        made.meta["provenance"] = self.node.meta.get("provenance", Provenance())
+        return made
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """How a tensor out of nothing is made here."""
+        value = self.node.meta["val"]
+        return {"dtype": value.dtype, "device": value.device}
+
+
+def _spelled(spelling: _Spelling, fact: Fact, shape: tuple[Size, ...]) -> fx.Node | None:
+    if isinstance(fact, Same):
+        return spelling.call(aten.full.default, list(shape), fact.number, **spelling.made)
+    if isinstance(fact, Position):
+        return _positions(spelling, fact.value, shape)
+    return None
+
+
+def _positions(spelling: _Spelling, value: Affine, shape: tuple[Size, ...]) -> fx.Node | None:
+    """``arange(start, stop, step)`` along the one dimension that it varies along."""
+    varying = [dim for dim, step in enumerate(value.steps) if step]
+    if len(varying) != 1 or not isinstance(value.offset, int):
+        return None
+    (dim,) = varying
+    step, count = value.steps[dim], shape[dim]
+    assert isinstance(count, int)
+    stop = value.offset + step * count
+    steps = () if step == 1 else (step,)
+    made = spelling.call(aten.arange.start_step, value.offset, stop, *steps, **spelling.made)
+    if len(shape) == 1:
+        return made
+    seen = spelling.call(aten.reshape.default, made, [count if d == dim else 1 for d in range(len(shape))])
+    return seen if all(size == 1 for d, size in enumerate(shape) if d != dim) else spelling.call(
+        aten.expand.default, seen, list(shape)
+    )
