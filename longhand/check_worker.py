@@ -12,14 +12,13 @@ import importlib.util
 import json
 import math
 import os
-import resource
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from longhand.interpretation import limit_interpreter, move_to_cpu
+
 _NAME = "longhand_checked_unit"
-_INTERPRETER_SECONDS = 120
 
 
 def main(folder: Path, result: Path, names: list[str]) -> None:
@@ -40,15 +39,6 @@ def main(folder: Path, result: Path, names: list[str]) -> None:
         if name not in called
     ]
     result.write_text(json.dumps([[*row[:1], list(row[1]), *row[2:]] for row in rows]))
-
-
-def limit_interpreter() -> None:
-    """Ends this process (SIGXCPU) after two minutes of Triton's interpreter, which takes a millisecond a program.
-
-    Time of this process and not of the clock: the machine may be busy.
-    """
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        resource.setrlimit(resource.RLIMIT_CPU, (_INTERPRETER_SECONDS, _INTERPRETER_SECONDS + 5))
 
 
 def trusted_check(folder: Path, package: str) -> Any:
@@ -73,14 +63,6 @@ def import_file(name: str, path: Path, locations: list[str] | None = None) -> An
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def move_to_cpu(package: ModuleType) -> None:
-    """Lets a CUDA unit run on the CPU: its checks of devices are the only thing that forbids it."""
-    model: Any = importlib.import_module(f"{package.__name__}.model")
-    for name in ("check_tensor", "check_weights"):
-        if hasattr(model, name):
-            setattr(model, name, lambda *_, **__: None)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import json
 import sys
 from pathlib import Path
 
-from longhand.check_worker import import_file, limit_interpreter, move_to_cpu
+from longhand.check_worker import import_file
+from longhand.interpretation import limit_interpreter, move_to_cpu
 from longhand.original import call_of, moved
 from longhand.verify import compare_whole
 

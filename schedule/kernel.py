@@ -188,6 +188,23 @@ def _live_row_values(flow: Flow) -> int:
     return most
 
 
+def _live_words(body: tuple[Value, ...]) -> int:
+    """How many 32-bit registers the values of one element take at most; plain loads come first, all of them."""
+    last = {argument: position for position, value in enumerate(body) for argument in arguments(value)}
+    alive = {p for p, v in enumerate(body) if isinstance(v, Load) and v.mask is None and not v.index.values}
+    most = 1
+    for position, value in enumerate(body):
+        if isinstance(value, Load | Pointwise | Reduce):
+            alive.add(position)
+        most = max(most, sum(_words(body[other]) for other in alive))
+        alive = {other for other in alive if last.get(other, -1) > position}
+    return most
+
+
+def _words(value: Value) -> int:
+    return 2 if not isinstance(value, Store) and value.dtype.itemsize > 4 else 1
+
+
 def _pointers(
     used: Mapping[str, Access], addresses: Addresses, buffers: Mapping[str, Buffer]
 ) -> tuple[Pointer, ...]:
@@ -255,6 +272,7 @@ def _work(
         writes_rows=loops.passes.writes_elements,
         is_turned=is_turned,
         element_bytes=widest,
+        live_words=_live_words(space.body),
     )
 
 

@@ -17,7 +17,7 @@ from longhand.check_worker import import_file
 from tests.models.cuda_units import LAUNCHES, in_words
 from tests.triton_compile import compile_launch
 
-FEW_BYTES = 64  # what a sine of large numbers needs
+FEW_BYTES = 128  # what sines of large numbers need
 
 
 def compile_unit(folder: Path, package: str) -> list[str]:

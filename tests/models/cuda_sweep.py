@@ -23,28 +23,23 @@ os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
 
 import torch
 
-from benchmarks.architectures import ARCHITECTURES
+from benchmarks.architectures import catalog
 from longhand.factory import Call
 from tests.models.cuda_units import LAUNCHES, STARTED, in_words, try_unit
 from tests.models.handwritten import HANDWRITTEN
-from tests.models.hugging_face import MODELS as SMALL_MODELS
 from tests.models.modules import MODULES
 
 CPU_SECONDS = 240
 
 
-def calls() -> Mapping[str, Callable[[], Call]]:
-    """By name how to make each model and its arguments."""
+def calls(train: bool) -> Mapping[str, Callable[[], Call]]:
+    """By name how to make each model and its arguments: written by hand, and the table's (``transformers/gpt2``)."""
     found: dict[str, Callable[[], Call]] = {}
     for name, make in {**HANDWRITTEN, **MODULES}.items():
         found[name] = lambda make=make: Call(*make(), {})
-    for name, example in {**SMALL_MODELS, **ARCHITECTURES}.items():
-        found[name] = lambda example=example: _of_keywords(*example())
+    for row in (row for family in catalog.FAMILIES for row in catalog.names_in(family)):
+        found[row] = lambda row=row: Call(*catalog.example(row, train=train))
     return found
-
-
-def _of_keywords(model: torch.nn.Module, kwargs: dict[str, object]) -> Call:
-    return Call(model, (), kwargs)
 
 
 def try_in_child(make: Callable[[], Call], folder: Path, train: bool) -> list[str]:
@@ -104,13 +99,13 @@ def main() -> int:
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--keep", type=Path, help="where the units stay")
     options = parser.parse_args()
-    known = calls()
+    known = calls(options.train)
     compiler = Compiler()
     n_wrong = 0
     with tempfile.TemporaryDirectory() as scratch:
         root = (options.keep or Path(scratch)).resolve()
         for name in options.names or known:
-            folder = root / f"{name.replace(' ', '_')}{'_train' * options.train}"
+            folder = root / f"{name.replace('/', '_')}{'_train' * options.train}"
             subprocess.run(["rm", "-rf", str(folder)], check=True)
             folder.mkdir(parents=True)
             began = time.monotonic()

@@ -19,14 +19,16 @@ import torch
 import torch.utils._pytree as pytree
 
 import longhand
-from longhand.check_worker import import_file, move_to_cpu, trusted_check
+from longhand.check_worker import import_file, trusted_check
 from longhand.comparison import Comparison
 from longhand.factory import Call
+from longhand.interpretation import move_to_cpu
 from longhand.verify import compare_whole
 
 _PACKAGE = "longhand_swept_unit"
 LAUNCHES = "launches.jsonl"
 STARTED = "started.txt"
+_FACTOR = 2  # of what verify allows: rows of a few elements are at the mercy of one rounding
 
 
 @dataclasses.dataclass
@@ -119,7 +121,7 @@ def _compared_whole(folder: Path, unit: object, call: Call, train: bool) -> list
         rows = compare_whole(folder, unit, Call(model, call.args, call.kwargs))
     except Exception as error:
         return [f"whole: {in_words(error)}"]
-    return [_told(row) for row in rows if not row.is_right]
+    return [_told(row) for row in rows if row.note or row.error > _FACTOR * row.bound]
 
 
 def _told(row: Comparison) -> str:

@@ -665,3 +665,18 @@ class LastToken(nn.Module):
         mean = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         chosen = hidden[torch.arange(hidden.shape[0]), last]
         return self.score(self.norm(chosen + mean))
+
+
+@model(normal(3, 6, 24, 24))
+class ImageNorms(nn.Module):
+    """Batch norm far from zero, of channels last and of too many pixels for one piece of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.BatchNorm2d(6)
+        self.second = nn.BatchNorm2d(6, affine=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x * 0.01 + 3.0)
+        x = x.contiguous(memory_format=torch.channels_last)
+        return self.second(F.silu(x)) + x

@@ -13,7 +13,15 @@ import pytest
 
 from tests.models.handwritten import HANDWRITTEN
 
-FEW = ("Gru", "NoiseScheduleInPlace", "GraphAttention", "PatchEmbedding", "RadianceField", "gpt2", "vit")
+FEW = (
+    "Gru",
+    "NoiseScheduleInPlace",
+    "GraphAttention",
+    "PatchEmbedding",
+    "RadianceField",
+    "transformers/gpt2",
+    "transformers/vit",
+)
 FEW_TRAINED = ("DenseTransition", "GraphConvolution")
 OTHERS = tuple(name for name in HANDWRITTEN if name not in FEW)
 
