@@ -127,7 +127,7 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
 
 
 def _in_registers(elements: int, live_words: int, n_warps: int) -> int:
-    """So many elements of a program that their values stay in registers: `elements`, or where they are crowded fewer."""
+    """How many elements of a program stay in registers: `elements`, or fewer where their values are crowded."""
     threads = 32 * n_warps
     if live_words * elements <= _MOST_REGISTERS * threads:
         return elements
