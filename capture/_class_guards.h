@@ -12,6 +12,9 @@
 /* The number of a class's version, its bases included; 0 if CPython has given it none. */
 static unsigned int version_of(PyObject *object) {
   PyTypeObject *type = (PyTypeObject *)object;
+#if PY_VERSION_HEX >= 0x030D0000
+  return type->tp_version_tag; /* 0 where it has none: the flag is no longer used */
+#endif
   return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
 }
 

@@ -11,9 +11,15 @@
  *
  * Beside the hook stand the guards on classes and on the code of functions: _class_guards.h.
  *
- * The hook is set in the interpreter only while some thread is inside `enable` ... `disable`, is active
- * only in those threads, and chains to whatever evaluator was there before. Passed through at once are
- * resumed generators and coroutines, class and module bodies, and all frames while the callback runs.
+ * The hook is set in the interpreter only while somebody is inside `enable` ... `disable`, is active only
+ * in the threads, and there in the contexts (contextvars: greenlets have one each), that are. Passed through
+ * at once are resumed generators and coroutines, class and module bodies, and all frames while the callback
+ * runs.
+ *
+ * Frames elsewhere go to whatever evaluator was there before; frames inside do not, and torch's Dynamo is off
+ * for them: it must not capture what captures. Other evaluators come and go in other threads, in any order,
+ * and may have kept ours as the one that they chain to, while we chain to them: a frame that comes round is
+ * run by CPython.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -24,8 +30,20 @@
 
 #include "_class_guards.h"
 
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030D0000
-#error "longhand's frame hook knows the frames of CPython 3.11 and 3.12"
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000 || defined(Py_GIL_DISABLED)
+#error "longhand's frame hook knows the frames of CPython 3.11, 3.12 and 3.13, with the GIL"
+#endif
+
+#if PY_VERSION_HEX >= 0x030D0000
+#define FRAME_CODE(frame) ((PyCodeObject *)(frame)->f_executable)
+#define SET_FRAME_CODE(frame, code) ((frame)->f_executable = (PyObject *)(code))
+#define IS_AT_START(frame) ((frame)->instr_ptr == _PyCode_CODE(FRAME_CODE(frame)))
+#define GO_TO_START(frame) ((frame)->instr_ptr = _PyCode_CODE(FRAME_CODE(frame)))
+#else
+#define FRAME_CODE(frame) ((frame)->f_code)
+#define SET_FRAME_CODE(frame, code) ((frame)->f_code = (code))
+#define IS_AT_START(frame) ((frame)->prev_instr < _PyCode_CODE(FRAME_CODE(frame)))
+#define GO_TO_START(frame) ((frame)->prev_instr = _PyCode_CODE(FRAME_CODE(frame)) - 1)
 #endif
 
 #if PY_VERSION_HEX >= 0x030C0000
@@ -44,12 +62,76 @@ static Py_ssize_t extra_index = -1;
 static PyObject *skip_mark;                 /* the mark SKIP, a plain object() */
 static PyCodeObject *empty_code;            /* the code of `def empty(): pass`: see clear_frame */
 static _PyFrameEvalFunction previous_eval;  /* what the hook chains to */
-static Py_ssize_t n_enabled_threads;        /* guarded by the GIL */
+static Py_ssize_t n_scopes;                 /* in all threads; guarded by the GIL */
 
-static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
-static _Thread_local int depth;             /* of enable() calls in this thread */
+/* A context of this thread that is inside enable() ... disable(). */
+typedef struct Scope {
+  struct Scope *next;
+  PyObject *context;
+  PyObject *callback;  /* NULL: the hook is off */
+  int depth;           /* of enable() calls */
+} Scope;
+
+static _Thread_local Scope *scopes;                        /* newest first */
+static _Thread_local struct _PyInterpreterFrame *chained;  /* the frame that was handed to previous_eval */
 
 static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *frame, int throwing);
+
+static Scope *scope_of(const PyThreadState *thread) {
+  Scope *scope = scopes;
+  while (scope != NULL && scope->context != thread->context) scope = scope->next;
+  return scope;
+}
+
+/* The scope of the running context, made where there is none; NULL on error. */
+static Scope *open_scope(void) {
+  PyThreadState *thread = PyThreadState_Get();
+  if (thread->context == NULL) {  /* as long as nobody has set a variable: then all greenlets look the same */
+    PyObject *variable = PyContextVar_New("longhand", NULL);
+    PyObject *token = variable == NULL ? NULL : PyContextVar_Set(variable, Py_None);
+    Py_XDECREF(variable);
+    if (token == NULL) return NULL;
+    Py_DECREF(token);
+  }
+  Scope *scope = scope_of(thread);
+  if (scope != NULL) return scope;
+  scope = PyMem_New(Scope, 1);
+  if (scope == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  *scope = (Scope){.next = scopes, .context = Py_NewRef(thread->context)};
+  scopes = scope;
+  n_scopes++;
+  return scope;
+}
+
+static void close_scope(Scope *closed) {
+  Scope **place = &scopes;
+  while (*place != closed) place = &(*place)->next;
+  *place = closed->next;
+  n_scopes--;
+  Py_DECREF(closed->context);
+  PyMem_Free(closed);
+}
+
+/* Sets a scope's callback, taking over the reference, and hands out the old one's (None: the hook was off). */
+static PyObject *exchange_callback(Scope *scope, PyObject *callback) {
+  PyObject *old = scope->callback;
+  scope->callback = callback;
+  return old == NULL ? Py_NewRef(Py_None) : old;
+}
+
+static void set_evaluator(_PyFrameEvalFunction evaluator) {
+  _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), evaluator);
+}
+
+static int is_alone(void) {
+  _PyFrameEvalFunction evaluator = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+  return (evaluator == evaluate ? previous_eval : evaluator) == _PyEval_EvalFrameDefault;
+}
+
+static int is_set(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate; }
 
 static void free_extra(void *extra) { Py_XDECREF((PyObject *)extra); }
 
@@ -68,10 +150,10 @@ static int clear_frame(PyThreadState *thread, struct _PyInterpreterFrame *frame)
 #if PY_VERSION_HEX >= 0x030C0000
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  PyCodeObject *old_code = frame->f_code;
+  PyCodeObject *old_code = FRAME_CODE(frame);
   Py_INCREF(empty_code);
-  frame->f_code = empty_code;
-  frame->prev_instr = _PyCode_CODE(empty_code) - 1;
+  SET_FRAME_CODE(frame, empty_code);
+  GO_TO_START(frame);
   Py_DECREF(old_code);
   PyObject *none = _PyEval_EvalFrameDefault(thread, frame, 0);
   if (none == NULL) {
@@ -98,7 +180,7 @@ static int n_arguments(const PyCodeObject *code) {
 static PyObject *call_replacement(PyObject *replacement, struct _PyInterpreterFrame *frame) {
   enum { ON_STACK = 24 };
   PyObject *small[ON_STACK + 2];
-  const int n = n_arguments(frame->f_code);
+  const int n = n_arguments(FRAME_CODE(frame));
   PyObject **arguments = n <= ON_STACK ? small : PyMem_New(PyObject *, n + 2);
   if (arguments == NULL) return PyErr_NoMemory();
 
@@ -113,11 +195,10 @@ static PyObject *call_replacement(PyObject *replacement, struct _PyInterpreterFr
 }
 
 /* Asks the callback, with the hook off; returns the new mark (borrowed from co_extra) or NULL on error. */
-static PyObject *ask(PyObject *function, PyObject *code) {
-  PyObject *asked = callback;
-  callback = NULL;
-  PyObject *answer = PyObject_CallOneArg(asked, function);
-  callback = asked;
+static PyObject *ask(Scope *scope, PyObject *function, PyObject *code) {
+  PyObject *callback = exchange_callback(scope, NULL);
+  PyObject *answer = PyObject_CallOneArg(callback, function);
+  Py_DECREF(exchange_callback(scope, callback));
   if (answer == NULL) return NULL;
   PyObject *mark = answer == Py_None ? skip_mark : answer;
   const int failed = set_mark(code, mark);
@@ -126,26 +207,41 @@ static PyObject *ask(PyObject *function, PyObject *code) {
 }
 
 static int is_function_call(const struct _PyInterpreterFrame *frame, int throwing) {
-  const PyCodeObject *code = frame->f_code;
+  const PyCodeObject *code = FRAME_CODE(frame);
   return !throwing && frame->owner == FRAME_OWNED_BY_THREAD && (code->co_flags & CO_OPTIMIZED) &&
          !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) &&
-         PyFunction_Check(FRAME_FUNCTION(frame)) && frame->prev_instr < _PyCode_CODE(code);
+         PyFunction_Check(FRAME_FUNCTION(frame)) && IS_AT_START(frame);
+}
+
+/* A frame outside of all scopes, as it runs without this hook. */
+static PyObject *evaluate_below(PyThreadState *thread, struct _PyInterpreterFrame *frame, int throwing) {
+  if (n_scopes == 0 && is_set()) set_evaluator(previous_eval);  /* another evaluator has put ours back */
+  if (previous_eval == _PyEval_EvalFrameDefault) return _PyEval_EvalFrameDefault(thread, frame, throwing);
+  struct _PyInterpreterFrame *outer = chained;
+  chained = frame;
+  PyObject *result = previous_eval(thread, frame, throwing);
+  chained = outer;
+  return result;
 }
 
 static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *frame, int throwing) {
-  if (callback == NULL || !is_function_call(frame, throwing)) return previous_eval(thread, frame, throwing);
-
-  PyObject *code = (PyObject *)frame->f_code;
+  if (frame == chained) return _PyEval_EvalFrameDefault(thread, frame, throwing);  /* came round */
+  Scope *scope = scope_of(thread);
+  if (scope == NULL) return evaluate_below(thread, frame, throwing);
+  if (scope->callback == NULL || !is_function_call(frame, throwing)) {
+    return _PyEval_EvalFrameDefault(thread, frame, throwing);
+  }
+  PyObject *code = (PyObject *)FRAME_CODE(frame);
   PyObject *mark = NULL;
   GET_CODE_EXTRA(code, extra_index, (void **)&mark);
   if (mark == NULL) {
-    mark = ask(FRAME_FUNCTION(frame), code);
+    mark = ask(scope, FRAME_FUNCTION(frame), code);
     if (mark == NULL) {
       clear_frame(thread, frame);
       return NULL;
     }
   }
-  if (mark == skip_mark) return previous_eval(thread, frame, throwing);
+  if (mark == skip_mark) return _PyEval_EvalFrameDefault(thread, frame, throwing);
 
   PyObject *result = call_replacement(mark, frame);
   if (clear_frame(thread, frame) < 0) Py_CLEAR(result);
@@ -154,39 +250,40 @@ static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *fra
 
 PyDoc_STRVAR(enable_doc,
              "enable(callback, /)\n--\n\n"
-             "Turn the hook on in this thread; returns the callback that was active (None if it was off).\n\n"
+             "Turn the hook on in this thread and context; returns the callback that was active (None if it was off).\n\n"
              "`callback(function)` is asked once for each code object that has no mark yet and returns a\n"
              "replacement or None. Give the result to disable().");
 
-static PyObject *enable(PyObject *module, PyObject *new_callback) {
+static PyObject *enable(PyObject *module, PyObject *callback) {
   (void)module;
-  if (!PyCallable_Check(new_callback)) return PyErr_Format(PyExc_TypeError, "enable() needs a callable");
-  PyInterpreterState *interpreter = PyInterpreterState_Get();
-  if (depth++ == 0 && n_enabled_threads++ == 0) {
-    previous_eval = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+  if (!PyCallable_Check(callback)) return PyErr_Format(PyExc_TypeError, "enable() needs a callable");
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    return PyErr_Format(PyExc_RuntimeError, "longhand's capture runs in the main interpreter only, and this is a "
+                                            "sub-interpreter: call what is not compiled, or use frontend='dynamo'");
   }
-  PyObject *old = callback;
-  Py_INCREF(new_callback);
-  callback = new_callback;
-  if (old == NULL) Py_RETURN_NONE;
-  return old;
+  Scope *scope = open_scope();
+  if (scope == NULL) return NULL;
+  scope->depth++;
+  if (!is_set()) {
+    previous_eval = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+    set_evaluator(evaluate);
+  }
+  return exchange_callback(scope, Py_NewRef(callback));
 }
 
 PyDoc_STRVAR(disable_doc, "disable(previous, /)\n--\n\nUndo one enable(), whose result `previous` is.");
 
 static PyObject *disable(PyObject *module, PyObject *previous) {
   (void)module;
-  if (depth == 0) return PyErr_Format(PyExc_RuntimeError, "disable() without enable() in this thread");
-  PyObject *old = callback;
-  callback = previous == Py_None ? NULL : Py_NewRef(previous);
-  Py_XDECREF(old);
-  if (--depth == 0 && --n_enabled_threads == 0) {
-    PyInterpreterState *interpreter = PyInterpreterState_Get();
-    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate) {
-      _PyInterpreterState_SetEvalFrameFunc(interpreter, previous_eval);
-    }
+  Scope *scope = scope_of(PyThreadState_Get());
+  if (scope == NULL) return PyErr_Format(PyExc_RuntimeError, "disable() without enable() in this thread");
+  PyObject *callback = exchange_callback(scope, previous == Py_None ? NULL : Py_NewRef(previous));
+  if (--scope->depth == 0) {
+    Py_CLEAR(scope->callback);
+    close_scope(scope);
   }
+  if (n_scopes == 0 && is_set()) set_evaluator(previous_eval);
+  Py_DECREF(callback);
   Py_RETURN_NONE;
 }
 
@@ -196,19 +293,17 @@ PyDoc_STRVAR(pause_doc,
 static PyObject *pause_hook(PyObject *module, PyObject *unused) {
   (void)module;
   (void)unused;
-  PyObject *old = callback;
-  callback = NULL;
-  if (old == NULL) Py_RETURN_NONE;
-  return old;
+  Scope *scope = scope_of(PyThreadState_Get());
+  if (scope == NULL) Py_RETURN_NONE;
+  return exchange_callback(scope, NULL);
 }
 
 PyDoc_STRVAR(resume_doc, "resume(paused, /)\n--\n\nUndo pause(), whose result `paused` is.");
 
 static PyObject *resume_hook(PyObject *module, PyObject *paused) {
   (void)module;
-  PyObject *old = callback;
-  callback = paused == Py_None ? NULL : Py_NewRef(paused);
-  Py_XDECREF(old);
+  Scope *scope = scope_of(PyThreadState_Get());
+  if (scope != NULL) Py_DECREF(exchange_callback(scope, paused == Py_None ? NULL : Py_NewRef(paused)));
   Py_RETURN_NONE;
 }
 
@@ -264,24 +359,32 @@ static void tidy_exception(PyObject *compiled) {
 PyDoc_STRVAR(call_doc,
              "call(compiled, /, *args, **kwargs)\n--\n\n"
              "compiled._original(*args, **kwargs) with the hook on for compiled._asked. As `__call__` of a class it\n"
-             "shows in no traceback, and compiled._tidy(exception) may take other frames out of it.");
+             "shows in no traceback, and compiled._tidy(exception) may take other frames out of it. Where there is\n"
+             "another evaluator compiled._set_dynamo(None) turns it off in this thread, and gives what turns it on.");
 
 static PyObject *call(PyObject *module, PyObject *args, PyObject *kwargs) {
   if (PyTuple_GET_SIZE(args) == 0) return PyErr_Format(PyExc_TypeError, "call() needs what is compiled");
-  PyObject *compiled = PyTuple_GET_ITEM(args, 0), *result = NULL, *previous = NULL;
+  PyObject *compiled = PyTuple_GET_ITEM(args, 0), *result = NULL, *previous = NULL, *dynamo = NULL;
   PyObject *original = own_attribute(compiled, "_original");
   PyObject *asked = own_attribute(compiled, "_asked");
+  PyObject *set_dynamo = own_attribute(compiled, "_set_dynamo");
   PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
-  if (original != NULL && asked != NULL && rest != NULL) previous = enable(module, asked);
+  if (original != NULL && asked != NULL && set_dynamo != NULL && rest != NULL &&
+      (is_alone() || (dynamo = PyObject_CallOneArg(set_dynamo, Py_None)) != NULL)) {
+    previous = enable(module, asked);
+  }
   if (previous != NULL) {
     result = PyObject_Call(original, rest, kwargs);
     if (result == NULL) tidy_exception(compiled);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     Py_XDECREF(disable(module, previous));
+    if (dynamo != NULL) Py_XDECREF(PyObject_CallOneArg(set_dynamo, dynamo));
     PyErr_Restore(type, value, traceback);
     Py_DECREF(previous);
   }
+  Py_XDECREF(dynamo);
+  Py_XDECREF(set_dynamo);
   Py_XDECREF(original);
   Py_XDECREF(asked);
   Py_XDECREF(rest);
@@ -322,6 +425,9 @@ static PyCodeObject *compile_empty_function(void) {
 }
 
 PyMODINIT_FUNC PyInit__frame_eval(void) {
+#ifdef Py_GIL_DISABLED
+  return PyErr_Format(PyExc_ImportError, "longhand's frame hook relies on the GIL, which this Python was built without");
+#endif
   extra_index = REQUEST_CODE_EXTRA(free_extra);
   if (extra_index < 0) return PyErr_Format(PyExc_RuntimeError, "no slot for code extras is free");
   skip_mark = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);

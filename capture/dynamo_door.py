@@ -138,9 +138,18 @@ def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch
         given = dict(zip(paths, inputs[len(values) :], strict=True))
         return DynamoRun(module, given, records).run(*inputs[: len(values)])
 
-    below = is_under_autocast(module)
+    # What autocast and torch.func's transforms make of a call is seen below them.
+    is_transformed = any(map(torch_private.opens_transform, module.graph.nodes))
+    below = is_under_autocast(module) or is_transformed
     table = decomposition_table() if below else {}
-    with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
+    with (
+        mode,
+        torch.set_grad_enabled(
+            records and is_transformed
+        ),  # a transform's own gradients are part of the graph
+        fx.traceback.preserve_node_meta(),
+        torch_private.keeping_transforms(),
+    ):
         return torch_private.make_fx(run, decomposition_table=table, pre_dispatch=not below)(*fakes)
 
 

@@ -86,6 +86,8 @@ def capture_export(
             program = torch.export.export(
                 module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
+            if any(map(torch_private.opens_transform, program.graph.nodes)):
+                program = program.run_decompositions({})  # what a transform of torch.func makes of a call
     except Exception as error:
         raise capture_error(error, title(model, name)) from None
     traced = _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import fx
+from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
 from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -37,6 +38,7 @@ __all__ = [
     "make_fx",
     "no_fake_mode",
     "refusing_autograd",
+    "set_dynamo",  # turns torch's own Dynamo off (None) or on in this thread; gives what was
     "shape_env_of",
     "stacks_since",
     "storage_key",
@@ -175,6 +177,13 @@ def refusing_autograd(refuse: Callable[[str], Any]) -> Iterator[None]:
             setattr(owner, name, original)
 
 
+def is_autograd_apply(function: Any) -> bool:
+    """Whether this is autograd.Function.apply as its class holds it: a classmethod's function up to torch 2.14, and
+    from 2.15 on a descriptor of C."""
+    held = vars(torch.autograd.Function)["apply"]
+    return function is getattr(held, "__func__", held)
+
+
 @contextlib.contextmanager
 def quiet_fakes() -> Iterator[None]:
     """While inside, an op that fails on fake tensors writes no message: the user's program may expect it to fail."""
@@ -226,6 +235,41 @@ without_torch_function = torch._C.DisableTorchFunctionSubclass
 def is_inside_transform() -> bool:
     """Whether a transform of torch.func (grad, vmap and their like) is running: tensors are wrapped."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+TRANSFORMS = (
+    "_grad_increment_nesting",
+    "_vmap_increment_nesting",
+    "_jvp_increment_nesting",
+    "_func_increment_nesting",
+)
+
+
+def opens_transform(node: fx.Node) -> bool:
+    """Whether a call in Dynamo's graph begins a transform of torch.func."""
+    return getattr(node.target, "__name__", "") in TRANSFORMS
+
+
+def is_transformed(function: Any) -> bool:
+    """Whether a function is what a transform of torch.func made of another."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(os.path.join(_TORCH, "_functorch") + os.sep)
+
+
+def n_transforms() -> int:
+    """How many transforms of torch.func are running."""
+    return int(torch._C._functorch.get_dynamic_layer_stack_depth())
+
+
+@contextlib.contextmanager
+def keeping_transforms() -> Iterator[None]:
+    """Ends, where something raises inside, the transforms that were begun inside."""
+    depth = n_transforms()
+    try:
+        yield
+    except BaseException:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        raise
 
 
 def takes_forward_derivatives() -> bool:
@@ -310,4 +354,5 @@ def global_state() -> tuple[Any, ...]:
         torch.is_inference_mode_enabled(),
         torch.are_deterministic_algorithms_enabled(),
         torch._C._len_torch_function_stack(),
+        get_tracing_state() is None,
     )

@@ -26,6 +26,9 @@ _RENAMED: dict[str, str] = {
     "normal_": "normal_functional",
 }
 
+# Overloads of in-place ops whose functional counterpart is called otherwise.
+_RENAMED_OVERLOADS: dict[tuple[str, str], str] = {("bernoulli_", "float"): "p"}
+
 # In-place ops that change a tensor's memory itself.
 _REFUSED = frozenset(["resize_", "resize_as_", "set_", "as_strided_", "set_data"])
 
@@ -47,6 +50,8 @@ def bound(target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str
 def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """``x.add_(y)``: computes add(x, y), casts to x's dtype, writes it into x."""
     name = target._schema.name.split("::")[1]
+    if name == "as_strided_" and _sees_the_same(bound(target, args, kwargs)):
+        return args[0]
     if name in _REFUSED:
         raise CannotFunctionalize(
             f"`{name}` changes which memory a tensor uses", "Make a new tensor instead."
@@ -55,8 +60,24 @@ def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eage
         overload = "int" if name == "transpose_" else target._overloadname
         return rewriter.call(_overload(name[:-1], overload), args, kwargs)
     destination: Handle = args[0]
-    result = rewriter.call(_overload(_RENAMED.get(name, name[:-1]), target._overloadname), args, kwargs)
+    overload = _RENAMED_OVERLOADS.get((name, target._overloadname), target._overloadname)
+    result = rewriter.call(_overload(_RENAMED.get(name, name[:-1]), overload), args, kwargs)
     return _store(rewriter, destination, result)
+
+
+def _sees_the_same(given: dict[str, Any]) -> bool:
+    """Whether the new strides differ only along dimensions of size 1: every index is where it was.
+
+    Pooling to one pixel gives a tensor of channels-last its layout's name so.
+    """
+    seen = given["self"].fake
+    if tuple(seen.shape) != tuple(given["size"]) or given["storage_offset"] not in (
+        None,
+        seen.storage_offset(),
+    ):
+        return False
+    strides = zip(seen.shape, seen.stride(), given["stride"], strict=True)
+    return all(size == 1 or old == new for size, old, new in strides)
 
 
 def copy_into(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:

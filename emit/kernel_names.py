@@ -330,8 +330,6 @@ def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
         yield "masked"
     if any(isinstance(value, Store) and value.mask is not None for value in plan.body):
         yield "partial"
-    if plan.wide_index:
-        yield "wide"
 
 
 def _passed(plan: KernelPlan) -> list[Pointer]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from longhand.errors import ToolError, UnitError
@@ -28,9 +33,7 @@ def load_unit(path: Path) -> Any:
             hint="Make one: longhand generate MODULE:FACTORY --out DIR.",
         )
     name = f"longhand_unit_{folder.name.replace('.', '_')}_{_fingerprint(folder)}"
-    module = sys.modules.get(name)
-    if module is None:
-        module = _import(name, folder, entry)
+    module = _import(name, folder)
     exported = list(getattr(module, "__all__", ()))
     if len(exported) != 1 or not hasattr(module, exported[0]):
         raise UnitError(f"{entry} must export one class or function in __all__, found {exported}.")
@@ -47,20 +50,48 @@ def _fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _import(name: str, folder: Path, entry: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(name, entry, submodule_search_locations=[str(folder)])
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+def _import(name: str, folder: Path) -> ModuleType:
+    """The unit as a package, by Python's own import: one thread imports it, others wait; what fails leaves nothing."""
+    _FINDER.folders[name] = folder
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.append(_FINDER)
     try:
-        spec.loader.exec_module(module)
+        return importlib.import_module(name)
     except Exception as error:  # whatever the edited code raises
-        for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
-            del sys.modules[loaded]
         if type(error).__name__ == "KernelBuildError":
             raise ToolError(str(error)) from error
         raise UnitError(
             f"{folder} cannot be imported: {type(error).__name__}: {error}",
             hint="Undo the last edit, or generate it again.",
         ) from error
-    return module
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds units by the names that `load_unit` gives them."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, Path] = {}
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        folder = self.folders.get(fullname)
+        if folder is None:
+            return None
+        entry = str(folder / "__init__.py")
+        return importlib.util.spec_from_file_location(
+            fullname, entry, loader=_Loader(fullname, entry), submodule_search_locations=[str(folder)]
+        )
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a unit's package whole: an interrupt, too, leaves none of its modules behind."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        try:
+            super().exec_module(module)
+        except BaseException:
+            for loaded in [key for key in sys.modules if key.startswith(f"{module.__name__}.")]:
+                sys.modules.pop(loaded, None)
+            raise
+
+
+_FINDER = _Finder()

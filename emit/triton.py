@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -84,6 +84,7 @@ class File:
 
     kernel: str
     head: tuple[str, ...]
+    is_large: bool
     needs_torch: bool
     needs_functional: bool
     runtime: tuple[str, ...]
@@ -116,6 +117,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     file = File(
         kernel=names.kernel,
         head=_head(names),
+        is_large=plan.widths.large,
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
@@ -185,7 +187,8 @@ def _with_scratch_words(plan: KernelPlan, names: KernelNames) -> KernelNames:
 
 
 def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> Kernel:
-    body = _with_sizes(function, getattr(template, function.macro)(function.context))
+    lines = [line for side in function.sides for line in side.kernel_lines]
+    body = _with_sizes(lines, getattr(template, function.macro)(function.context))
     parameters = _parameters(plan, names, function, body)
     does = f"{function.does}{_precision(plan)}."
     return Kernel(f"{names.kernel}{function.suffix}", parameters, does, body)
@@ -204,13 +207,14 @@ def _host(
         )
         for number, (function, kernel) in enumerate(zip(functions, kernels, strict=True))
     }
-    return _with_sizes(functions[0], template.host({**functions[0].context, **calls}))
+    lines = [line for side in functions[0].sides for line in side.size_lines]
+    return _with_sizes(lines, template.host({**functions[0].context, **calls}))
 
 
-def _with_sizes(function: FunctionText, text: str) -> str:
-    """The text below the lines that compute the products of sizes that it names."""
+def _with_sizes(lines: Sequence[str], text: str) -> str:
+    """The text below those lines, of products of sizes, that it needs."""
     text = text.strip("\n")
-    return "\n".join([*needed(function.size_lines, [text]), text])
+    return "\n".join([*needed(lines, [text]), text])
 
 
 def _parameters(

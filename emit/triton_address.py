@@ -36,16 +36,20 @@ def factor_text(factor: Factor, names: KernelNames) -> str:
     return str(factor)
 
 
-def unflatten(flat: Flat, names: KernelNames) -> list[tuple[str, str]]:
-    """For each axis of a flattened index its variable and the div and mod that yield it, innermost first."""
+def unflatten(flat: Flat, names: KernelNames, is_long: bool = False) -> list[tuple[str, str]]:
+    """For each axis of a flattened index its variable and the div and mod that yield it, innermost first.
+
+    Args:
+        is_long: There may be so many elements that a product of sizes passes 32 bits: divide by one after the other.
+    """
     lines = []
     inner: list[str] = []
     for position in range(len(flat.axes) - 1, -1, -1):
         words = names.axes[flat.axes[position]]
         quotient = flat.index
         if inner:
-            divisor = " * ".join(inner)
-            quotient += f" // {divisor}" if len(inner) == 1 else f" // ({divisor})"
+            divisor = " // ".join(reversed(inner)) if is_long else " * ".join(inner)
+            quotient += f" // {divisor}" if len(inner) == 1 or is_long else f" // ({divisor})"
         lines.append((words.index, quotient if position == 0 else f"{quotient} % {words.size}"))
         inner.insert(0, words.size)
     return lines
@@ -85,22 +89,34 @@ def address_text(
         flats: All flattened indices; an address that steps through all axes of one contiguously uses it.
         value_text: Prints a value of the body (a gathered index).
     """
-    remaining: Mapping[str, Product] = dict(address.axes)
-    if len(flats) > 2 and not address.values and not address.offset and all(len(f.axes) == 1 for f in flats):
-        return AddressText("", _sum(_nested(remaining, names)))  # a tile of a batch: one nested sum
+    # What is walked from its end: (size - 1 - axis) * product, without the minus and the offset.
+    offset = () if address.reversed else address.offset
+    remaining: Mapping[str, Product] = {
+        axis: product[1:] if axis in address.reversed else product for axis, product in address.axes
+    }
+    index_of = {
+        axis: (
+            Text(f"{words.size} - 1 - {words.index}", Precedence.SUM)
+            if axis in address.reversed
+            else Text(words.index)
+        )
+        for axis, words in names.axes.items()
+    }
+    if len(flats) > 2 and not address.values and not offset and all(len(f.axes) == 1 for f in flats):
+        return AddressText("", _sum(_nested(remaining, names, index_of)))  # a tile of a batch: one nested sum
     base: list[str] = []
     rest = [_scaled(value_text(position), product, names) for position, product in address.values]
     for flat in flats:
         terms = base if flat == rows else rest
         steps = {axis: remaining[axis] for axis in flat.axes if axis in remaining}
         remaining = {axis: product for axis, product in remaining.items() if axis not in steps}
-        merged = _merged(flat, steps)
+        merged = None if address.reversed else _merged(flat, steps)
         if merged is not None:
             terms.append(_scaled(Text(flat.index), merged, names))
         else:
-            terms += _nested(steps, names)
-    rest += _nested(remaining, names)
-    rest += [_scaled(None, product, names) for product in address.offset]
+            terms += _nested(steps, names, index_of)
+    rest += _nested(remaining, names, index_of)
+    rest += [_scaled(None, product, names) for product in offset]
     return AddressText(_sum(base), _sum(rest))
 
 
@@ -125,7 +141,7 @@ def _scaled(index: Text | None, product: Product, names: KernelNames) -> str:
     return ("-" if number < 0 else "") + " * ".join(factors)
 
 
-def _nested(steps: Mapping[str, Product], names: KernelNames) -> list[str]:
+def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[str, Text]) -> list[str]:
     """Terms for axes; those that lie one inside the other are nested: ``(batch * n_seqs + seq) * stride``."""
     terms = []
     remaining = dict(steps)
@@ -145,10 +161,11 @@ def _nested(steps: Mapping[str, Product], names: KernelNames) -> list[str]:
                 break
             product = remaining.pop(outer)
             chain.append(outer)
-        index = Text(names.axes[chain[-1]].index)
+        index = index_of[chain[-1]]
         for axis in reversed(chain[:-1]):
-            words = names.axes[axis]
-            index = Text(f"{index.within(Precedence.PRODUCT)} * {words.size} + {words.index}", Precedence.SUM)
+            size = names.axes[axis].size
+            text = f"{index.within(Precedence.PRODUCT)} * {size} + {index_of[axis].text}"
+            index = Text(text, Precedence.SUM)
         terms.append(_scaled(index, innermost, names))
     return terms
 

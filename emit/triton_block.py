@@ -122,6 +122,8 @@ class Block:
                 return self._position(position)
             case Extent(axes=axes):
                 sizes = [self.names.axes[axis].size for axis in axes]
+                if len(sizes) > 1 and self.plan.has_wide_count(axes):
+                    sizes[0] = f"tl.cast({sizes[0]}, tl.int64)"
                 return Text(" * ".join(sizes), Precedence.ATOM if len(sizes) == 1 else Precedence.PRODUCT)
             case Reduce():
                 return Text(self.reduction(position))
@@ -142,13 +144,16 @@ class Block:
     def _position(self, position: int) -> Text:
         text = self.address(position).whole or "0"
         users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
+        is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
+        is_scaled = any(position == at for a in self.plan.addresses.values() for at, _ in a.values)
         precedence = (
             Precedence.SUM
             if " + " in text or " - " in text
             else Precedence.PRODUCT if " * " in text else Precedence.ATOM
         )
         plain = Text(text, precedence)
-        if text.isdigit() or self.plan.wide_index or all(user.op in _ANY_WIDTH for user in users):
+        is_short = all(user.op in _ANY_WIDTH for user in users) and not is_scaled
+        if text.isdigit() or is_wide or is_short:
             return plain
         return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
 

@@ -9,13 +9,13 @@ from longhand.emit.triton_loops import Accumulator, Loop, LoopPrinter, identity_
 from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Side, Space
 from longhand.emit.triton_styles import (
+    TO_WIDE,
     Axes,
     FunctionText,
     KernelText,
     needed,
     paragraphs,
     side_words,
-    wide_cols,
 )
 from longhand.emit.triton_types import language_dtype
 from longhand.lower.ir import Reduce, arguments
@@ -29,7 +29,7 @@ def rows_looped(plan: KernelPlan, names: KernelNames, scope: FileScope) -> Kerne
     loops = [printer.loop(one) for one in plan.passes]
     does = "Each program walks one row, COLS columns at a time" if rows.keys else "Walks all, COLS at a time"
     context = _loop_context(plan, rows, cols, before, loops)
-    function = FunctionText(does, context, (("COLS", ""),), (*rows.size_lines, *cols.size_lines))
+    function = FunctionText(does, context, (("COLS", ""),), (rows, cols))
     return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
 
 
@@ -44,8 +44,8 @@ def rows_split(plan: KernelPlan, names: KernelNames, scope: FileScope) -> Kernel
     context["stores"] = _partial_stores(plan, names, printer, one, base, None)
     context |= _scratch(plan, names)
     does = f"Each program walks one chunk of {'a row' if rows.keys else 'all'}, COLS columns at a time"
-    sizes = (*rows.size_lines, *cols.size_lines)
-    partial = FunctionText(does, context, (("COLS", ""),), sizes, "_partial_kernel", "body")
+    sides = (rows, cols)
+    partial = FunctionText(does, context, (("COLS", ""),), sides, "_partial_kernel", "body")
     final = LoopPrinter(
         plan, names, scope, Space((rows.flat,) * bool(rows.keys), Side(rows.keys), Side()), "split"
     )
@@ -54,7 +54,7 @@ def rows_split(plan: KernelPlan, names: KernelNames, scope: FileScope) -> Kernel
     context["splits"] = needed(rows.split_lines, _texts(combining["paragraphs"]))
     does = "Each program combines the chunks of one row" if rows.keys else "Combines the chunks"
     constants = (("SPLITS", "n_splits, rounded up to a power of two"),)
-    combine = FunctionText(does, context, constants, sizes, "_combine_kernel", "combine")
+    combine = FunctionText(does, context, constants, sides, "_combine_kernel", "combine")
     return KernelText(
         (partial, combine),
         frozenset(printer.functions | final.functions),
@@ -64,9 +64,9 @@ def rows_split(plan: KernelPlan, names: KernelNames, scope: FileScope) -> Kernel
 
 def columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a block of columns, ROWS rows at a time; or for a chunk of the rows, combined afterwards."""
-    rows = side_words(plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan.cols[-1:], names, scope, "col", "n_cols")
-    batch = side_words(plan.cols[:-1], names, scope, "batch", "n_batch")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=bool(plan.cols[:-1]))
+    batch = side_words(plan, plan.cols[:-1], names, scope, "batch", "n_batch")
     flats = tuple(side.flat for side in (rows, batch, cols) if side.keys)
     space = Space(
         flats, Side(rows.keys, "ROWS", "in_rows"), Side(cols.keys, "COLS", "in_cols"), width="[ROWS, COLS]"
@@ -77,14 +77,18 @@ def columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelTex
     loops = [printer.loop(one) for one in passes]
     context = _loop_context(plan, rows, cols, before, loops, batch)
     constants = (("ROWS", ""), ("COLS", ""))
-    sizes = (*rows.size_lines, *batch.size_lines, *cols.size_lines)
+    sides = (rows, batch, cols)
     does = "Each program walks down COLS columns, ROWS rows at a time"
     if not plan.partials:
-        function = FunctionText(does, context, constants, sizes)
+        function = FunctionText(does, context, constants, sides)
         return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
     (one,) = plan.passes
     here = f"{batch.index} * {cols.size} + {cols.index}" if batch.keys else cols.index
-    n_all = f"({batch.size} * {cols.size})" if batch.keys else cols.size
+    n_all = f"{batch.size} * {cols.size}" if batch.keys else cols.size
+    if (
+        batch.keys and not plan.widths.split
+    ):  # 64 bits go from one product to the next, but into no parentheses
+        n_all = f"({n_all})"
     base = f"split * {n_all} + {here}"
     context["stores"] = _partial_stores(plan, names, printer, one, base, "in_cols")
     context |= _scratch(plan, names)
@@ -92,10 +96,10 @@ def columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelTex
         "Each program walks COLS columns down one chunk of the rows, ROWS at a time",
         context,
         constants,
-        sizes,
+        sides,
         "_partial_kernel",
     )
-    combine, final = _combine_rows(plan, names, scope, one, base, (rows, cols, batch), sizes)
+    combine, final = _combine_rows(plan, names, scope, one, base, (rows, cols, batch), sides)
     return KernelText(
         (partial, combine),
         frozenset(printer.functions | final.functions),
@@ -105,8 +109,8 @@ def columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelTex
 
 def rows_and_columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a chunk of the rows, kept whole, which adds up their columns; then the chunks are combined."""
-    rows = side_words(plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan.cols, names, scope, "col", "n_cols")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=(rows.flat, cols.flat),
         rows=Side(rows.keys, "ROWS", "in_rows"),
@@ -120,11 +124,11 @@ def rows_and_columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> 
     base = f"split * {cols.size} + {cols.index}"
     context["stores"] = _partial_stores(plan, names, printer, one, base, "in_cols")
     context |= _scratch(plan, names)
-    sizes = (*rows.size_lines, *cols.size_lines)
+    sides = (rows, cols)
     does = "Each program walks a chunk of the rows and adds up their columns"
     constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
-    partial = FunctionText(does, context, constants, sizes, "_partial_kernel")
-    combine, final = _combine_rows(plan, names, scope, one, base, (rows, cols, None), sizes)
+    partial = FunctionText(does, context, constants, sides, "_partial_kernel")
+    combine, final = _combine_rows(plan, names, scope, one, base, (rows, cols, None), sides)
     return KernelText(
         (partial, combine),
         frozenset(printer.functions | final.functions),
@@ -138,11 +142,11 @@ def _combine_rows(
     scope: FileScope,
     one: Pass,
     base: str,
-    sides: tuple[Axes, Axes, Axes | None],
-    sizes: tuple[str, ...],
+    parts: tuple[Axes, Axes, Axes | None],
+    sides: tuple[Axes, ...],
 ) -> tuple[FunctionText, LoopPrinter]:
     """The function that combines chunks of rows, for a block of columns."""
-    rows, cols, batch = sides
+    rows, cols, batch = parts
     flats = tuple(side.flat for side in (batch, cols) if side is not None and side.keys)
     final = LoopPrinter(
         plan, names, scope, Space(flats, Side((), "SPLITS"), Side(cols.keys, "COLS", "in_cols")), "split"
@@ -153,12 +157,12 @@ def _combine_rows(
     context["splits"] = needed((batch or cols).split_lines, texts)
     constants = (("SPLITS", "n_splits, rounded up to a power of two"), ("COLS", ""))
     does = "Each program combines the chunks of COLS columns"
-    return FunctionText(does, context, constants, sizes, "_combine_kernel", "combine"), final
+    return FunctionText(does, context, constants, sides, "_combine_kernel", "combine"), final
 
 
 def _row_walk(plan: KernelPlan, names: KernelNames, scope: FileScope) -> tuple[Axes, Axes, LoopPrinter]:
-    rows = side_words(plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan.cols, names, scope, "col", "n_cols")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
     flats = tuple(side.flat for side in (rows, cols) if side.keys)
     space = Space(flats, Side(rows.keys), Side(cols.keys, "COLS", "in_cols"))
     return rows, cols, LoopPrinter(plan, names, scope, space, cols.index, leaves_partials=bool(plan.partials))
@@ -196,8 +200,9 @@ def _loop_context(
         "bases": bases,
         "before": before,
         "loops": loops,
-        "wide": ".to(tl.int64)" if plan.wide_index else "",
-        "wide_cols": wide_cols(plan),
+        "wide_split": TO_WIDE if plan.widths.split else "",
+        # A loop that starts at a wide number, or ends at one, has wide ones anyway.
+        "casts_row": rows.is_wide and not (rows.is_long or plan.widths.split),
     }
 
 

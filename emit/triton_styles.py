@@ -14,6 +14,7 @@ from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Kind, Line, Side, Space
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Style
 
+TO_WIDE = ".to(tl.int64)"
 _SHORT = 3  # statements that need no paragraph of their own
 
 
@@ -25,8 +26,11 @@ class Axes:
         keys: The axes' keys, outermost first.
         index: The variable that walks the side: the axis's own, or one that flattens several.
         size: How many there are: the axis's own size argument, or a product's name.
-        size_lines: The line that computes the product, if it is one.
+        size_lines: The line that computes the product, if it is one, in the host function.
         split_lines: The lines that split the flattened variable into its axes.
+        is_wide: Whether the index must be int64 before it is multiplied.
+        is_long: Whether the size may pass 32 bits itself.
+        kernel_lines: What `size_lines` are in a kernel, where whole numbers have 32 bits if they fit.
     """
 
     keys: tuple[str, ...]
@@ -34,26 +38,57 @@ class Axes:
     size: str
     size_lines: tuple[str, ...] = ()
     split_lines: tuple[str, ...] = ()
+    is_wide: bool = False
+    is_long: bool = False
+    kernel_lines: tuple[str, ...] = ()
 
     @property
     def flat(self) -> Flat:
         """As an address needs it."""
         return Flat(self.index, self.keys)
 
+    @property
+    def wide(self) -> str:
+        """What makes a number of 32 bits an index of this side."""
+        return TO_WIDE if self.is_wide else ""
 
-def side_words(axes: Sequence[PlanAxis], names: KernelNames, scope: FileScope, index: str, size: str) -> Axes:
-    """The words for a side; `index` and `size` are for a side of several axes."""
+
+def side_words(
+    plan: KernelPlan,
+    axes: Sequence[PlanAxis],
+    names: KernelNames,
+    scope: FileScope,
+    index: str,
+    size: str,
+    is_divided: bool = False,
+) -> Axes:
+    """The words for a side.
+
+    Args:
+        plan: The kernel.
+        axes: The side's, outermost first.
+        names: The kernel's words.
+        scope: Where further names come from.
+        index: For a side of several axes.
+        size: For a side of several axes.
+        is_divided: The kernel computes with the size besides comparing with it: it loops over the side.
+    """
     keys = tuple(axis.name for axis in axes)
+    is_wide, is_long = plan.has_wide_index(keys), plan.has_wide_count(keys)
     if len(keys) == 1:
         words = names.axes[keys[0]]
-        return Axes(keys, words.index, words.size)
+        lines = (f"{words.size} = tl.cast({words.size}, tl.int64)",) if is_long and is_divided else ()
+        return Axes(keys, words.index, words.size, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
     if not keys:
         return Axes(keys, index, "1")
     index = scope.name(("index", keys), index, f"flat_{index}")
     size = scope.name(("size", keys), size, size.replace("n_", "n_flat_", 1))
-    product = " * ".join(names.axes[key].size for key in keys)
-    splits = tuple(f"{axis} = {text}" for axis, text in unflatten(Flat(index, keys), names))
-    return Axes(keys, index, size, (f"{size} = {product}",), splits)
+    sizes = [names.axes[key].size for key in keys]
+    product = f"{size} = {' * '.join(sizes)}"
+    wide_product = f"{size} = {' * '.join([f'tl.cast({sizes[0]}, tl.int64)', *sizes[1:]])}"
+    splits = tuple(f"{axis} = {text}" for axis, text in unflatten(Flat(index, keys), names, is_long))
+    in_kernel = wide_product if is_long else product
+    return Axes(keys, index, size, (product,), splits, is_wide, is_long, (in_kernel,))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,13 +101,13 @@ class FunctionText:
         does: The docstring: what one program computes.
         context: What the style's template needs for the body.
         constants: The constexpr parameters that are tunables or follow from them, with their comments.
-        size_lines: The lines for products of sizes that the texts may name.
+        sides: The sides whose products of sizes the texts may name.
     """
 
     does: str
     context: dict[str, object]
     constants: tuple[tuple[str, str], ...]
-    size_lines: tuple[str, ...] = ()
+    sides: tuple[Axes, ...] = ()
     suffix: str = "_kernel"
     macro: str = "body"
 
@@ -195,13 +230,6 @@ def needed(lines: Sequence[str], texts: Iterable[str]) -> list[str]:
     return kept
 
 
-def wide_cols(plan: KernelPlan) -> str:
-    """The conversion of col numbers, where a multiple of one can pass 2**31."""
-    keys = {axis.name for axis in plan.cols}
-    is_scaled = any(product for a in plan.addresses.values() for axis, product in a.axes if axis in keys)
-    return ".to(tl.int64)" if plan.wide_index and is_scaled else ""
-
-
 def paragraph_context(
     plan: KernelPlan, rows: Axes, cols: Axes, body: Body, batch: Axes | None = None
 ) -> dict[str, object]:
@@ -216,8 +244,7 @@ def paragraph_context(
         "masks": {name for name in ("in_rows", "in_cols", "in_range") if mentions(texts, name)},
         "shared": body.shared,
         "paragraphs": body.paragraphs,
-        "wide": ".to(tl.int64)" if plan.wide_index else "",
-        "wide_cols": wide_cols(plan),
+        "flat_grid": plan.widths.flat_grid,
     }
 
 
@@ -228,14 +255,13 @@ def _one_function(
     sides: tuple[Axes, ...],
     block: Block,
 ) -> KernelText:
-    sizes = tuple(line for side in sides for line in side.size_lines)
-    return KernelText((FunctionText(does, context, constants, sizes),), frozenset(block.functions))
+    return KernelText((FunctionText(does, context, constants, sides),), frozenset(block.functions))
 
 
 def elementwise(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of elements."""
-    rows = side_words(plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan.cols, names, scope, "col", "n_cols")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
     tile = bool(rows.keys and cols.keys)
     columns = "COLS" if tile else "BLOCK"
     space = Space(
@@ -263,9 +289,9 @@ def elementwise(plan: KernelPlan, names: KernelNames, scope: FileScope) -> Kerne
 
 def transposed(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each square tile of the last row axis and the col axis."""
-    rows = side_words(plan.rows[-1:], names, scope, "row", "n_rows")
-    cols = side_words(plan.cols, names, scope, "col", "n_cols")
-    batch = side_words(plan.rows[:-1], names, scope, "batch", "n_batch")
+    rows = side_words(plan, plan.rows[-1:], names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
+    batch = side_words(plan, plan.rows[:-1], names, scope, "batch", "n_batch")
     flats = tuple(side.flat for side in (batch, rows, cols) if side.keys)
     space = Space(flats, Side(rows.keys, "TILE", "in_rows"), Side(cols.keys, "TILE", "in_cols"))
     body, block = block_body(plan, names, scope, space, range(len(plan.body)))
@@ -276,8 +302,8 @@ def transposed(plan: KernelPlan, names: KernelNames, scope: FileScope) -> Kernel
 
 def rows_persistent(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a few whole rows, kept in registers."""
-    rows = side_words(plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan.cols, names, scope, "col", "n_cols")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=tuple(side.flat for side in (rows, cols) if side.keys),
         rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows"),

@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from longhand.call_state import (
 )
 from longhand.capture import torch_private
 from longhand.capture.autograd.carried import carries_gradients
+from longhand.capture.bytecode.graph_call import devices_drawn_on
 from longhand.capture.dynamo_door import capture_dynamo, is_under_autocast
 from longhand.capture.dynamo_run import eager_function, records_gradients
 from longhand.capture.graph import CapturedGraph, InputKind
@@ -42,21 +44,17 @@ from longhand.capture.held_inputs import lift_written
 from longhand.capture.result_views import peel
 from longhand.clock import Clock
 from longhand.emit.merge_report import Outcome
-from longhand.errors import LonghandError, OptionError, UnitError
+from longhand.errors import EagerWarning, LonghandError, OptionError, UnitError
 from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.options import Device, Options
 from longhand.pipeline import compile_unit
 from longhand.summary import Summary
+from longhand.tally import EagerGraph, GraphCalls, counted, counts_calls
 from longhand.targets import options_for
+from longhand.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 
 _KNOWN_OPTIONS = {"strict", "out"}
-_TRANSFORMS = (
-    "_grad_increment_nesting",
-    "_vmap_increment_nesting",
-    "_jvp_increment_nesting",
-    "_func_increment_nesting",
-)
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 _UNRECORDED = (
     "it is not recorded as a CUDA graph, since gradients flow through it: what is kept for the backward pass would lie "
@@ -74,6 +72,7 @@ class GraphReport:
         summary: What was generated; None in eager, and when the unit was in the cache already.
         reason: Why it runs in eager.
         note: What of the mode does not apply to it, and why; empty if all does.
+        calls: What its calls ran in.
     """
 
     n_ops: int
@@ -81,6 +80,7 @@ class GraphReport:
     summary: Summary | None = None
     reason: str | None = None
     note: str = ""
+    calls: GraphCalls | None = None
 
 
 def longhand_backend(
@@ -109,7 +109,7 @@ def longhand_backend(
     set_logs_from_environment()
     if unknown := set(options or {}) - _KNOWN_OPTIONS:
         raise OptionError(f"longhand knows no option {sorted(unknown)[0]!r}.", hint="It knows: strict, out.")
-    strict = bool((options or {}).get("strict", os.environ.get("LONGHAND_STRICT", "0") != "0"))
+    strict = is_strict(options)
     n_ops = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
     say = report or (lambda _: None)
     lifted = lift_written(graph_module)
@@ -118,30 +118,58 @@ def longhand_backend(
         function = longhand_backend(lifted.module, given, mode=mode, options=options, report=report)
         return lambda *inputs: function(*inputs, *lifted.tensors)
 
+    calls = GraphCalls(f"a graph of {n_ops} ops")
+    eager = EagerGraph(eager_function(graph_module), calls)
+
+    def counting(function: GraphFunction) -> GraphFunction:
+        return counted(function, calls) if report is not None or counts_calls() else function
+
+    def left_in_eager(reason: str) -> GraphFunction:
+        say(GraphReport(n_ops, reason=reason, calls=calls))
+        is_counted = report is not None or counts_calls()
+        return counting(lambda *inputs: eager(reason, inputs)) if is_counted else eager.function
+
     if reason := _reason_for_eager(graph_module, example_inputs):
         logger(Subject.EAGER).info("a graph of %d ops runs in eager: %s", n_ops, reason)
-        say(GraphReport(n_ops, reason=reason))
-        return eager_function(graph_module)
+        return left_in_eager(reason)
     try:
-        function, folder, summary, note = _compile(
-            graph_module, example_inputs, mode, (options or {}).get("out")
-        )
+        made = _compile(graph_module, example_inputs, mode, (options or {}).get("out"), calls, strict)
     except Exception as error:
         if strict or (isinstance(error, OptionError)):
             raise
         reason = str(error) if isinstance(error, LonghandError) else f"{type(error).__name__}: {error}"
-        warnings.warn(f"longhand runs a graph of {n_ops} ops in eager: {reason}", stacklevel=2)
-        say(GraphReport(n_ops, reason=reason))
-        return eager_function(graph_module)
-    if note:
-        logger(Subject.EAGER).info("a graph of %d ops: %s", n_ops, note)
-    say(GraphReport(n_ops, folder, summary, note=note))
-    return function
+        warnings.warn(f"longhand runs a graph of {n_ops} ops in eager: {reason}", EagerWarning, stacklevel=2)
+        return left_in_eager(reason)
+    calls.title = f"{made.folder.name}, {calls.title}"
+    if made.note:
+        logger(Subject.EAGER).info("a graph of %d ops: %s", n_ops, made.note)
+    say(GraphReport(n_ops, made.folder, made.summary, note=made.note, calls=calls))
+    return counting(made.function)
+
+
+def is_strict(options: Mapping[str, Any] | None) -> bool:
+    """Whether what would run in eager is an error."""
+    return bool((options or {}).get("strict", os.environ.get("LONGHAND_STRICT", "0") != "0"))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Made:
+    """A graph's unit as a function of its inputs, where it is, and what is to be said of it."""
+
+    function: GraphFunction
+    folder: Path
+    summary: Summary | None
+    note: str
 
 
 def _compile(
-    graph_module: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, out: str | None
-) -> tuple[GraphFunction, Path, Summary | None, str]:
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    mode: str | None,
+    out: str | None,
+    calls: GraphCalls,
+    strict: bool,
+) -> _Made:
     given = [*example_inputs, *graph_module.parameters(), *graph_module.buffers()]
     requires_grad = any(isinstance(value, torch.Tensor) and value.requires_grad for value in given)
     train = requires_grad and records_gradients(graph_module)
@@ -171,11 +199,23 @@ def _compile(
                 hint="Settle them: see FILE.new beside each.",
             )
     unit = load(folder, check=False)  # it was made, or found by content, just now
-    function = _callable(unit, graph, graph_module, options, requires_grad)
+    eager = EagerGraph(eager_function(graph_module), calls)
+    function = _callable(unit, graph, graph_module, options, requires_grad, eager)
+    health = health_of(folder, unit)
+    if options.train:
+        _hide_backward(unit, health)
+    function = unless_failing(
+        function,
+        eager,
+        health,
+        written=written_inputs(graph),
+        drawn_on=devices_drawn_on(graph_module.graph),
+        strict=strict,
+    )
     if peeled is not None:
         function = peeled.completed(function)
     note = _UNRECORDED if options.train and _asks_to_record(options) else ""
-    return function, folder, summaries[0] if summaries else None, note
+    return _Made(function, folder, summaries[0] if summaries else None, note)
 
 
 def _asks_to_record(options: Options) -> bool:
@@ -183,13 +223,16 @@ def _asks_to_record(options: Options) -> bool:
 
 
 def _callable(
-    unit: Any, graph: CapturedGraph, graph_module: fx.GraphModule, options: Options, requires_grad: bool
+    unit: Any,
+    graph: CapturedGraph,
+    graph_module: fx.GraphModule,
+    options: Options,
+    requires_grad: bool,
+    eager: EagerGraph,
 ) -> GraphFunction:
     """The unit as a function of Dynamo's inputs, right for every call that Dynamo's guards let through."""
     function = _bind(unit, graph)
-    eager = eager_function(graph_module)
     if options.train:
-        _hide_backward(unit)
         if not torch.is_grad_enabled():
             function = with_gradients(function)
     elif requires_grad:
@@ -242,13 +285,17 @@ def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:
     return run
 
 
-def _hide_backward(unit: Any) -> None:
+_hidden: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def _hide_backward(unit: Any, health: UnitHealth) -> None:
     """Keeps Dynamo from compiling a unit's backward once more where a compiled function calls ``loss.backward()``."""
     module = sys.modules[f"{unit.__module__.rpartition('.')[0]}.backward"]
     for found in vars(module).values():
-        if isinstance(found, type) and issubclass(found, torch.autograd.Function):
-            hidden = torch.compiler.disable(found.backward)
+        if isinstance(found, type) and issubclass(found, torch.autograd.Function) and found not in _hidden:
+            hidden = torch.compiler.disable(watch_backward(found, health))
             found.backward = staticmethod(hidden)  # type: ignore[method-assign]
+            _hidden.add(found)
 
 
 class _ModuleOfThread(threading.local):
@@ -278,6 +325,8 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
             return "gradients must flow through it and its sizes are symbolic: pass dynamic=False."
     if any(tensor.is_neg() for tensor in tensors):
         return "the memory of an input holds its elements with the opposite sign."
+    if any("dual_level" in getattr(node.target, "__name__", "") for node in graph_module.graph.nodes):
+        return "it takes forward-mode derivatives."
     kinds = {tensor.device.type for tensor in tensors} - {"cpu", "cuda"}
     return f"it has tensors on {sorted(kinds)[0]}." if kinds else None
 
@@ -287,7 +336,7 @@ def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
     for node in graph_module.graph.nodes:
         if "inference_mode" in str(node.target):
             return "it turns inference mode on or off inside."
-        if getattr(node.target, "__name__", "") in _TRANSFORMS:
+        if torch_private.opens_transform(node):
             return (
                 "gradients must flow through a transformed function (torch.func.grad, vmap and their like)."
             )

@@ -11,7 +11,7 @@ from longhand.capture import torch_private
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.capture.storages import overlapping
 from longhand.emit.trees import children
-from longhand.logs import Subject, logger
+from longhand.tally import EagerGraph
 
 GraphFunction = Callable[..., Any]
 _REMEMBERED = 64  # calls whose inputs were found to lie apart
@@ -24,12 +24,12 @@ def needs_gradients(inputs: Iterable[Any]) -> bool:
     return any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
 
 
-def unless_gradients(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
+def unless_gradients(compiled: GraphFunction, eager: EagerGraph) -> GraphFunction:
     """Dynamo's guards know grad mode and requires_grad; a wrong gradient is bad enough to look again in each call."""
 
     def run(*inputs: Any) -> Any:
         if needs_gradients(inputs):
-            return eager(*inputs)
+            return eager("gradients must flow through it", inputs)
         return compiled(*inputs)
 
     return run
@@ -65,7 +65,7 @@ def with_own_types(compiled: GraphFunction, device: str) -> GraphFunction:
     return run
 
 
-def unless_odd(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
+def unless_odd(compiled: GraphFunction, eager: EagerGraph) -> GraphFunction:
     """A unit refuses tensors whose memory does not hold their elements as they are; Dynamo's guards let them through.
 
     It does so before it computes anything: the same call may then run in eager. So does a call of forward-mode
@@ -74,21 +74,16 @@ def unless_odd(compiled: GraphFunction, eager: GraphFunction) -> GraphFunction:
 
     def run(*inputs: Any) -> Any:
         if torch_private.takes_forward_derivatives():
-            logger(Subject.EAGER).info("a call runs in eager: it is part of a forward-mode derivative")
             with torch_private.without_torch_function():
-                return eager(*inputs)
+                return eager("it is part of a forward-mode derivative", inputs)
         try:
             return compiled(*inputs)
         except (TypeError, ValueError):
             if not any(is_odd(value) for value in inputs):
                 raise
-        logger(Subject.EAGER).info(
-            "a call runs in eager: an input's memory does not hold its elements as they are"
-        )
-        with (
-            torch_private.without_torch_function()
-        ):  # which Dynamo traced into: the graph holds what it calls
-            return eager(*inputs)
+        # A subclass's own meaning of torch's functions Dynamo traced into: the graph holds what they call.
+        with torch_private.without_torch_function():
+            return eager("an input's memory does not hold its elements as they are", inputs)
 
     return run
 
@@ -137,7 +132,7 @@ def counting_writes(compiled: GraphFunction, written: tuple[int, ...]) -> GraphF
     return run
 
 
-def unless_overlapping(compiled: GraphFunction, eager: GraphFunction, *, fixed_sizes: bool) -> GraphFunction:
+def unless_overlapping(compiled: GraphFunction, eager: EagerGraph, *, fixed_sizes: bool) -> GraphFunction:
     """Kernels that write to inputs are right only for inputs that lie apart, which no guard of Dynamo's looks at.
 
     Args:
@@ -160,10 +155,7 @@ def unless_overlapping(compiled: GraphFunction, eager: GraphFunction, *, fixed_s
             return compiled(*inputs)
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         if overlapping({str(number): value for number, value in enumerate(tensors)}):
-            logger(Subject.EAGER).info(
-                "a call runs in eager: its inputs overlap in memory, and it writes to one"
-            )
-            return eager(*inputs)
+            return eager("its inputs overlap in memory, and it writes to one", inputs)
         if len(apart) >= _REMEMBERED:
             apart.clear()
         apart.add(places)

@@ -10,7 +10,7 @@ import os
 import sys
 import textwrap
 
-_SUPPORTED = ((3, 11), (3, 12))
+_SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
     """Runs the command; the exit code."""
     if sys.version_info[:2] not in _SUPPORTED:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return _refuse(f"longhand runs on Python 3.11 and 3.12; this is {version} ({sys.executable}).", 2)
+        return _refuse(f"longhand runs on Python 3.11 to 3.13; this is {version} ({sys.executable}).", 2)
     debug = os.environ.get("LONGHAND_DEBUG", "0") not in ("", "0")
     # Imported here and not above: importing torch takes seconds, and an unsupported Python may not manage it.
     errors = importlib.import_module("longhand.errors")

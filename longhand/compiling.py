@@ -23,6 +23,7 @@ from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.module_state import ModuleState, Standing
 from longhand.options import Frontend, Mode, parse_enum
 from longhand.summary import Summary
+from longhand.tally import forget_calls
 from longhand.targets import tensors_of
 
 __all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]
@@ -34,6 +35,7 @@ def reset() -> None:
     """Forgets everything that was compiled in this process."""
     torch.compiler.reset()
     forget_all()
+    forget_calls()
 
 
 def compile(

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import torch_private
 from longhand.capture.bytecode_door import capture_bytecode
 from longhand.capture.export_door import capture_export
 from longhand.capture.graph import CapturedGraph
@@ -41,6 +42,12 @@ def capture_call(
             "The memory of a tensor that is given holds its elements with the opposite sign (z.conj().imag).",
             hint="Pass x.resolve_neg().",
         )
-    return door(
-        model, args, dict(kwargs), target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
-    )
+    with torch_private.keeping_transforms():
+        return door(
+            model,
+            args,
+            dict(kwargs),
+            target=options.target,
+            dynamic_shapes=dynamic_shapes,
+            train=options.train,
+        )

@@ -87,5 +87,9 @@ class VerificationError(LonghandError):
     """A generated kernel or unit does not compute what its reference computes."""
 
 
+class EagerWarning(UserWarning):
+    """What was to run in generated kernels runs in eager, and so slower; LONGHAND_STRICT=1 makes it an error."""
+
+
 class StaleUnitWarning(UserWarning):
     """A unit was loaded whose model may have changed since it was generated."""

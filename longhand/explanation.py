@@ -58,6 +58,7 @@ class Explanation:
         for number, graph in enumerate(self.graphs, 1):
             lines.append(f"graph {number}: {graph.n_ops} ops, {_outcome(graph)}")
             lines += [f"    {graph.note}"] if graph.note else []
+            lines += [f"    {graph.calls}"] if graph.calls is not None else []
             if graph.summary is not None:
                 lines += [
                     f"    {call.target} x{call.count}: {call.reason}" for call in graph.summary.fallbacks

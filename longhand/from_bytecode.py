@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from longhand.backend import GraphReport, longhand_backend
+from longhand.backend import GraphReport, is_strict, longhand_backend
+from longhand.capture import torch_private
 from longhand.capture.bytecode.breaks import BreakRecord
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
 from longhand.capture.bytecode.hook import frame_hook, is_available
 from longhand.capture.bytecode.skips import GENERATED, reason_to_skip
 from longhand.logs import Subject, logger
 from longhand.options import Frontend
+from longhand.tally import frame_in_eager
 from longhand.tracebacks import hide_own_frames
 
 __all__ = ["CompiledFunction", "CompiledModule", "captured", "default_frontend", "log_event"]
@@ -29,17 +31,20 @@ _SUBJECTS = {
     EventKind.SKIP: Subject.GRAPH_BREAKS,
     EventKind.RECOMPILE: Subject.RECOMPILES,
     EventKind.GRAPH: Subject.GUARDS,
+    EventKind.EAGER: Subject.EAGER,
 }
 
 
 def default_frontend(original: Any) -> Frontend:
     """What captures a callable unless the user says: our own capture, where its hook is built.
 
-    It does not look into torch.optim, whose code asks torch's Dynamo for more than Python says; Dynamo does.
+    It does not look into torch.optim, whose code asks torch's Dynamo for more than Python says, nor into the
+    transforms of torch.func (grad, vmap and their like); Dynamo does.
     """
     owner = getattr(original, "__self__", None)
     is_step = isinstance(owner, torch.optim.Optimizer) and getattr(original, "__name__", "") == "step"
-    return Frontend.BYTECODE if is_available() and not is_step else Frontend.DYNAMO
+    is_for_dynamo = is_step or torch_private.is_transformed(original)
+    return Frontend.BYTECODE if is_available() and not is_for_dynamo else Frontend.DYNAMO
 
 
 def captured(
@@ -104,6 +109,7 @@ def _capture(
         fullgraph=settings["fullgraph"],
         dynamic=settings["dynamic"],
         listener=listener or log_event,
+        strict=is_strict(settings["options"]),
     )
 
 
@@ -120,6 +126,7 @@ class CompiledFunction:
     """
 
     _tidy = staticmethod(hide_own_frames)
+    _set_dynamo = staticmethod(torch_private.set_dynamo)
     if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -161,6 +168,7 @@ _OWN = frozenset(
         "_settings",
         "_asked",
         "_tidy",
+        "_set_dynamo",
         "__call__",
         "__reduce__",
         "__reduce_ex__",
@@ -184,6 +192,7 @@ class CompiledModule(nn.Module):
     """
 
     _tidy = staticmethod(hide_own_frames)
+    _set_dynamo = staticmethod(torch_private.set_dynamo)
 
     def __init__(
         self,
@@ -258,7 +267,9 @@ def _make_callable() -> None:
 
 
 def log_event(event: Event) -> None:
-    """Tells LONGHAND_LOGS=graph_breaks,recompiles,guards."""
+    """Tells LONGHAND_LOGS=graph_breaks,recompiles,guards,eager."""
+    if event.kind is EventKind.EAGER:
+        frame_in_eager(event.text)
     logger(_SUBJECTS[event.kind]).info("%s", event.text)
     for guard in event.guards:
         logger(Subject.GUARDS).info("    %s", guard)

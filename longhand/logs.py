@@ -22,6 +22,7 @@ class Subject(enum.Enum):
     FUSION = "fusion"
     OUTPUT_CODE = "output_code"
     EAGER = "eager"  # graphs that run in eager, and why
+    CALLS = "calls"  # at exit: how many calls ran in kernels, how many in eager, and why; with every other subject, too
 
 
 # Where torch's Dynamo captures, it tells these subjects in its own words.
@@ -37,7 +38,7 @@ def set_logs(*subjects: str) -> None:
     """Tells about these subjects from now on, and no others.
 
     Args:
-        subjects: graph_breaks, guards, recompiles, fusion, output_code, eager.
+        subjects: graph_breaks, guards, recompiles, fusion, output_code, eager, calls.
 
     Raises:
         OptionError: A subject is unknown.
@@ -48,6 +49,8 @@ def set_logs(*subjects: str) -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
         root.addHandler(handler)
+    if chosen:
+        chosen.add(Subject.CALLS)
     for subject in Subject:
         logger(subject).setLevel(logging.INFO if subject in chosen else logging.WARNING)
     if os.environ.get("TORCH_LOGS") is None:

@@ -102,7 +102,10 @@ class _Finder:
             if axis in products
         )
         values = tuple((position, self._gather(pointer, index, factor)) for position, factor in index.values)
-        return Address(axes, values, self._offset(pointer, index, products, flipped))
+        ends = self._ends(index, products, flipped)
+        if ends is not None:
+            return Address(axes, values, ends, tuple(axis for axis, _ in axes if axis in flipped))
+        return Address(axes, values, self._offset(pointer, index))
 
     def _magnitudes(self, index: Index) -> dict[str, Size]:
         steps = dict(index.axes)
@@ -143,21 +146,22 @@ class _Finder:
             return ()
         return self._argument(pointer, None, factor, "index_stride")
 
-    def _offset(
-        self, pointer: str | None, index: Index, products: Mapping[str, Product], flipped: set[str]
-    ) -> tuple[Product, ...]:
-        """The constant part: for flipped axes (size - 1) times their products, else an argument."""
+    def _ends(
+        self, index: Index, products: Mapping[str, Product], flipped: set[str]
+    ) -> tuple[Product, ...] | None:
+        """The constant part where it is where the flipped axes begin: (size - 1) times their products."""
+        ends: Size = 0
+        terms: list[Product] = []
+        for axis, factor in index.axes:
+            if axis in flipped:
+                ends = plus(ends, times(times(factor, -1), plus(self.sizes[axis], -1)))
+                terms += [(SizeOf(axis), *products[axis]), (-1, *products[axis])]
+        return tuple(terms) if terms and same(ends, index.offset) else None
+
+    def _offset(self, pointer: str | None, index: Index) -> tuple[Product, ...]:
+        """The constant part: where a piece of a joined tensor ends, else an argument."""
         if same(index.offset, 0):
             return ()
-        if flipped:
-            ends: Size = 0
-            terms: list[Product] = []
-            for axis, factor in index.axes:
-                if axis in flipped:
-                    ends = plus(ends, times(times(factor, -1), plus(self.sizes[axis], -1)))
-                    terms += [(SizeOf(axis), *products[axis]), (-1, *products[axis])]
-            if same(ends, index.offset):
-                return tuple(terms)
         for position, limit in self.limits.items():
             if same(index.offset, limit):
                 return ((ScalarRef(position),),)

@@ -24,6 +24,7 @@ from longhand.options import Device, Options
 from longhand.schedule.address import Addresses, find_addresses
 from longhand.schedule.column_sums import pass_over_rows
 from longhand.schedule.flow import Flow, find_flow
+from longhand.schedule.index_width import Bounds, find_index_widths, largest, most_elements
 from longhand.schedule.kernel_plan import (
     Access,
     AxisRole,
@@ -40,10 +41,10 @@ from longhand.schedule.masks import Masking, find_masking
 from longhand.schedule.merging import POSITIONAL
 from longhand.schedule.passes import Passes, find_passes, store_pass
 from longhand.schedule.plan import Launch
-from longhand.schedule.sizes import Hints, guess
+from longhand.schedule.sizes import Hints, Limits, guess
 from longhand.schedule.space import Family, Space, find_space
 from longhand.schedule.staging import HEAVY, Stager
-from longhand.schedule.traffic import accesses, bytes_moved, needs_wide_index
+from longhand.schedule.traffic import accesses, bytes_moved
 from longhand.schedule.tunables import (
     Work,
     choose_tunables,
@@ -56,7 +57,11 @@ from longhand.schedule.turning import turned_loads
 
 
 def plan_kernel(
-    nest: Nest, buffers: Mapping[str, Buffer], options: Options, hints: Hints | None = None
+    nest: Nest,
+    buffers: Mapping[str, Buffer],
+    options: Options,
+    hints: Hints | None = None,
+    limits: Limits | None = None,
 ) -> tuple[KernelPlan, Launch]:
     """Plan a nest.
 
@@ -65,6 +70,7 @@ def plan_kernel(
         buffers: Every buffer that it names.
         options: The device decides.
         hints: Values of symbolic sizes, as at capture. They choose between styles only.
+        limits: Their largest values, which decide what is counted in 64 bits.
 
     Returns:
         The kernel, and the call of it that the nest is.
@@ -97,12 +103,31 @@ def plan_kernel(
         partials=partials,
         guards=loops.masking.guards,
         padding=loops.masking.padding,
-        wide_index=device is Device.CUDA and needs_wide_index(space.body, space.axes, buffers),
         origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
         bytes_moved=bytes_moved(space.body, space.axes, buffers),
     )
-    plan = dataclasses.replace(plan, key=kernel_key(plan))
-    return plan, _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
+    launch = _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
+    if device is Device.CUDA:
+        plan = dataclasses.replace(
+            plan, widths=find_index_widths(plan, _bounds(plan, launch, buffers, limits or {}))
+        )
+    key = kernel_key(plan)
+    return dataclasses.replace(plan, key=key), dataclasses.replace(launch, kernel=key)
+
+
+def _bounds(plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], limits: Limits) -> Bounds:
+    """The upper ends of a launch's numbers."""
+    whole = {
+        scalar.position: largest(value, limits)
+        for scalar, value in zip(plan.scalars, launch.scalars, strict=True)
+        if not isinstance(value, float)
+    }
+    return Bounds(
+        {axis.name: largest(size, limits) for axis, size in zip(plan.axes, launch.sizes, strict=True)},
+        {entry.name: largest(value, limits) for entry, value in zip(plan.ints, launch.ints, strict=True)},
+        whole,
+        most_elements((buffers[name] for name in launch.buffers), limits),
+    )
 
 
 def _launch(

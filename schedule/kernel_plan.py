@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -127,11 +128,14 @@ class Address:
         axes: (axis name, product), rows first, then cols, each in the kernel's axis order.
         values: (position in the body, product) for gathers.
         offset: A sum of products; empty is 0.
+        reversed: Axes walked from their end: their products are negative, and the offset is the sum of ``(size - 1)
+            * product`` over them, so that the two may be written as one: ``(size - 1 - axis) * product``.
     """
 
     axes: tuple[tuple[str, Product], ...]
     values: tuple[tuple[int, Product], ...] = ()
     offset: tuple[Product, ...] = ()
+    reversed: tuple[str, ...] = ()
 
 
 class Access(enum.Enum):
@@ -287,6 +291,38 @@ class Partial:
 
 
 @dataclasses.dataclass(frozen=True)
+class IndexWidths:
+    """CUDA: what a kernel must count in 64 bits (see `schedule.index_width`). Everything else fits in 32.
+
+    Attributes:
+        axes: For each of the kernel's axes, whether its index must be int64 before it is multiplied.
+        counts: Whether the number of elements along the axis's side may itself pass 32 bits: then so must the products
+            of its sizes, and the variable of a loop over it.
+        split: Whether the number of a chunk must be int64.
+        flat_grid: ELEMENTWISE, rows and cols: blocks of cols are too many for a grid's second side.
+        large: Some tensor may have that many elements, or a position may be that far. Other kernels refuse such.
+    """
+
+    axes: tuple[bool, ...] = ()
+    counts: tuple[bool, ...] = ()
+    split: bool = False
+    flat_grid: bool = False
+    large: bool = False
+
+    def __or__(self, other: IndexWidths) -> IndexWidths:
+        """What serves the calls of both."""
+        return IndexWidths(
+            tuple(one or two for one, two in itertools.zip_longest(self.axes, other.axes, fillvalue=False)),
+            tuple(
+                one or two for one, two in itertools.zip_longest(self.counts, other.counts, fillvalue=False)
+            ),
+            self.split or other.split,
+            self.flat_grid or other.flat_grid,
+            self.large or other.large,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelPlan:
     """One kernel file.
 
@@ -317,8 +353,8 @@ class KernelPlan:
         padding: For each Load by position that varies along the reduced side: the value that lanes past the end get
             (`other=`). For a Load with a mask of its own it equals the Load's `other`. Loads that are not in it need no
             `other=`.
-        wide_index: CUDA: whether positions can pass 2**31 - 1 elements, so that every index variable that an address
-            multiplies with something must be int64 (rows; in TRANSPOSED and COLUMNS the cols too).
+        widths: CUDA: what must be counted in 64 bits. The key does not hold it: a kernel with one call that needs it
+            has it for all.
         origins: Nodes of the captured graph that the body computes, in order, from the first launch.
         bytes_moved: Bytes read and written by the first launch, each element once.
     """
@@ -338,7 +374,7 @@ class KernelPlan:
     partials: tuple[Partial, ...] = ()
     guards: tuple[int, ...] = ()
     padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
-    wide_index: bool = False
+    widths: IndexWidths = IndexWidths()
     origins: tuple[str, ...] = ()
     bytes_moved: Size = 0
 
@@ -351,3 +387,15 @@ class KernelPlan:
     def cols(self) -> tuple[PlanAxis, ...]:
         """The col axes, outermost first."""
         return tuple(axis for axis in self.axes if axis.role is AxisRole.COL)
+
+    def has_wide_index(self, axes: Iterable[str]) -> bool:
+        """Whether an index over any of these axes must be int64."""
+        return self._any(self.widths.axes, axes)
+
+    def has_wide_count(self, axes: Iterable[str]) -> bool:
+        """Whether the number of elements along these axes may pass 32 bits."""
+        return self._any(self.widths.counts, axes)
+
+    def _any(self, flags: tuple[bool, ...], axes: Iterable[str]) -> bool:
+        wide = {axis.name for axis, flag in zip(self.axes, flags, strict=False) if flag}
+        return not wide.isdisjoint(axes)

@@ -66,7 +66,7 @@ class _Canonical:
             tuple((p.position, self.pointer[p.pointer], p.is_index) for p in plan.partials),
             plan.guards,
             tuple((load, repr(plan.padding[load])) for load in sorted(plan.padding)),
-            plan.wide_index,
+            False,  # in the keys that units' ledgers hold: widths once told kernels apart
             *([tuple(pointer.many for pointer in plan.pointers)] if plan.style is Style.FOREACH else []),
         )
 

@@ -15,7 +15,7 @@ from longhand.schedule.kernel import plan_kernel
 from longhand.schedule.kernel_plan import KernelPlan
 from longhand.schedule.plan import Launch
 from longhand.schedule.redundancy import rename_in_nest
-from longhand.schedule.sizes import Hints
+from longhand.schedule.sizes import Hints, Limits
 
 
 class Planner:
@@ -26,12 +26,18 @@ class Planner:
     """
 
     def __init__(
-        self, buffers: Mapping[str, Buffer], options: Options, hints: Hints, position_of: Mapping[str, int]
+        self,
+        buffers: Mapping[str, Buffer],
+        options: Options,
+        hints: Hints,
+        limits: Limits,
+        position_of: Mapping[str, int],
     ) -> None:
         self.kernels: dict[str, KernelPlan] = {}
         self._buffers = buffers
         self._options = options
         self._hints = hints
+        self._limits = limits
         self._position_of = position_of
         self._known: dict[object, tuple[Launch, tuple[str, ...]]] = {}
 
@@ -40,8 +46,11 @@ class Planner:
         names = _touched(nest)
         key = self._key(nest, names)
         if key not in self._known:
-            plan, launch = plan_kernel(nest, self._buffers, self._options, self._hints)
-            self.kernels.setdefault(launch.kernel, dataclasses.replace(plan, origins=self._origins(nest)))
+            plan, launch = plan_kernel(nest, self._buffers, self._options, self._hints, self._limits)
+            known = self.kernels.setdefault(
+                launch.kernel, dataclasses.replace(plan, origins=self._origins(nest))
+            )
+            self.kernels[launch.kernel] = dataclasses.replace(known, widths=known.widths | plan.widths)
             self._known[key] = (launch, names)
         launch, first_names = self._known[key]
         renamed = dict(zip(first_names, names, strict=True))

@@ -34,6 +34,7 @@ def schedule(program: Program, options: Options) -> UnitPlan:
         LayersDiffer: The layers that the program leaves out cannot be told from those it holds.
     """
     hints = {size.symbol: size.example for size in program.graph.symbols}
+    limits = {size.symbol: size.maximum for size in program.graph.symbols}
     position_of = {node.name: place for place, node in enumerate(program.graph.graph.nodes)}
     kept, buffers = _kept(program), program.buffers
 
@@ -43,7 +44,7 @@ def schedule(program: Program, options: Options) -> UnitPlan:
     left = take_column_sums_along(left, buffers, kept, lambda size: guess(size, hints))
     ordered = in_one_order(order_steps(left, position_of, buffers, kept, hints), program.graph, position_of)
 
-    planner = Planner(buffers, options, hints, position_of)
+    planner = Planner(buffers, options, hints, limits, position_of)
     planned: list[Launch | Extern] = [
         planner.launch(step) if isinstance(step, Nest) else step for step in ordered
     ]

@@ -11,6 +11,9 @@ from longhand.lower.ir import Size
 
 Hints = Mapping[sympy.Symbol, int]
 
+# The largest value of each symbol; None where nothing says.
+Limits = Mapping[sympy.Symbol, int | None]
+
 # What a symbol is taken for where nothing is known about it: only profit depends on this, never correctness.
 TYPICAL_SIZE = 1024
 

@@ -1,4 +1,4 @@
-"""Bytes that a kernel moves, and how far it reaches into its tensors."""
+"""Bytes that a kernel moves."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from longhand.lower.ir import Axis, Buffer, Index, Load, Size, Store, Value, arguments, domains
 from longhand.schedule.kernel_plan import Access
 from longhand.schedule.sizes import plus, product, times
-
-LARGEST_INT32 = 2**31 - 1
 
 
 def accesses(body: tuple[Value, ...]) -> dict[str, Access]:
@@ -71,18 +69,3 @@ def _elements(buffer: Buffer, counts: Iterable[Size]) -> Size:
     if isinstance(total, int) and isinstance(everything, int):
         return min(total, everything)
     return total
-
-
-def needs_wide_index(body: tuple[Value, ...], axes: tuple[Axis, ...], buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a position can pass 2**31 - 1. A symbolic size has no bound, so it can."""
-    names = {value.buffer for value in body if isinstance(value, Load | Store)}
-    reaches = [_reach(buffers[name]) for name in sorted(names)] + [product(axis.size for axis in axes)]
-    return any(not isinstance(reach, int) or reach > LARGEST_INT32 for reach in reaches)
-
-
-def _reach(buffer: Buffer) -> Size:
-    """One more than the last position of a buffer."""
-    last: Size = 1
-    for size, stride in zip(buffer.shape, buffer.stride, strict=True):
-        last = plus(last, times(plus(size, -1), stride))
-    return last

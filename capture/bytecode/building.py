@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from longhand.capture.bytecode import attributes, calls, sets
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import as_key, as_mapping, as_python
@@ -68,8 +71,22 @@ def _build_string(trace: Trace, frame: Frame, step: Instruction) -> None:
 def _format_value(trace: Trace, frame: Frame, step: Instruction) -> None:
     spec = as_python(trace, frame.pop()) if step.arg & 4 else ""
     value = as_python(trace, frame.pop())
-    convert = (lambda x: x, str, repr, ascii)[step.arg & 3]
-    frame.push(Const(format(convert(value), spec)))
+    convert = _CONVERSIONS.get(step.arg & 3)
+    frame.push(Const(format(convert(value) if convert else value, spec)))
+
+
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
+
+
+@STEPS.of("CONVERT_VALUE")
+def _convert_value(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(Const(_CONVERSIONS[step.arg](as_python(trace, frame.pop()))))
+
+
+@STEPS.of("FORMAT_SIMPLE", "FORMAT_WITH_SPEC")
+def _format(trace: Trace, frame: Frame, step: Instruction) -> None:
+    spec = as_python(trace, frame.pop()) if step.name == "FORMAT_WITH_SPEC" else ""
+    frame.push(Const(format(as_python(trace, frame.pop()), spec)))
 
 
 @STEPS.of("BUILD_SLICE")

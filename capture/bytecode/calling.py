@@ -37,12 +37,21 @@ def _kw_names(trace: Trace, frame: Frame, step: Instruction) -> None:
 
 @STEPS.of("CALL")
 def _call(trace: Trace, frame: Frame, step: Instruction) -> None:
-    args = frame.popn(step.arg)
     names, frame.keyword_names = frame.keyword_names, ()
-    second = frame.pop()
-    first = frame.pop()
+    _call_with(trace, frame, step.arg, names)
+
+
+@STEPS.of("CALL_KW")
+def _call_kw(trace: Trace, frame: Frame, step: Instruction) -> None:
+    names = as_python(trace, frame.pop())
+    _call_with(trace, frame, step.arg, names)
+
+
+def _call_with(trace: Trace, frame: Frame, count: int, names: tuple[str, ...]) -> None:
+    args = frame.popn(count)
+    first, second = frame.popn(2)
     function = second if isinstance(first, Null) else first
-    if not isinstance(first, Null):
+    if not isinstance(first, Null) and not isinstance(second, Null):
         args = [second, *args]
     kwargs = dict(zip(names, args[len(args) - len(names) :], strict=True))
     frame.push(calls.call(trace, frame, function, args[: len(args) - len(names)], kwargs))
@@ -58,9 +67,7 @@ def _call_function_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
             raise Unsupported("a keyword that is no string")
         kwargs = dict(given.items)
     args = calls.all_items(trace, frame.pop())
-    function = frame.pop()
-    if frame.stack and isinstance(frame.stack[-1], Null):
-        frame.pop()
+    function = next(value for value in reversed(frame.popn(2)) if not isinstance(value, Null))
     frame.push(calls.call(trace, frame, function, args, kwargs))
 
 
@@ -69,17 +76,35 @@ def _make_function(trace: Trace, frame: Frame, step: Instruction) -> None:
     code_value = frame.pop()
     assert isinstance(code_value, Const) and isinstance(code_value.value, CodeType)
     code = code_value.value
-    closure = frame.pop() if step.arg & 8 else Seq(tuple, [])
-    annotations = frame.pop() if step.arg & 4 else None
-    keyword_defaults = frame.pop() if step.arg & 2 else Dict(dict, {})
-    defaults = frame.pop() if step.arg & 1 else Seq(tuple, [])
-    assert isinstance(closure, Seq) and isinstance(keyword_defaults, Dict) and isinstance(defaults, Seq)
-    cells = [cell for cell in closure.items if isinstance(cell, Cell)]
-    made = Func(code, frame.globals, code.co_name, list(defaults.items), dict(keyword_defaults.items), cells)
-    if isinstance(annotations, Seq):  # names and values, in turn
-        words = [as_python(trace, word) for word in annotations.items[::2]]
-        made.special["__annotations__"] = Dict(dict, dict(zip(words, annotations.items[1::2], strict=True)))
+    made = Func(code, frame.globals, code.co_name, [], {}, [])
+    for flag in (8, 4, 2, 1):
+        if step.arg & flag:
+            _equip(trace, made, flag, frame.pop())
     frame.push(made)
+
+
+@STEPS.of("SET_FUNCTION_ATTRIBUTE")
+def _set_function_attribute(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value, function = frame.popn(2)
+    assert isinstance(function, Func)
+    _equip(trace, function, step.arg, value)
+    frame.push(function)
+
+
+def _equip(trace: Trace, function: Func, what: int, value: Value) -> None:
+    """Gives a new function what CPython's flag names: defaults, keyword-only defaults, annotations or cells."""
+    if what == 2:
+        assert isinstance(value, Dict)
+        function.keyword_defaults = dict(value.items)
+        return
+    assert isinstance(value, Seq)
+    if what == 1:
+        function.defaults = list(value.items)
+    elif what == 8:
+        function.closure = [cell for cell in value.items if isinstance(cell, Cell)]
+    else:  # names and values, in turn
+        words = [as_python(trace, word) for word in value.items[::2]]
+        function.special["__annotations__"] = Dict(dict, dict(zip(words, value.items[1::2], strict=True)))
 
 
 @STEPS.of("CALL_INTRINSIC_1")

@@ -35,6 +35,7 @@ from longhand.capture.bytecode.leaves import is_torch_leaf
 from longhand.capture.bytecode.messages import call_logger
 from longhand.capture.bytecode.operators import is_python, kind_of
 from longhand.capture.bytecode.rules import Rule
+from longhand.capture.bytecode.skips import is_closed
 from longhand.capture.bytecode.sources import attribute
 from longhand.capture.bytecode.tensors import torch_call
 from longhand.capture.bytecode.trace import Trace
@@ -68,7 +69,6 @@ _RULES: dict[Any, Rule] = {
     **copies.RULES,
     **torch_rules.RULES,
 }
-_APPLY = vars(torch.autograd.Function)["apply"].__func__
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
 _CLOSED = ("torch._dynamo", "torch.compiler", "torch._C", "torch.autograd", "longhand.")
 
@@ -93,6 +93,11 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
     if isinstance(function, Func):
         return _call_function(trace, function, args, kwargs)
     if isinstance(function, Bound):
+        owner = function.owner.value if isinstance(function.owner, Const) else None
+        if isinstance(owner, type) and torch_private.is_autograd_apply(
+            trace.classes.lookup(owner, function.name)
+        ):
+            return _call_autograd_function(trace, [function.owner, *args], kwargs)
         return methods.call_method(trace, function, args, kwargs)
     if isinstance(function, Const):
         return _call_constant(trace, function.value, args, kwargs)
@@ -122,7 +127,7 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
         return methods.call_method(trace, Bound(args[0], function.__name__), args[1:], kwargs)
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.BuiltinFunctionType) and isinstance(owner, type):
-        return methods.call_method(trace, Bound(Const(owner), function.__name__), args, kwargs)
+        return call_value(trace, Bound(Const(owner), function.__name__), args, kwargs)
     name = getattr(function, "__qualname__", None) or describe(Const(function))
     module = getattr(function, "__module__", None)
     raise Unsupported(f"{module + '.' if module else ''}{name} is called, which capture does not know")
@@ -182,10 +187,17 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         if is_torch_leaf(real):
             return torch_call(trace, real, args, kwargs)
         module = real.__module__ or ""
-        if real is _APPLY:
+        if torch_private.is_autograd_apply(real):
             return _call_autograd_function(trace, args, kwargs)
         if getattr(real, "_torchdynamo_disable", False):
             raise Unsupported(f"{real.__qualname__} is disabled for compilation")
+        if hasattr(real, "_torchdynamo_orig_callable"):  # it bears the name and module of what it wraps
+            raise Unsupported(
+                f"{real.__qualname__} is called, which torch.compile captures",
+                "Compile it with longhand.compile, or call the original.",
+            )
+        if is_closed(function.code):
+            raise Unsupported(f"{module}.{real.__qualname__} is called")
         if module.startswith(_CLOSED) and module not in _OPEN:
             if real.__name__ in ("is_compiling", "is_dynamo_compiling"):
                 return Const(True)

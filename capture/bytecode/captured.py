@@ -44,7 +44,7 @@ from longhand.capture.bytecode.values import Cell, Const, Tensor, Value
 from longhand.capture.untold import untold_saves
 from longhand.errors import LonghandError
 
-__all__ = ["Captured", "capture_frame"]
+__all__ = ["Captured", "capture_frame", "reason_to_wait"]
 
 Miss = Callable[..., Any]
 
@@ -59,6 +59,7 @@ class Captured:
         guards: The guards, for people.
         n_ops: Calls in the graph.
         conditions: (text, for people) of each guard, and the names it needs.
+        failure: What went wrong in capture itself, where something did.
     """
 
     entry: Callable[..., Any] | None
@@ -69,6 +70,7 @@ class Captured:
     names: dict[str, Any] = dataclasses.field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     source: str = ""
+    failure: str = ""
 
     def first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
         """The first guard that these arguments do not satisfy."""
@@ -81,6 +83,15 @@ class Captured:
             if not holds:
                 return readable
         return "other sizes or aliases"
+
+
+def reason_to_wait() -> str:
+    """Why no call is captured now, though others of the same function may be; empty if there is none."""
+    if torch_private.n_torch_functions_active():
+        return "a torch function mode (as of torch.set_default_device) is active"
+    if torch_private.is_inside_transform():
+        return "a transform of torch.func is running"
+    return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
 
 
 def capture_frame(
@@ -108,10 +119,6 @@ def capture_frame(
         owner: The hook's callback: entries are for calls under this one only.
     """
     records: list[BreakRecord] = []
-    if torch_private.n_torch_functions_active():
-        return Captured(None, (BreakRecord("a torch function mode is active", "", skipped=True),))
-    if torch_private.is_inside_transform():
-        return Captured(None, (BreakRecord("a transform of torch.func is running", "", skipped=True),))
     grad_enabled = torch.is_grad_enabled()
     autocast = torch_private.autocast_settings(), torch_private.autocast_nesting()
     break_at: int | None = None
@@ -120,7 +127,7 @@ def capture_frame(
         while True:
             attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
             try:
-                with untold_saves():
+                with untold_saves(), torch_private.keeping_transforms():
                     return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
             except Unsupported as error:
                 release(error)
@@ -141,7 +148,7 @@ def capture_frame(
         release(error)
         text = f"capture itself failed: {type(error).__name__}: {error}"
         records.append(BreakRecord(text, where, skipped=True))
-        return Captured(None, tuple(records))
+        return Captured(None, tuple(records), failure=text)
     finally:
         torch_private.set_grad_enabled(grad_enabled)
         torch_private.set_autocast(*autocast)

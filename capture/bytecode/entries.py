@@ -18,11 +18,11 @@ from typing import Any
 from torch import fx
 
 from longhand.capture.bytecode.breaks import BreakRecord
-from longhand.capture.bytecode.captured import Captured, capture_frame
+from longhand.capture.bytecode.captured import Captured, capture_frame, reason_to_wait
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.shapes import DynamicSizes
-from longhand.capture.bytecode.skips import reason_to_skip
-from longhand.errors import CaptureError
+from longhand.capture.bytecode.skips import is_closed, reason_to_skip
+from longhand.errors import CaptureError, EagerWarning
 
 __all__ = ["Backend", "Capture", "Event", "EventKind", "forget_all"]
 
@@ -37,11 +37,12 @@ class EventKind(enum.Enum):
     BREAK = "break"
     SKIP = "skip"
     RECOMPILE = "recompile"
+    EAGER = "eager"
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Something that capture tells: a graph, a break, a skipped frame or a recompilation.
+    """Something that capture tells: a graph, a break, a skipped frame, a recompilation or a call in eager.
 
     Attributes:
         kind: What happened.
@@ -91,7 +92,8 @@ class CodeEntries:
         self.sizes = DynamicSizes(owner.dynamic)
         self.entries: list[Callable[..., Any]] = []
         self.captured: list[Captured] = []
-        self.is_full = False
+        self.is_full = False  # no more is compiled
+        self.given_up = ""  # why this code and all that it calls run in eager for good
         n = len(flat_parameters(code))
         flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
         self.eager_code = code.replace(
@@ -116,10 +118,23 @@ class CodeEntries:
             hook.resume(paused)
 
     def failed(self, raised: str, function: Any, *args: Any) -> Any:
-        """The graph raised, and wrote nothing: eager's effects and exception, which the code itself may handle."""
-        text = f"{self.title()}: the graph raised {raised}; this call runs in eager"
-        self.owner.tell(Event(EventKind.SKIP, text))
-        return self.eager(function, *args)
+        """The graph raised, and wrote nothing: eager's effects and exception, which the code itself may handle.
+
+        Where eager does not raise it either, the graph is not tried again.
+        """
+        result = self.eager(function, *args)
+        if self.owner.strict:
+            raise CaptureError(f"{self.title()}: the graph raised {raised}, which eager does not.")
+        self._give_up(f"its graph raised {raised}, which eager does not; LONGHAND_STRICT=1 raises instead")
+        self.entries = []
+        frame_hook().mark(self.code, self.miss)
+        return result
+
+    def _give_up(self, reason: str) -> None:
+        if not self.given_up:
+            self.given_up = f"{self.title()}: {reason}"
+            text = f"longhand: {self.title()} and what it calls run in eager from now on: {reason}."
+            warnings.warn(text, EagerWarning, stacklevel=3)
 
     def miss(self, function: Any, *args: Any) -> Any:
         """No entry fits: capture anew, or run in CPython. Another capture's calls go to its own entries."""
@@ -128,6 +143,12 @@ class CodeEntries:
         if paused is not self.owner.asked:
             hook.resume(paused)
             return _newest(paused, self.code, self.eager)(function, *args)
+        if reason := self.given_up or reason_to_wait():
+            try:
+                self.owner.tell_eager(self, reason)
+                return self.eager(function, *args)
+            finally:
+                hook.resume(paused)
         if self.is_full:
             hook.resume(paused)
             return self.eager(function, *args)
@@ -138,6 +159,8 @@ class CodeEntries:
                 entry = self.entries[-1] if len(self.entries) > n_before else self._compile(function, args)
         finally:
             hook.resume(paused)
+        if entry is None and self.given_up:
+            return self.uncaptured(function, *args)
         return (entry or self.eager)(function, *args)
 
     def _compile(self, function: Any, args: tuple[Any, ...]) -> Callable[..., Any] | None:
@@ -145,9 +168,11 @@ class CodeEntries:
         if self.captured:
             owner.tell(Event(EventKind.RECOMPILE, f"{self.title()}: {self._first_failure(function, args)}"))
         if len(self.entries) >= owner.most_entries:
-            self.is_full = True
+            self.given_up = f"{self.title()} was compiled {len(self.entries)} times"
             warnings.warn(
-                f"longhand: {self.title()} was compiled {len(self.entries)} times; other calls run in eager.",
+                f"longhand: {self.given_up}; other calls run in eager. What changes from call to call is told with "
+                "LONGHAND_LOGS=recompiles.",
+                EagerWarning,
                 stacklevel=2,
             )
             return None
@@ -158,6 +183,8 @@ class CodeEntries:
         )
         for record in captured.breaks:
             owner.tell_break(record)
+        if captured.failure:
+            owner.tell_failure(f"{self.title()} runs in eager: {captured.failure}")
         if captured.entry is None:
             if not self.entries:
                 hook.mark(self.code, hook.SKIP)
@@ -217,6 +244,7 @@ class Capture:
         fullgraph: The first graph break is an error.
         dynamic: As in torch.compile.
         listener: Is told events.
+        strict: What fails in capture, or in a graph but not in eager, is an error.
     """
 
     def __init__(
@@ -227,13 +255,16 @@ class Capture:
         dynamic: bool | None = None,
         listener: Callable[[Event], None] | None = None,
         most_entries: int = _MOST_ENTRIES,
+        strict: bool = False,
     ) -> None:
         self.backend = backend
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.most_entries = most_entries
+        self.strict = strict
         self.codes: dict[CodeType, CodeEntries] = {}
         self._listener = listener
+        self._told: set[str] = set()
         _CAPTURES.add(self)
         self.asked = self.callback  # one object: entries know their capture by it
         if fullgraph:  # what others skipped is an error here
@@ -255,10 +286,34 @@ class Capture:
                 hint=record.hint or "Without fullgraph=True that part runs in Python.",
             )
 
+    def tell_eager(self, entries: CodeEntries, reason: str) -> None:
+        """A call runs in eager, with all that it calls; warns once that functions do."""
+        if entries.given_up:
+            self.tell(Event(EventKind.EAGER, reason))
+            return
+        where = f"{entries.code.co_filename}:{entries.code.co_firstlineno}"
+        self.tell(
+            Event(EventKind.EAGER, f"{entries.title()}: {reason}", BreakRecord(reason, where, skipped=True))
+        )
+        if reason not in self._told:
+            self._told.add(reason)
+            text = f"longhand: {entries.title()} and what it calls run in eager, while {reason}."
+            warnings.warn(text, EagerWarning, stacklevel=3)
+
+    def tell_failure(self, text: str) -> None:
+        """Capture itself failed: a bug, which is an error where the user wants it to be, else a warning, once."""
+        if self.strict:
+            raise CaptureError(f"{text}.")
+        if "failure" not in self._told:
+            self._told.add("failure")
+            warnings.warn(f"longhand: {text}. LONGHAND_STRICT=1 raises instead.", EagerWarning, stacklevel=3)
+
     def callback(self, function: Any) -> Any:
         """What the hook asks for a function that it sees for the first time."""
         code = function.__code__
-        if getattr(function, "_torchdynamo_disable", False):  # what torch.compiler.disable marks
+        if getattr(function, "_torchdynamo_disable", False) or is_closed(
+            code
+        ):  # torch.compiler.disable's mark
             return CodeEntries(self, code).uncaptured
         if reason_to_skip(code) is not None:
             return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
-from longhand.capture.bytecode.values import Cell, Const, Value
+from longhand.capture.bytecode.values import NULL, Cell, Const, Value
+from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["Decoded", "Frame", "Handler", "Instruction", "decode"]
 
@@ -37,7 +39,8 @@ class Handler:
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """A code object as the interpreter wants it. Caches and EXTENDED_ARGs are no instructions."""
+    """A code object as the interpreter wants it: caches and EXTENDED_ARGs are no instructions, and each instruction
+    does one thing (see versions/)."""
 
     instructions: tuple[Instruction, ...]
     handlers: tuple[Handler, ...]
@@ -56,21 +59,22 @@ class Decoded:
 def decode(code: CodeType) -> Decoded:
     """The instructions and the exception table."""
     listed = list(dis.get_instructions(code))
-    kept = [found for found in listed if found.opname not in ("EXTENDED_ARG", "CACHE")]
     index_of: dict[int, int] = {}
-    position = 0
+    parts: list[tuple[dis.Instruction, Sequence[tuple[str, int, Any]]]] = []
+    end = 0
     for found in listed:  # an EXTENDED_ARG stands for the instruction that it extends
-        index_of[found.offset] = position
+        index_of[found.offset] = end
         if found.opname not in ("EXTENDED_ARG", "CACHE"):
-            position += 1
-    end = len(kept)
+            parts.append((found, VERSION.split(found.opname, found.arg or 0, found.argval)))
+            end += len(parts[-1][1])
     jumps = set(dis.hasjrel) | set(dis.hasjabs)
+    starts = dict(dis.findlinestarts(code))
     line = code.co_firstlineno
     instructions = []
-    for found in kept:
-        line = (found.positions.lineno if found.positions else None) or found.starts_line or line
+    for found, split in parts:
+        line = (found.positions.lineno if found.positions else None) or starts.get(found.offset) or line
         target = index_of[found.argval] if found.opcode in jumps else None
-        instructions.append(Instruction(found.opname, found.arg or 0, found.argval, target, line))
+        instructions += [Instruction(name, arg, argval, target, line) for name, arg, argval in split]
 
     def index(offset: int) -> int:
         later = [o for o in index_of if o >= offset]
@@ -123,6 +127,11 @@ class Frame:
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
+
+    def push_callable(self, value: Value, *, with_null: bool) -> None:
+        """Pushes what is to be called, with the NULL that CPython puts beside it where it is no method."""
+        pair = (NULL, value) if VERSION.null_is_first else (value, NULL)
+        self.stack.extend(pair if with_null else (value,))
 
     def pop(self) -> Value:
         return self.stack.pop()

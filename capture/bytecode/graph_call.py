@@ -12,8 +12,9 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.bytecode.raising import draws, random_state, restore_random_state
 from longhand.capture.bytecode.trace import Trace
+from longhand.errors import LonghandError
 
-__all__ = ["drop_unused_sizes", "graph_lines"]
+__all__ = ["devices_drawn_on", "drop_unused_sizes", "graph_lines"]
 
 _MODES = (
     torch_private.set_grad_enabled,
@@ -60,19 +61,16 @@ def graph_lines(
         namespace["autocast_nesting"] = torch_private.autocast_nesting
         before = ["before = autocast_settings(), autocast_nesting()"]
         restore = ["    set_grad_enabled(STATE[0])", "    set_autocast(*before)"]
-    drawn = _devices_drawn_on(trace.graph)
+    drawn = devices_drawn_on(trace.graph)
     if drawn and runs_again:
         namespace |= {"random_state": random_state, "restore_random_state": restore_random_state}
         namespace["DEVICES"] = drawn
         before.append("drawn = random_state(DEVICES)")
     lines = [*before, "raised = None", "try:", f"    {call}"]
     if runs_again:
-        namespace["StopRecomputation"] = torch_private.StopRecomputation
-        lines += [
-            "except StopRecomputation:",
-            *restore,
-            "    raise",
-        ]  # a checkpoint around has all it wants
+        # A checkpoint around has all it wants; or longhand itself was told to raise.
+        namespace["PASSED_ON"] = (torch_private.StopRecomputation, LonghandError)
+        lines += ["except PASSED_ON:", *restore, "    raise"]
         lines += ["except Exception as error:", "    raised = type(error).__name__"]
     elif loses_effects:
         namespace["LOST"] = _LOST
@@ -87,7 +85,7 @@ def graph_lines(
     return lines if runs_again or modes or loses_effects else [call]
 
 
-def _devices_drawn_on(graph: fx.Graph) -> tuple[torch.device, ...]:
+def devices_drawn_on(graph: fx.Graph) -> tuple[torch.device, ...]:
     """Whose generators the graph uses."""
     fakes = [
         fake

@@ -1,8 +1,7 @@
-"""What the instructions for the stack, names, attributes, operators and jumps (CPython 3.11, 3.12) do to a frame."""
+"""What the instructions for the stack, names, attributes, operators and jumps do to a frame."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from longhand.capture.bytecode import attributes, calls, operators
@@ -24,6 +23,7 @@ from longhand.capture.bytecode.values import (
     Slice,
     Value,
 )
+from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["STEPS"]
 
@@ -83,6 +83,9 @@ def _load_const(trace: Trace, frame: Frame, step: Instruction) -> Signal | None:
 def _load_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
     name = step.argval
     if name not in frame.locals:
+        if name in frame.cells:  # from 3.13 on; before, LOAD_CLOSURE
+            frame.push(frame.cells[name])
+            return
         raise _unbound(name)
     value = trace.force(frame.locals[name])
     frame.locals[name] = value
@@ -173,9 +176,7 @@ def _store_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
 
 @STEPS.of("LOAD_GLOBAL")
 def _load_global(trace: Trace, frame: Frame, step: Instruction) -> None:
-    if step.arg & 1:
-        frame.push(NULL)
-    frame.push(_global(trace, frame, step.argval))
+    frame.push_callable(_global(trace, frame, step.argval), with_null=bool(step.arg & 1))
 
 
 def _global(trace: Trace, frame: Frame, name: str) -> Value:
@@ -204,19 +205,13 @@ def _store_global(trace: Trace, frame: Frame, step: Instruction) -> None:
 @STEPS.of("LOAD_ATTR")
 def _load_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = attributes.get(trace, frame.pop(), step.argval)
-    if step.arg & 1 and _METHOD_BIT:
-        frame.push(NULL)
-    frame.push(value)
-
-
-_METHOD_BIT = sys.version_info >= (3, 12)  # dis.opmap has LOAD_METHOD there too, as a pseudo-instruction
+    frame.push_callable(value, with_null=VERSION.has_method_bit and bool(step.arg & 1))
 
 
 @STEPS.of("LOAD_METHOD")
 def _load_method(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = attributes.get(trace, frame.pop(), step.argval)
-    frame.push(NULL)
-    frame.push(value)
+    frame.push_callable(value, with_null=True)
 
 
 @STEPS.of("LOAD_SUPER_ATTR")
@@ -224,9 +219,7 @@ def _load_super_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     function, kind, owner = frame.popn(3)
     given = [kind, owner] if step.arg & 2 else []
     value = attributes.get(trace, calls.call(trace, frame, function, given or [kind, owner], {}), step.argval)
-    if step.arg & 1:
-        frame.push(NULL)
-    frame.push(value)
+    frame.push_callable(value, with_null=bool(step.arg & 1))
 
 
 @STEPS.of("STORE_ATTR")
@@ -268,6 +261,11 @@ def _store_subscr(trace: Trace, frame: Frame, step: Instruction) -> None:
 def _delete_subscr(trace: Trace, frame: Frame, step: Instruction) -> None:
     owner, key = frame.popn(2)
     delete_item(trace, owner, key)
+
+
+@STEPS.of("TO_BOOL")
+def _to_bool(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(Const(operators.truth(trace, frame.pop())))
 
 
 @STEPS.of("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE", "UNARY_NOT")
@@ -343,7 +341,7 @@ def _for_iter(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = calls.advance(trace, iterator)
     if value is None:
         frame.pop()
-        frame.index = step.target + 1 if _METHOD_BIT else step.target
+        frame.index = step.target + len(VERSION.loop_end)
     else:
         frame.push(value)
 
@@ -358,7 +356,7 @@ def _send(trace: Trace, frame: Frame, step: Instruction) -> None:
         frame.push(value)
         return
     ended = iterator.frame.returned if isinstance(iterator, Iter) and iterator.frame else Const(None)
-    if not _METHOD_BIT:
+    if not VERSION.send_keeps_iterator:
         frame.pop()
     frame.push(ended)
     frame.index = step.target

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
-import sys
 from types import CodeType
 from typing import Any
 
@@ -21,10 +20,10 @@ from bytecode.instr import InstrLocation
 
 from longhand.capture.bytecode.breaks import SkipFrame
 from longhand.capture.bytecode.frames import decode
+from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["Position", "is_continuation", "live_locals", "original_position", "step_code"]
 
-_IS_311 = sys.version_info < (3, 12)
 _NO_FALLTHROUGH = frozenset(
     ["RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
      "JUMP_BACKWARD_NO_INTERRUPT"]
@@ -131,6 +130,9 @@ def live_locals(code: CodeType, index: int) -> frozenset[str]:
 def _body(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
     """The code, and where each of its instructions is in the list."""
     body = bc.Bytecode.from_code(code)
+    body[:] = [
+        part for row in body for part in (VERSION.split_row(row) if isinstance(row, bc.Instr) else [row])
+    ]
     places: list[int] = []
     for place, row in enumerate(body):
         if isinstance(row, bc.TryBegin):
@@ -250,7 +252,9 @@ def _effect(step: Any) -> int:
 
 
 def _pushes_null(step: Any) -> bool:
-    return step.name == "LOAD_METHOD" or bool(step.arg & 1 and not (_IS_311 and step.name == "LOAD_ATTR"))
+    return step.name == "LOAD_METHOD" or bool(
+        step.arg & 1 and (VERSION.has_method_bit or step.name != "LOAD_ATTR")
+    )
 
 
 def _open_try(body: bc.Bytecode, place: int) -> Any:
@@ -272,9 +276,9 @@ def _jump_part(row: Any, step: Any, position: Position, depth: int, at: Any) -> 
     target = step.target
     effect = dis.stack_effect(dis.opmap[step.name], step.arg, jump=True)
     rows: list[Any] = [label]
-    if step.name == "FOR_ITER" and not _IS_311:
-        rows.append(bc.Instr("END_FOR", location=at))
-        target += 1
+    if step.name == "FOR_ITER":
+        rows += [bc.Instr(name, location=at) for name in VERSION.loop_end]
+        target += len(VERSION.loop_end)
         effect = -1
     return [*rows, *_continue_with(position, target, depth + effect, at)]
 
@@ -300,20 +304,14 @@ def _continue_with(position: Position, index: int, depth: int, at: Any) -> list[
     rows: list[Any] = [
         bc.Instr("STORE_FAST", f"stack{place}_", location=at) for place in range(depth - 1, -1, -1)
     ]
-    rows.append(bc.Instr("PUSH_NULL", location=at))
-    for name in cells:
-        rows.append(bc.Instr("LOAD_CLOSURE", bc.FreeVar(name), location=at))
+    function: list[Any] = [bc.Instr(VERSION.closure, bc.FreeVar(name), location=at) for name in cells]
     if cells:
-        rows.append(bc.Instr("BUILD_TUPLE", len(cells), location=at))
-    rows.append(bc.Instr("LOAD_CONST", constant, location=at))
-    rows.append(bc.Instr("MAKE_FUNCTION", 8 if cells else 0, location=at))
+        function.append(bc.Instr("BUILD_TUPLE", len(cells), location=at))
+    function.append(bc.Instr("LOAD_CONST", constant, location=at))
+    function += VERSION.function_made(bool(cells), at)
     given = parameters(after)
-    for name in given:
-        rows += _taken(name, at)
-    count = len(given)
-    if _IS_311:
-        rows.append(bc.Instr("PRECALL", count, location=at))
-    rows.append(bc.Instr("CALL", count, location=at))
+    arguments = [row for name in given for row in _taken(name, at)]
+    rows += VERSION.called(function, arguments, len(given), at)
     rows.append(bc.Instr("RETURN_VALUE", location=at))
     return rows
 
@@ -325,7 +323,9 @@ def _after(position: Position, nulls: tuple[bool, ...]) -> tuple[bool, ...]:
     while instructions[last].name in ("KW_NAMES", "PRECALL"):
         last += 1
     step = instructions[last]
-    popped = {"CALL": step.arg + 2, "CALL_FUNCTION_EX": 3 + (step.arg & 1)}.get(step.name)
+    popped = {"CALL": step.arg + 2, "CALL_KW": step.arg + 3, "CALL_FUNCTION_EX": 3 + (step.arg & 1)}.get(
+        step.name
+    )
     if popped is None:
         return nulls
     below = len(position.nulls) - popped

@@ -1,7 +1,10 @@
-"""Which frames the hook leaves to CPython: torch's, the standard library's, longhand's own and generated code."""
+"""Which frames the hook leaves to CPython: torch's, the standard library's, longhand's own and generated code; and
+which ones with all that they call: units, and torch's Dynamo.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sysconfig
@@ -9,7 +12,7 @@ from types import CodeType
 
 import torch
 
-__all__ = ["GENERATED", "reason_to_skip"]
+__all__ = ["GENERATED", "is_closed", "reason_to_skip"]
 
 GENERATED = "generated code"
 
@@ -19,6 +22,7 @@ _ROOMS = tuple(
     _LONGHAND + room + os.sep for room in ("capture", "lower", "schedule", "emit", "templates", "longhand")
 )
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
 _MODULES = (os.path.join(_TORCH, "nn", "modules") + os.sep,)
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = tuple({sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep})
@@ -47,3 +51,19 @@ def reason_to_skip(code: CodeType) -> str | None:
             top = path[len(folder) :].split(os.sep)[0]
             return f"{top}'s code" if top in _OTHERS else None
     return "the standard library's code" if path.startswith(_STANDARD) else None
+
+
+def is_closed(code: CodeType) -> bool:
+    """Whether nothing that this code calls is captured either: it is a unit's, or torch's Dynamo's.
+
+    Units are told by the lock in their folder, however they were loaded: through `load`, from the cache, as a package.
+    """
+    path = os.path.abspath(code.co_filename)
+    return path.startswith(_DYNAMO) or _is_units(os.path.dirname(path))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_units(folder: str) -> bool:
+    """Whether a folder is a unit's, or the ``kernels`` folder of one."""
+    owner = os.path.dirname(folder) if os.path.basename(folder) == "kernels" else folder
+    return os.path.isfile(os.path.join(owner, "longhand.lock"))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import sympy
 
-Size = int | sympy.Expr
+Size: TypeAlias = int | sympy.Expr
 Number = bool | int | float
 
 
@@ -113,7 +114,7 @@ def is_nonnegative(value: Size) -> bool:
     return bool(sympy.expand(value.subs(more)).is_nonnegative)
 
 
-def _plain(value: Size | sympy.Basic) -> Size:
+def _plain(value: Size) -> Size:
     """An int where the expression is one."""
     if isinstance(value, int):
         return value

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.known.deduction import fact_of, shape_of
+from longhand.capture.known.call import shape_of
+from longhand.capture.known.deduction import fact_of
 from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
 from longhand.capture.provenance import Provenance
 
@@ -79,10 +80,7 @@ def _is_causal(node: fx.Node, mask: fx.Node, fact: Choice) -> bool:
     lower = Affine(0, (*(0 for _ in range(rank - 2)), 1, -1))
     is_square = rank >= 2 and shape_of(mask)[-2:] == (query, key) and query == key
     return (
-        is_square
-        and fact.conditions == {lower}
-        and _keeps(mask, fact.inside)
-        and _drops(mask, fact.outside)
+        is_square and fact.conditions == {lower} and _keeps(mask, fact.inside) and _drops(mask, fact.outside)
     )
 
 
@@ -207,6 +205,8 @@ def _positions(spelling: _Spelling, value: Affine, shape: tuple[Size, ...]) -> f
     if len(shape) == 1:
         return made
     seen = spelling.call(aten.reshape.default, made, [count if d == dim else 1 for d in range(len(shape))])
-    return seen if all(size == 1 for d, size in enumerate(shape) if d != dim) else spelling.call(
-        aten.expand.default, seen, list(shape)
+    return (
+        seen
+        if all(size == 1 for d, size in enumerate(shape) if d != dim)
+        else spelling.call(aten.expand.default, seen, list(shape))
     )

@@ -75,3 +75,22 @@ def step(model: nn.Module, run, x: torch.Tensor, *, is_mixed: bool) -> dict[str,
     found = {"result": y.detach(), "x": x.grad}
     found |= {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return found | dict(model.named_buffers())
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_dropout_under_autocast_is_in_kernels_and_draws_as_eager(records: bool) -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.3), nn.GELU(), nn.Dropout(0.2))
+    x = torch.randn(8, 16)
+    torch.compiler.reset()
+    reports: list = []
+    run = torch.compile(model, backend=functools.partial(longhand_backend, report=reports.append))
+
+    def result(function) -> torch.Tensor:
+        torch.manual_seed(3)
+        with torch.set_grad_enabled(records), torch.autocast("cpu", torch.bfloat16):
+            return function(x)
+
+    found, theirs = result(run), result(model)
+    assert [report.reason for report in reports] == [None]
+    assert torch.equal(found == 0, theirs == 0)
+    torch.testing.assert_close(found, theirs, rtol=2**-6, atol=2**-6)

@@ -7,6 +7,8 @@ import random
 import pytest
 import torch
 
+from longhand.errors import CaptureError
+
 VIEWS = [
     lambda r, t: t.reshape(-1),
     lambda r, t: t.view(t.shape),
@@ -144,3 +146,24 @@ def test_complex_views(captured):
         return parts, z.real + 1, z.imag * 2
 
     captured(run, (torch.randn(3, 2),))
+
+
+def test_as_strided_in_place_that_moves_no_element(captured):
+    """What pooling to one pixel does to a tensor of channels-last."""
+
+    def pool(x):
+        mean = x.mean((-1, -2), keepdim=True)
+        mean.as_strided_((2, 3, 1, 1), (3, 1, 3, 3))
+        return mean * 2
+
+    captured(pool, (torch.randn(2, 3, 4, 5),))
+
+
+def test_as_strided_in_place_that_moves_elements_is_refused(captured):
+    def swap(x):
+        y = x.clone()
+        y.as_strided_((3, 2), (1, 3))
+        return y * 2
+
+    with pytest.raises(CaptureError, match="as_strided_"):
+        captured(swap, (torch.randn(2, 3),))

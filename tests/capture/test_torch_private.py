@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import logging
 import re
 from pathlib import Path
@@ -20,11 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_names_of_torch():
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     assert torch_private.FakeTensor is FakeTensor and torch_private.FakeTensorMode is FakeTensorMode
     assert torch_private.ShapeEnv is ShapeEnv
+    assert torch_private.unset_fake_temporarily is unset_fake_temporarily
     assert callable(TracerBase._filter_traceback_frames)
     assert torch.ops.aten.add.Tensor._schema.name == "aten::add"
     assert torch.ops.aten.add.Tensor._overloadname == "Tensor"
@@ -43,6 +45,49 @@ def test_levels_of_forward_derivatives():
     with torch.autograd.forward_ad.dual_level():
         assert torch_private.takes_forward_derivatives()
     assert not torch_private.takes_forward_derivatives()
+
+
+def test_dynamo_is_turned_off_and_on():
+    """What is called between breaks sees what Dynamo has set for this thread, and may take it away for a while."""
+    captured = []
+
+    def inner(x):
+        return x + 1
+
+    def backend(module, inputs):
+        captured.append(module)
+        return module
+
+    def without_dynamo(x):
+        before = torch_private.set_dynamo(None)
+        result = inner(x)
+        assert torch_private.set_dynamo(before) is None
+        return result, before
+
+    def function(x):
+        torch._dynamo.graph_break()
+        return list(map(without_dynamo, [x]))
+
+    without_dynamo(torch.ones(2))
+    ((_, before),) = torch.compile(function, backend=backend)(torch.ones(2))
+    assert callable(before) and not captured
+    assert torch_private.set_dynamo(None) is None
+
+
+def copied(x):
+    return x
+
+
+def test_levels_are_closed_where_a_graph_fails_half_way():
+    depth = torch_private.n_transforms()
+    with pytest.raises(KeyError), torch_private.keeping_transforms():
+        torch._C._functorch._vmap_increment_nesting(3, "error")
+        assert torch_private.n_transforms() == depth + 1
+        raise KeyError
+    assert torch_private.n_transforms() == depth
+    assert torch_private.is_transformed(torch.vmap(torch.sin)) and not torch_private.is_transformed(copied)
+    node = torch.fx.Graph().call_function(torch._C._functorch._vmap_increment_nesting, (3, "error"))
+    assert torch_private.opens_transform(node) and "_vmap_increment_nesting" in torch_private.TRANSFORMS
 
 
 def test_constants_behind_fake_tensors():
@@ -109,6 +154,17 @@ def test_stacks_hold_the_users_helpers():
         program = torch.export.export(module, (torch.randn(2),), strict=False)
     stacks = [node.stack_trace for node in program.graph.nodes if node.target is torch.ops.aten.sin.default]
     assert "in helper" in stacks[0] and "in forward" in stacks[0]
+
+
+def test_apply_of_an_autograd_function():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    held = inspect.getattr_static(Doubled, "apply")
+    assert torch_private.is_autograd_apply(getattr(held, "__func__", held))
+    assert not torch_private.is_autograd_apply(Doubled.forward)
 
 
 def test_what_a_guard_compares():
@@ -350,6 +406,7 @@ def test_every_name_has_a_test():
         "StatelessSymbolicContext",
         "TensorGuards",
         "TracerBase",
+        "unset_fake_temporarily",
     }  # by what is tested
     assert {name for name in names if not name.startswith("_")} - tested - used_inside == {"fx"}
 

@@ -15,6 +15,7 @@ from longhand.capture.bytecode.resume import (
     parameters,
     step_code,
 )
+from longhand.capture.bytecode.versions.running import VERSION
 
 
 def straight(a, b):
@@ -133,11 +134,13 @@ def snapshots(function, args):
 def empty_stack_lines(code):
     """Lines whose first instruction finds nothing on the stack, outside of handlers."""
     first = {}
-    for position, step in enumerate(
-        i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG")
-    ):
-        if step.starts_line is not None and step.starts_line not in first:
-            first[step.starts_line] = position
+    lines = dict(dis.findlinestarts(code))
+    position = 0
+    for step in dis.get_instructions(code):
+        if step.opname not in ("CACHE", "EXTENDED_ARG"):
+            if step.offset in lines:
+                first.setdefault(lines[step.offset], position)
+            position += len(VERSION.split(step.opname, step.arg or 0, step.argval))
     protected = {row.target for row in decode(code).handlers}
     return {line: index for line, index in first.items() if index not in protected}
 
@@ -215,7 +218,8 @@ def test_a_call_inside_a_with_block_is_left_properly():
     index = next(i for i, step in enumerate(steps) if step.name == "CALL" and step.arg == 1)
     entered = manager()
     entered.__enter__()
-    position = Position(function.__code__, index, (False, True, False, False), ())
+    nulls = (False, True, False, False) if VERSION.null_is_first else (False, False, True, False)
+    position = Position(function.__code__, index, nulls, ())
     made = types.FunctionType(step_code(position), globals(), "function", None, function.__closure__)
     assert made(entered.__exit__, len, [1, 2]) == 2
     assert log == ["in", "out"]

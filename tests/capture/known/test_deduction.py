@@ -1,4 +1,4 @@
-"""What is deduced of a call's result is what the call yields, at every element; random programs, fixed and symbolic sizes."""
+"""What is deduced of a call's result is what the call yields, at every element; random programs, symbolic sizes too."""
 
 from __future__ import annotations
 
@@ -56,7 +56,12 @@ def check(traced: fx.GraphModule, arguments: tuple, sizes: dict) -> dict[str, Fa
             value = super().run_node(node)
             if node in facts:
                 torch.testing.assert_close(
-                    materialized(facts[node], value, sizes), value, rtol=0, atol=0, equal_nan=True, msg=str(node)
+                    materialized(facts[node], value, sizes),
+                    value,
+                    rtol=0,
+                    atol=0,
+                    equal_nan=True,
+                    msg=str(node),
                 )
             return value
 
@@ -70,7 +75,12 @@ def program(seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def run(x: torch.Tensor) -> torch.Tensor:
         choose = random.Random(seed)
         n, m = x.shape
-        numbers = [torch.arange(n), torch.arange(2, m + 2), torch.zeros(n, dtype=torch.int64), torch.full((m,), 3)]
+        numbers = [
+            torch.arange(n),
+            torch.arange(2, m + 2),
+            torch.zeros(n, dtype=torch.int64),
+            torch.full((m,), 3),
+        ]
         masks: list[torch.Tensor] = [torch.ones(n, m, dtype=torch.bool).tril(choose.randrange(-1, 3))]
         for _ in range(14):
             grow(choose, numbers, masks)
@@ -134,7 +144,11 @@ def mask_of_transformers(x: torch.Tensor) -> torch.Tensor:
     n = x.shape[1]
     positions = torch.arange(n).unsqueeze(0).expand(x.shape[0], -1)
     packed = (torch.diff(positions, prepend=positions[:, :1] - 1, dim=-1) != 1).cumsum(-1)
-    batch, query, key = torch.arange(x.shape[0])[:, None, None, None], torch.arange(n)[:, None], torch.arange(n)
+    batch, query, key = (
+        torch.arange(x.shape[0])[:, None, None, None],
+        torch.arange(n)[:, None],
+        torch.arange(n),
+    )
     same = packed[batch, query] == packed[batch, key]
     return torch.ones((), dtype=torch.bool) & same & (key <= query)
 
@@ -160,5 +174,7 @@ def test_a_window_wider_than_the_sequence_is_none() -> None:
 
 
 def test_what_data_decides_is_not_known() -> None:
-    traced = torch_private.make_fx(lambda x: (x[:, 0] > 0) & torch.ones(3, dtype=torch.bool))(torch.zeros(3, 2))
+    traced = torch_private.make_fx(lambda x: (x[:, 0] > 0) & torch.ones(3, dtype=torch.bool))(
+        torch.zeros(3, 2)
+    )
     assert traced.graph.output_node().args[0] not in facts_in(traced.graph)

@@ -1,0 +1,1 @@
+"""What differs between the bytecodes of CPython's versions: one module for each."""

@@ -1,0 +1,35 @@
+"""The bytecode of CPython 3.12: methods are loaded by LOAD_ATTR, loops end at END_FOR, comprehensions are inlined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bytecode as bc
+from bytecode.instr import InstrLocation
+
+from longhand.capture.bytecode.versions.version import Version
+
+__all__ = ["VERSION"]
+
+
+def _called(function: list[Any], arguments: list[Any], count: int, at: InstrLocation) -> list[Any]:
+    return [bc.Instr("PUSH_NULL", location=at), *function, *arguments, bc.Instr("CALL", count, location=at)]
+
+
+def _function_made(has_cells: bool, at: InstrLocation) -> list[Any]:
+    return [bc.Instr("MAKE_FUNCTION", 8 if has_cells else 0, location=at)]
+
+
+VERSION = Version(
+    number=(3, 12),
+    renamed={},
+    parts={},
+    has_method_bit=True,
+    null_is_first=True,
+    loop_end=("END_FOR",),
+    compares_to_bool=False,
+    send_keeps_iterator=True,
+    closure="LOAD_CLOSURE",
+    called=_called,
+    function_made=_function_made,
+)

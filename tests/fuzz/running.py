@@ -1,0 +1,214 @@
+"""One random program, generated for CUDA and run beside eager: where there is no GPU, in Triton's interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import re
+import shutil
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from longhand.api import generate
+from longhand.check_worker import move_to_cpu
+from longhand.comparison import Comparison, compare
+from longhand.emit.loading import load_unit
+from longhand.errors import LonghandError
+from longhand.original import InFloat64
+from tests.fuzz.programs import Program
+
+_DRAWS = 3  # of the arguments: a rounding error that is just over the bound does not come again
+
+
+class Outcome(enum.Enum):
+    """What came of a program."""
+
+    RIGHT = "right"
+    EAGER_RAISES = "eager raises"
+    REFUSED = "refused"  # with a message of longhand's own: told, and right in eager
+    WRONG = "WRONG"
+    CRASHED = "CRASHED"
+
+
+FAILURES = (Outcome.WRONG, Outcome.CRASHED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What came of a program, and why.
+
+    Attributes:
+        kernels: How many kernels its unit has.
+        cause: Of a failure: what minimizing must keep (the exception and where it was raised, or the result).
+        details: In words.
+    """
+
+    outcome: Outcome
+    kernels: int = 0
+    cause: str = ""
+    details: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is a bug."""
+        return self.outcome in FAILURES
+
+
+@dataclasses.dataclass(frozen=True)
+class Runner:
+    """Runs programs.
+
+    Attributes:
+        folder: Where the units go; each is removed after its run.
+        device: Where the tensors are: "cuda", or "cpu" for Triton's interpreter (TRITON_INTERPRET=1 is set).
+        compile_only: Compile the kernels for sm_90 and run nothing.
+    """
+
+    folder: Path
+    device: str = "cpu"
+    compile_only: bool = False
+
+    def run(self, program: Program) -> Report:
+        """Generates, runs and compares."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                if _step(program.function(), program, program.seed, self.device) is None:
+                    return Report(Outcome.EAGER_RAISES)
+                return self._compared(program)
+            except Exception as error:
+                return _crashed(error)
+
+    def _compared(self, program: Program) -> Report:
+        out = self.folder / f"unit_{program.seed}"
+        shutil.rmtree(out, ignore_errors=True)
+        try:
+            example = tuple(program.make_arguments(program.seed, self.device))
+            generate(program.function(), example, out=out, device="cuda", arch="sm_90", train=program.trains)
+            if self.device == "cpu":
+                _put_on_cpu(out)
+            n_kernels = len([path for path in (out / "kernels").glob("*.py") if path.name != "__init__.py"])
+            unit = load_unit(out)
+            if self.compile_only:
+                from tests.fuzz.compiled import compile_unit  # needs Triton without its interpreter
+
+                compile_unit(unit, example)
+                return Report(Outcome.RIGHT, n_kernels)
+            if self.device == "cpu":
+                move_to_cpu(sys.modules[unit.__module__.rpartition(".")[0]])
+            return dataclasses.replace(self._verdict(program, unit), kernels=n_kernels)
+        except LonghandError as error:
+            if type(error).__name__ in ("CaptureError", "GraphBreakError", "OptionError"):
+                return Report(Outcome.REFUSED, 0, type(error).__name__, str(error))
+            return _crashed(error)
+        finally:
+            if not os.environ.get("LONGHAND_FUZZ_KEEP"):
+                shutil.rmtree(out, ignore_errors=True)
+            _forget(out.name)
+
+    def _verdict(self, program: Program, unit: Callable[..., Any]) -> Report:
+        found: list[Comparison] = []
+        for draw in range(_DRAWS):
+            rows = compare_step(program, unit, program.seed + draw, self.device)
+            found = [row for row in rows if not row.is_right]
+            if not found:
+                return Report(Outcome.RIGHT)
+        worst = found[0]
+        words = (
+            f"{worst.name}: error {worst.error:.3g}, allowed {worst.bound:.3g} {worst.note} {worst.mismatch}"
+        )
+        return Report(Outcome.WRONG, 0, worst.name.partition("[")[0], words)
+
+
+def compare_step(
+    program: Program, unit: Callable[..., Any], seed: int, device: str = "cpu"
+) -> list[Comparison]:
+    """Every result, gradient and argument after the call: the unit's against eager's and float64."""
+    function = program.function()
+    eager, ours = _step(function, program, seed, device), _step(unit, program, seed, device, must_run=True)
+    exact = _step(InFloat64(function), program, seed, device, is_double=True)
+    if eager is None or ours is None:
+        return []
+    exact = exact or eager  # what refuses float64
+    rows = []
+    for name, theirs in eager.items():
+        if name not in ours:
+            rows.append(Comparison(name, float("inf"), 0.0, 0.0, "missing"))
+        else:
+            rows.append(compare(name, ours[name], theirs, exact.get(name, theirs)))
+    return rows
+
+
+def _step(
+    run: Callable[..., Any],
+    program: Program,
+    seed: int,
+    device: str,
+    is_double: bool = False,
+    must_run: bool = False,
+) -> dict[str, Tensor] | None:
+    """What a call leaves, by name; None where it raises."""
+    given = program.make_arguments(seed, device)
+    if is_double:
+        given = [_double(one) if one.is_floating_point() else one for one in given]
+    try:
+        with torch.set_grad_enabled(program.trains):
+            results = run(*given)
+            found = {f"result[{place}]": one for place, one in enumerate(results)}
+            carrying = [one for one in results if one.requires_grad and one.is_floating_point()]
+            if carrying:
+                generator = torch.Generator().manual_seed(seed)
+                noise = [torch.randn(one.shape, generator=generator).to(one) for one in carrying]
+                torch.autograd.backward(carrying, noise)
+    except Exception:
+        if must_run:
+            raise
+        return None
+    found = {name: one.detach() for name, one in found.items()}
+    found |= {f"gradient of {a.name}": t.grad for a, t in _pairs(program, given) if t.grad is not None}
+    return found | {f"{a.name} after the call": t.detach() for a, t in _pairs(program, given)}
+
+
+def _double(tensor: Tensor) -> Tensor:
+    """In float64, with the same strides."""
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.float64, device=tensor.device)
+    return made.copy_(tensor.detach()).requires_grad_(tensor.requires_grad)
+
+
+def _pairs(program: Program, given: list[Tensor]) -> list[tuple[Any, Tensor]]:
+    return list(zip(program.arguments, given, strict=True))
+
+
+def _crashed(error: BaseException) -> Report:
+    """A report with where the exception was raised: the last frame in longhand or in the unit."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in frames if "site-packages" not in f.filename and "tests/fuzz" not in f.filename]
+    at = ours[-1] if ours else frames[-1]
+    is_unit = "/unit_" in at.filename
+    place = (
+        Path(at.filename).name if not is_unit else f"the unit's {Path(at.filename).parent.name.split('_')[0]}"
+    )
+    words = re.sub(r"\w*\d\w*", "N", str(error).strip().partition("\n")[0])[:90]
+    where = place if is_unit else f"{place}, {at.name}"
+    text = "".join(traceback.format_exception(error))
+    return Report(Outcome.CRASHED, 0, f"{type(error).__name__} in {where}: {words}", text[-3000:])
+
+
+def _put_on_cpu(out: Path) -> None:
+    """What model.py makes by itself, from no argument, is made on the GPU."""
+    for path in out.glob("*.py"):
+        path.write_text(path.read_text().replace('"cuda"', '"cpu"'))
+
+
+def _forget(name: str) -> None:
+    """Drops a unit's modules: there will be thousands."""
+    for key in [key for key in sys.modules if key.startswith(f"longhand_unit_{name}_")]:
+        del sys.modules[key]

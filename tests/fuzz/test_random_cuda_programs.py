@@ -1,0 +1,68 @@
+"""A few of the random programs for CUDA, in Triton's interpreter; for more: ``python -m tests.fuzz.cuda``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.fuzz.cuda import main
+from tests.fuzz.minimize import minimize
+from tests.fuzz.programs import Argument, Content, Layout, Program, names_in, write_program
+from tests.fuzz.statements import STATEMENTS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.mark.parametrize("words", [["--seeds", "0:32"], ["--seeds", "0:8", "--train"]])
+def test_random_programs_do_what_eager_does(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0, capsys.readouterr().out
+
+
+def test_a_seed_is_a_program_in_any_process() -> None:
+    code = "from tests.fuzz.test_random_cuda_programs import told; print(told())"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == told()
+
+
+def told() -> str:
+    """Some programs, in one text."""
+    return "\n".join(str(write_program(seed, STATEMENTS, seed % 2 == 0)) for seed in range(60)).strip()
+
+
+def test_programs_are_of_many_kinds() -> None:
+    text = "".join(write_program(seed, STATEMENTS).text for seed in range(300))
+    for word in (
+        "cat(",
+        "gather(",
+        "cumsum(",
+        "where(",
+        ".sum(",
+        "softmax(",
+        "flip(",
+        "[0] = ",
+        "scatter",
+        "to(",
+    ):
+        assert word in text
+
+
+def test_a_program_shrinks_to_what_fails() -> None:
+    shape = (4, 6)
+    program = Program(
+        seed=0,
+        arguments=(
+            Argument("x0", torch.float32, shape, Layout.TRANSPOSED),
+            Argument("x1", torch.float32, shape, content=Content.SPECIAL),
+        ),
+        statements=("h0 = x0.sin()", "h1 = x1 + 1", "h2 = h0 + h1", "h3 = h2.flip(0)", "h4 = h3.sum(0)"),
+        results=("h2", "h4"),
+    )
+    smallest = minimize(program, lambda one: any(".flip(0)" in line for line in one.statements))
+    assert [line.partition(" = ")[2].partition(".")[2] for line in smallest.statements] == ["flip(0)"]
+    assert len(smallest.arguments) == 1 and smallest.arguments[0].layout is Layout.CONTIGUOUS
+    assert names_in(smallest.statements[0]) >= {smallest.arguments[0].name}
