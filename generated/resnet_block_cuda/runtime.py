@@ -218,14 +218,19 @@ def next_power_of_2(n):
     return 1 << max(n - 1, 0).bit_length()
 
 
-def fast_launch(kernel):
+def fast_launch(kernel=None, *, large=False):
     """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 
     Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
     versions of Triton whose launcher it does not know.
+
+    Args:
+        large: The kernel counts in 64 bits what may pass 2**31. Others refuse tensors that large: they would wrap.
     """
+    if kernel is None:
+        return functools.partial(fast_launch, large=large)
     known = triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9."))
-    return FastLaunch(kernel) if known and isinstance(kernel, triton.JITFunction) else kernel
+    return FastLaunch(kernel, large) if known and isinstance(kernel, triton.JITFunction) else kernel
 
 
 class FastLaunch:
@@ -236,8 +241,9 @@ class FastLaunch:
     pointers, and every other argument as it is. The tensors must have the dtypes that the kernel's comments say.
     """
 
-    def __init__(self, kernel):
+    def __init__(self, kernel, large=False):
         self.kernel = kernel
+        self.large = large
         self.n_tensors = sum(
             parameter.name.endswith("_ptr") for parameter in kernel.params
         )  # they come first
@@ -277,6 +283,7 @@ class FastLaunch:
 
     def compile(self, device, alignment, grid, args, options):
         """Launch through Triton's own path, and keep what it compiled."""
+        self.check(args[: self.n_tensors])
         with torch.cuda.device(device):
             compiled = self.kernel[grid](*args, **options)
         if compiled is not None:
@@ -303,8 +310,23 @@ class FastLaunch:
                 torch.cuda.device_count() > 1,
             )
 
+    def check(self, tensors):
+        """Raise for tensors that the kernel cannot take. Only the first call with its numbers pays for this."""
+        for parameter, tensor in zip(self.kernel.params, tensors):
+            if tensor.device != tensors[0].device:
+                raise ValueError(
+                    f"{parameter.name}: expected a tensor on {tensors[0].device}, got {tensor.device}"
+                )
+            if tensor.numel() >= IN_32_BITS and not self.large:
+                raise ValueError(
+                    f"{parameter.name}: expected less than {IN_32_BITS} elements, which this kernel counts in 32 bits, "
+                    f"got {tensor.numel()}: generate it for tensors of that size"
+                )
+
 
 data_ptr = torch.Tensor.data_ptr
+
+IN_32_BITS = 2**31 - 2**27  # a last block may end beyond the last element
 
 
 def forget_if_full(known):
