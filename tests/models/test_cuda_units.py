@@ -1,6 +1,6 @@
 """CUDA units of models that nobody tuned for: each kernel compiles for sm_90 and agrees with its reference.
 
-A few here; all of tests/models/cuda_sweep.py's list in the sweep. On a machine without a GPU.
+A few here; the others of tests/models/handwritten.py in the sweep. On a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ FEW = (
     "NoiseScheduleInPlace",
     "GraphAttention",
     "PatchEmbedding",
-    "RadianceField",
+    "LastToken",
+    "ClickModel",
     "transformers/gpt2",
     "transformers/vit",
 )
