@@ -6,7 +6,7 @@ DEMO := build/demo/attention_cpu
 # Named after the list of modules: a new file needs to be linked into the installation.
 STAMP := $(VENV)/installed-$(shell ls */*.py | cksum | cut -d ' ' -f 1)
 
-.PHONY: demo test lint sweep gallery bench clean
+.PHONY: demo test lint sweep sanitize gallery bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,13 @@ test: lint
 
 sweep: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu"
+
+# The frame hook and every C++ kernel of the gallery under AddressSanitizer and UndefinedBehaviorSanitizer.
+sanitize: $(STAMP)
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 \
+	CXX="g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" XDG_CACHE_HOME=$(CURDIR)/build/sanitized \
+	$(BIN)/python -m tests.sanitized build/sanitized
 
 gallery: $(STAMP)
 	$(BIN)/python -m examples.gallery

@@ -364,25 +364,30 @@ PyDoc_STRVAR(call_doc,
 
 static PyObject *call(PyObject *module, PyObject *args, PyObject *kwargs) {
   if (PyTuple_GET_SIZE(args) == 0) return PyErr_Format(PyExc_TypeError, "call() needs what is compiled");
-  PyObject *compiled = PyTuple_GET_ITEM(args, 0), *result = NULL, *previous = NULL, *dynamo = NULL;
+  PyObject *compiled = PyTuple_GET_ITEM(args, 0), *result = NULL, *previous = NULL;
+  PyObject *set_dynamo = NULL, *dynamo = NULL;
   PyObject *original = own_attribute(compiled, "_original");
   PyObject *asked = own_attribute(compiled, "_asked");
-  PyObject *set_dynamo = own_attribute(compiled, "_set_dynamo");
   PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
-  if (original != NULL && asked != NULL && set_dynamo != NULL && rest != NULL &&
-      (is_alone() || (dynamo = PyObject_CallOneArg(set_dynamo, Py_None)) != NULL)) {
-    previous = enable(module, asked);
+  int ready = original != NULL && asked != NULL && rest != NULL;
+  if (ready && !is_alone()) {
+    set_dynamo = own_attribute(compiled, "_set_dynamo");
+    dynamo = set_dynamo == NULL ? NULL : PyObject_CallOneArg(set_dynamo, Py_None);
+    ready = dynamo != NULL;
   }
+  if (ready) previous = enable(module, asked);
   if (previous != NULL) {
     result = PyObject_Call(original, rest, kwargs);
     if (result == NULL) tidy_exception(compiled);
+  }
+  if (previous != NULL || dynamo != NULL) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    Py_XDECREF(disable(module, previous));
+    if (previous != NULL) Py_XDECREF(disable(module, previous));
     if (dynamo != NULL) Py_XDECREF(PyObject_CallOneArg(set_dynamo, dynamo));
     PyErr_Restore(type, value, traceback);
-    Py_DECREF(previous);
   }
+  Py_XDECREF(previous);
   Py_XDECREF(dynamo);
   Py_XDECREF(set_dynamo);
   Py_XDECREF(original);

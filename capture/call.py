@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ __all__ = [
     "source_name",
     "state_of",
     "title",
+    "told_apart",
 ]
 
 
@@ -36,6 +38,28 @@ def refuse_autocast() -> None:
         raise CaptureError(
             "The call is inside torch.autocast.", hint="Put the autocast block inside the model's forward."
         )
+
+
+def told_apart(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same call in which no tensor is given twice, nor is a weight of the model's.
+
+    A capture takes a tensor for one and the same wherever it meets it: of ``attention(x, x, x)`` it would make code
+    that looks at its first argument only. What a caller passes later need not be one tensor.
+    """
+    met = {id(tensor) for _, tensor in state_of(model)} if isinstance(model, nn.Module) else set()
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) not in met:
+            met.add(id(leaf))
+            return leaf
+        return copy.deepcopy(leaf.detach()).requires_grad_(leaf.requires_grad)
+
+    given: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(own, (tuple(args), dict(kwargs)))
+    return given
 
 
 def ordered_keywords(

@@ -9,6 +9,7 @@ __all__ = ["facts_of", "readable"]
 
 # ``L['self'].eps == 1e-05``, ``L['mask'] is None``: values, as Guards.equal words them.
 _VALUE = re.compile(r"(?P<path>[LG]\[.+?) (?:==|is) (?P<value>None|True|False|NaN|[-+\d.'\"(].*)$")
+_STRING = re.compile(r"""[bru]*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # may be anybody's secret
 _NOISE = re.compile(r"_(?:is_hf_initialized|is_full_backward_hook|compiled_call_impl)$")
 
 
@@ -23,7 +24,7 @@ def facts_of(guards: Iterable[str]) -> tuple[str, ...]:
         if match is None or guard.startswith("G[") or _NOISE.search(match["path"]):
             continue
         owner, name = _split(readable(match["path"]))
-        values[owner, name] = match["value"]
+        values[owner, name] = _STRING.sub("str", match["value"])
     owners: dict[str, dict[str, str]] = {}
     for (owner, name), value in values.items():
         owners.setdefault(owner, {})[name] = value

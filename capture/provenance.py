@@ -21,7 +21,7 @@ from torch import fx
 
 from longhand.capture.dynamo_run import note_of
 from longhand.capture.graph import Provenance
-from longhand.capture.source import Assigned, Statement, statement_at
+from longhand.capture.source import Assigned, Statement, lambda_at, statement_at
 
 _FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>\S+)')
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -92,7 +92,8 @@ def user_frames(stack_trace: str) -> tuple[Frame, ...]:
             continue
         line = int(match["line"])
         unread = Statement("", match["function"], line, (), False)
-        every.append(Frame(file, statement_at(file, line) or unread, match["function"]))
+        read = lambda_at if match["function"] == "<lambda>" else statement_at
+        every.append(Frame(file, read(file, line) or unread, match["function"]))
     users = tuple(frame for frame in every if not frame.file.startswith(_TORCH))
     return users or tuple(frame for frame in every if frame.file.startswith(_MODULES))
 

@@ -1,7 +1,8 @@
 """The user's source, read with `ast`: which statement stands on a line, in which function, and what it assigns.
 
 Statements are quoted whole, on one line: line breaks and runs of spaces become one space, comments go. Of a compound
-statement (``for``, ``with``, ``if``) only its head is quoted.
+statement (``for``, ``with``, ``if``) only its head is quoted, of a line with a lambda only the lambda's expression.
+Strings are not quoted, but for plain words: what is generated goes where the source may not go.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import dataclasses
 import functools
 import io
 import linecache
+import re
+import token as tokens_of
 import tokenize
+from collections.abc import Iterator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +55,26 @@ class Statement:
 def statement_at(file: str, line: int) -> Statement | None:
     """The innermost statement that covers a line of a file; None where the source is not to be had."""
     return _statements(file, tuple(linecache.getlines(file))).get(line)
+
+
+def lambda_at(file: str, line: int) -> Statement | None:
+    """The one lambda of a line as a statement that returns its expression; None where there is none, or several."""
+    lines = tuple(linecache.getlines(file))
+    statement = _statements(file, lines).get(line)
+    found = [one for one in _lambdas(file, lines) if one.lineno <= line <= (one.end_lineno or one.lineno)]
+    if statement is None or len(found) != 1:
+        return None
+    text = ast.get_source_segment("".join(lines), found[0].body)
+    return Statement(one_line(text or ""), statement.qualname, found[0].lineno, (), True)
+
+
+@functools.lru_cache(maxsize=256)
+def _lambdas(file: str, lines: tuple[str, ...]) -> tuple[ast.Lambda, ...]:
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
 
 
 def shape_words(file: str, first_line: int, last_line: int) -> dict[tuple[str, int], str]:
@@ -177,7 +201,7 @@ def one_line(source: str) -> str:
         tokenize.ENDMARKER,
     )
     text, previous = "", None
-    for token in tokens:
+    for token in _without_strings(tokens):
         if token.type in skipped:
             continue
         if previous is not None:
@@ -188,17 +212,41 @@ def one_line(source: str) -> str:
                 text += "" if previous.string in "([{" or token.string in (")", "]", "}", ".") else " "
             elif token.start[1] > previous.end[1]:
                 text += " "
-        text += " ".join(token.string.split("\n")) if "\n" not in token.string else _on_one_line(token.string)
+        text += token.string
         previous = token
     return text.rstrip("\\").strip()
 
 
-def _on_one_line(string: str) -> str:
-    """A string of several lines as one; one with values in it keeps its text, but for the line breaks."""
+# ``ij,jk->ik``, ``nearest``, ``conv1``: what tells how something is computed.
+_PLAIN = re.compile(r"[A-Za-z_]+\d?|[a-zA-Z .,]+->[a-zA-Z .,]*|")
+_QUOTES = "\"'"
+_BEGINS = {getattr(tokens_of, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
+_ENDS = {getattr(tokens_of, name, -1) for name in ("FSTRING_END", "TSTRING_END")}
+
+
+def _without_strings(tokens: list[tokenize.TokenInfo]) -> Iterator[tokenize.TokenInfo]:
+    """The tokens with ``"..."`` for strings, but for plain words."""
+    depth, begin = 0, None
+    for token in tokens:
+        if token.type in _BEGINS:
+            begin = token if depth == 0 else begin
+            depth += 1
+        elif token.type in _ENDS:
+            depth -= 1
+            if depth == 0 and begin is not None:
+                yield begin._replace(string=f'{begin.string.rstrip(_QUOTES)}"..."', end=token.end)
+        elif depth == 0:
+            is_shown = token.type != tokenize.STRING or _is_plain(token.string)
+            prefix = re.match("[A-Za-z]*", token.string)
+            yield token if is_shown else token._replace(string=f'{prefix[0] if prefix else ""}"..."')
+
+
+def _is_plain(string: str) -> bool:
     try:
-        return repr(ast.literal_eval(string))
-    except ValueError:  # an f-string
-        return " ".join(string.split("\n"))
+        value = ast.literal_eval(string)
+    except (ValueError, SyntaxError):  # an f-string
+        return False
+    return isinstance(value, str) and "\n" not in string and len(value) < 60 and bool(_PLAIN.fullmatch(value))
 
 
 def _is_one_tuple(text: str) -> bool:

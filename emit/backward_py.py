@@ -44,6 +44,7 @@ class BackwardText:
     Attributes:
         function: The autograd.Function.
         model: What it differentiates.
+        launch: What runs the forward pass.
         is_module: Whether launch() is a method.
         arguments: Of launch().
         launched: Words for what launch() returns: the user's results, single tensors, lists of tensors.
@@ -63,6 +64,7 @@ class BackwardText:
 
     function: str
     model: str
+    launch: str
     is_module: bool
     arguments: tuple[str, ...]
     launched: tuple[str, ...]
@@ -185,7 +187,8 @@ class _Function:
         read = tuple(tangents[place] for place in user if place in tangents)
         return BackwardText(
             function=self.forward.training.function,
-            model=self.graph.name,
+            model=self.forward.name,
+            launch=self.forward.launch if self.graph.is_module else "launch",
             is_module=self.graph.is_module,
             arguments=arguments,
             launched=launched,
@@ -236,7 +239,10 @@ class _Function:
     def _n_modules(self, expression: str) -> int:
         """How many modules the list has that the Function reaches as ``model.blocks``."""
         path = expression.removeprefix("model").lstrip(".")
-        return len(self.forward.tree.root.at(path).branches)
+        holder: Branch | None = self.forward.tree.root
+        for part in path.split(".") if path else ():
+            holder = holder.branches.get(part) if holder is not None else None
+        return len(holder.branches) if holder is not None else -1
 
     def _word(self, entry: BackwardInput) -> str:
         return self.backward.variables[entry.node]
@@ -283,7 +289,7 @@ class _Function:
         return f"model{expression.removeprefix('self')}" if expression.startswith("self") else expression
 
 
-_ENTRY = re.compile(r"(.*?)\[(\d+)\](.*)")
+_ENTRY = re.compile(r"""([^"'(]*?)\[(\d+)\]([^"'(]*)""")
 
 
 def _column(texts: Sequence[str], lengths: Mapping[str, int], n_modules: Callable[[str], int]) -> str:

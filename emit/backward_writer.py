@@ -19,6 +19,7 @@ from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_loops import Block, write_method
 from longhand.emit.model_py import ModelWriter
 from longhand.emit.passes import Pass
+from longhand.emit.quoting import python_docstring
 from longhand.emit.trained_call import SAVED, SavedLayers
 from longhand.emit.variables import given_to_layers, list_words, name_block
 from longhand.emit.words import snake_case
@@ -172,7 +173,7 @@ class BackwardWriter(ModelWriter):
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
-        block = Block(name, loop.owner, "", "", (), (method,), frozenset())
+        block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset())
         return block, self._loop_lines(loop, name, handed_on, body)
 
     def _loop_lines(self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter) -> list[str]:

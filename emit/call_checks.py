@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import sympy
@@ -10,6 +9,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSize
+from longhand.emit.quoting import python_string
 from longhand.emit.size_text import condition_text, size_text
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.tensor_lists import TensorList
@@ -194,4 +194,4 @@ def as_size(size: object) -> int | sympy.Expr:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text) if '"' not in text else repr(text)
+    return python_string(text) if '"' not in text else repr(text)

@@ -13,6 +13,7 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import as_size
 from longhand.emit.list_words import list_arguments, whole_list
+from longhand.emit.model_text import ModelFile
 from longhand.emit.names import KernelNames
 from longhand.emit.op_words import SILENT, aten_name
 from longhand.emit.passes import Pass, kernels_of
@@ -21,7 +22,12 @@ from longhand.emit.reference_views import StridedView
 from longhand.emit.templates import render_template
 from longhand.emit.tensor_lists import TensorList, find_lists
 from longhand.emit.trees import Parameter, build_arguments, parameters
+from longhand.emit.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import KernelPlan, Style
+
+# What check.py itself calls so where the arguments are.
+_OWN_TEXT = "sys model arguments results leaves weights gradients fill run window memory laid_out"
+_OWN_NAMES = frozenset(_OWN_TEXT.split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +49,12 @@ class CheckedKernel:
     groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
 
 
-def write_check(passes: list[Pass], references: Mapping[str, Reference], exported: str) -> str:
+def write_check(passes: list[Pass], references: Mapping[str, Reference], model: ModelFile) -> str:
     """The text of check.py, not yet formatted."""
     plan, words = passes[0].plan, passes[0].words
     graph = plan.program.graph
     kernels = [
-        _checked(kernel, one.names.kernels[key], references[key])
+        checked_kernel(kernel, one.names.kernels[key], references[key])
         for key, (kernel, one) in sorted(
             kernels_of(passes).items(), key=lambda entry: entry[1][1].names.kernels[entry[0]].kernel
         )
@@ -60,11 +66,13 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], exporte
         and not is_training
     )
     lists = find_lists(plan, parameters(graph), words.nodes)
-    tensors = list(_random_tensors(graph, words, parameters(graph), lists))
+    variables = _variables(graph, words, model.exported)
+    tensors = list(_random_tensors(graph, words, variables, parameters(graph), lists))
     needs_memory = any("memory(" in text for kernel in kernels for _, text in kernel.read)
     return render_template(
         "check.py.jinja",
-        name=exported,
+        name=model.exported,
+        launch=model.launch,
         is_module=graph.is_module,
         device=plan.options.target.device.value,
         kernels=kernels,
@@ -84,7 +92,7 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], exporte
         records=records,
         is_training=is_training,
         trained=[
-            next(iter(words.candidates(entry.node)))
+            variables[entry.node]
             for entry in graph.inputs
             if is_training and entry.kind is InputKind.ARGUMENT and entry.node in graph.grad_inputs
         ],
@@ -95,7 +103,8 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], exporte
     )
 
 
-def _checked(plan: KernelPlan, names: KernelNames, reference: Reference) -> CheckedKernel:
+def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -> CheckedKernel:
+    """What a kernel's reference reads and writes of what the kernel is given, as expressions."""
     pointers = [names.pointers[pointer.name] for pointer in plan.pointers if not pointer.scratch]
     sizes = [names.axes[axis.name].size for axis in plan.axes]
     ints = [names.ints[parameter.name] for parameter in plan.ints]
@@ -129,8 +138,23 @@ def _window(view: StridedView) -> str:
     return f"window({view.tensor}, {listed(view.shape)}, {listed(view.stride)}{offset})"
 
 
+def _variables(graph: CapturedGraph, words: BufferWords, exported: str) -> dict[str, str]:
+    """The variable of each argument's tensor in check.py."""
+    scope = Scope(RESERVED_IN_MODULE | OWN_WORDS | _OWN_NAMES | {exported})
+    arguments = (InputKind.ARGUMENT, InputKind.SIZE)
+    return {
+        entry.node: scope.pick(words.candidates(entry.node))
+        for entry in graph.inputs
+        if entry.kind in arguments
+    }
+
+
 def _random_tensors(
-    graph: CapturedGraph, words: BufferWords, given: tuple[Parameter, ...], lists: tuple[TensorList, ...]
+    graph: CapturedGraph,
+    words: BufferWords,
+    variables: Mapping[str, str],
+    given: tuple[Parameter, ...],
+    lists: tuple[TensorList, ...],
 ) -> Iterator[tuple[str, str, str]]:
     """(placeholder, variable, expression) for each tensor argument; a list has that of its first tensor."""
     kinds = {entry.node: entry.kind for entry in graph.inputs}
@@ -146,7 +170,7 @@ def _random_tensors(
             if isinstance(leaf, Literal):
                 continue
             node = words.nodes[leaf]
-            variable = next(iter(words.candidates(leaf)))
+            variable = variables[leaf]
             if kinds[leaf] is InputKind.SIZE:
                 yield leaf, variable, str(_example(node.meta["val"], examples))
             else:

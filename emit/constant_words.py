@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.words import is_macro
 from longhand.lower.ir import Constant, Pointwise
 from longhand.schedule.plan import KernelPlan
 
@@ -53,7 +54,7 @@ def _named_numbers(file: str, statement: str) -> dict[float, str]:
 def _bound_numbers(file: str) -> dict[str, float]:
     """The names in capitals that a file binds to a fraction, once, at its top level."""
     try:
-        tree = ast.parse(Path(file).read_text())
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return {}
     pairs = [pair for statement in tree.body for pair in _bindings(statement)]
@@ -62,6 +63,8 @@ def _bound_numbers(file: str) -> dict[str, float]:
         name: value.value
         for name, value in pairs
         if name.isupper()
+        and name.isascii()
+        and not is_macro(name)
         and names.count(name) == 1
         and isinstance(value, ast.Constant)
         and isinstance(value.value, float)

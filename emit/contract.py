@@ -45,6 +45,12 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
         written: The same as longhand writes it.
     """
     found: list[Breach] = []
+    unread = [path for path, text in written.items() if path.endswith(".py") and _tree(text) is None]
+    if unread:
+        return [
+            Breach(path, 1, "what longhand wrote there is damaged in .base: generate it anew")
+            for path in unread
+        ]
     wanted = _imported_names(written)
     for path, text in sorted(written.items()):
         mine = files.get(path)
@@ -66,13 +72,21 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
     return found
 
 
+def _tree(text: str) -> ast.Module | None:
+    """The text as Python; None if it is none."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def _imported_names(files: Mapping[str, str]) -> dict[str, set[str]]:
     """Which names the unit's files import from each of them."""
     found: dict[str, set[str]] = {}
     for path, text in files.items():
         if not path.endswith(".py"):
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(_tree(text) or ast.Module([], [])):
             if isinstance(node, ast.ImportFrom) and node.level:
                 folder = PurePosixPath(path).parents[node.level - 1]
                 target = folder.joinpath(*(node.module or "").split("."))
@@ -93,8 +107,8 @@ def _python_breaches(path: str, mine: str, text: str, wanted: set[str]) -> Itera
     except SyntaxError as error:
         yield Breach(path, error.lineno or 1, f"syntax error: {error.msg}")
         return
-    except ValueError as error:
-        yield Breach(path, 1, f"not Python: {error}")
+    except (ValueError, RecursionError, MemoryError) as error:
+        yield Breach(path, 1, f"not Python: {error or 'nested too deeply'}")
         return
     have, expected = _definitions(tree), _definitions(ast.parse(text))
     for name in sorted(wanted & set(expected)):

@@ -19,6 +19,7 @@ from longhand.emit.cpp_templates import render_template
 from longhand.emit.cpp_types import SIZE_TYPE, cpp_type
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import is_part, shape_words
+from longhand.emit.quoting import cpp_comment
 from longhand.lower.ir import Store
 from longhand.schedule.plan import Access, KernelPlan, Pass, Pointer, Style, Tunable
 
@@ -86,19 +87,19 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
 
 def _comment(names: KernelNames) -> tuple[str, ...]:
     """The lines at the top of the file: what it computes, the user's statements, notes."""
-    lines = textwrap.wrap(f"{names.kernel}: {names.title}", _COMMENT_WIDTH)
+    lines = textwrap.wrap(cpp_comment(f"{names.kernel}: {names.title}"), _COMMENT_WIDTH)
     quotes = [
         line
         for quote in names.quotes
         for line in textwrap.wrap(
-            f"    {quote.qualname}    {quote.statement}",
+            "    " + cpp_comment(f"{quote.qualname}    {quote.statement}"),
             _COMMENT_WIDTH,
             subsequent_indent=" " * 8,
             drop_whitespace=True,
             break_long_words=False,
         )
     ]
-    notes = [line for note in names.notes for line in textwrap.wrap(note, _COMMENT_WIDTH)]
+    notes = [line for note in names.notes for line in textwrap.wrap(cpp_comment(note), _COMMENT_WIDTH)]
     return tuple(
         line
         for block in (lines, quotes, notes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from longhand.errors import ToolError
 
 LINE_LENGTH = 110
+_MOST_SECONDS = 120
 STYLE = json.dumps(
     {
         "BasedOnStyle": "Google",
@@ -38,9 +39,13 @@ def format_cpp(text: str, file_name: str = "kernel.cpp") -> str:
             [_clang_format(), f"--style={STYLE}", f"--assume-filename={file_name}"],
             input=text,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
+            timeout=_MOST_SECONDS,
         )
+    except subprocess.TimeoutExpired as error:
+        raise ToolError(f"clang-format does not end on {file_name} in {_MOST_SECONDS} s.") from error
     except OSError as error:
         raise ToolError(f"clang-format did not start: {error}.", hint="pip install clang-format") from error
     if done.returncode != 0:

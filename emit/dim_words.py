@@ -223,7 +223,7 @@ def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:
 @functools.lru_cache(maxsize=64)
 def _unpacked_in(file: str, qualname: str) -> dict[str, tuple[str, ...]]:
     try:
-        tree: ast.AST = ast.parse(Path(file).read_text())
+        tree: ast.AST = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return {}
     for part in qualname.split("."):

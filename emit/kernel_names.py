@@ -12,7 +12,14 @@ from torch import fx
 from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import derivative_word, name_of_ops, op_word, provenance_of
-from longhand.emit.words import RESERVED_IN_KERNEL, Scope, identifier, snake_case, without_counter
+from longhand.emit.words import (
+    RESERVED_IN_KERNEL,
+    KernelScope,
+    Scope,
+    identifier,
+    snake_case,
+    without_counter,
+)
 from longhand.lower.ir import PIECE_SQUARES, Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Style
 
@@ -49,7 +56,7 @@ _LAYOUTS = {
 
 def kernel_scope() -> Scope:
     """A scope for the names of a unit's kernels."""
-    return Scope(RESERVED_IN_KERNEL | {"kernels", "runtime", "model", "check", "reference"})
+    return KernelScope(RESERVED_IN_KERNEL | {"kernels", "runtime", "model", "check", "reference"})
 
 
 def name_kernel(

@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from longhand.emit.lock_schema import is_word
 from longhand.emit.names import AxisNames, KernelNames, Quote
+from longhand.emit.words import KernelScope
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,14 @@ class Ledger:
         return Ledger(kernels)
 
 
+_ANYTHING = KernelScope(())
+
+
+def is_name(word: Any) -> bool:
+    """Whether a kernel's file may call something so."""
+    return is_word(word) and _ANYTHING.is_free(word)
+
+
 def _to_json(names: KernelNames) -> dict[str, Any]:
     lists = {"lists": [list(entry) for entry in names.lists.items()]} if names.lists else {}
     constants = {str(position): word for position, word in names.constants.items()}
@@ -58,7 +68,13 @@ def _to_json(names: KernelNames) -> dict[str, Any]:
 
 
 def _from_json(entry: Mapping[str, Any]) -> KernelNames:
-    return KernelNames(
+    """The names of a kernel.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: It is not what `_to_json` wrote; what would be printed as a
+            name is no name.
+    """
+    found = KernelNames(
         kernel=str(entry["kernel"]),
         title=str(entry["title"]),
         quotes=tuple(Quote(qualname, statement) for qualname, statement in entry["quotes"]),
@@ -71,3 +87,12 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
         lists=dict(entry.get("lists", ())),
         constants={int(position): str(word) for position, word in entry.get("constants", {}).items()},
     )
+    axes = [word for names in found.axes.values() for word in (names.index, names.size)]
+    tables = (found.pointers, found.ints, found.scalars, found.values, found.lists)
+    words = [found.kernel, *axes, *(word for table in tables for word in table.values())]
+    texts = [text for quote in found.quotes for text in (quote.qualname, quote.statement)]
+    if not all(map(is_name, words)) or not all(map(is_word, found.constants.values())):
+        raise ValueError(f"{found.kernel!r} has words that are no names")
+    if not all(isinstance(text, str) for text in (*texts, *found.notes)):
+        raise TypeError(f"{found.kernel!r} has texts that are none")
+    return found

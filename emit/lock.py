@@ -13,22 +13,29 @@ import torch
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.ledger import Ledger
+from longhand.emit.lock_schema import FORMAT
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
 from longhand.emit.source_files import in_project, source_fingerprints
+from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_for_lock
 from longhand.options import Frontend
 
 LOCK = "longhand.lock"
-FORMAT = 1
 
 
-def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: str) -> str:
+def write_lock(
+    passes: list[Pass],
+    files: Mapping[str, str | bytes],
+    exported: str,
+    in_torch: Mapping[str, InTorch] = NONE_IN_TORCH,
+) -> str:
     """The lock's text.
 
     Args:
         passes: The forward, and in training the backward.
         files: Every other file, as written, by path.
         exported: The class or function.
+        in_torch: By key, the kernels that are PyTorch calls.
     """
     plan, words = passes[0].plan, passes[0].words
     options, graph = plan.options, plan.program.graph
@@ -57,6 +64,11 @@ def write_lock(passes: list[Pass], files: Mapping[str, str | bytes], exported: s
     }
     if words.renamed.statements or words.renamed.locals:
         lock["renamed"] = words.renamed.to_json()
+    if in_torch:
+        kernels = kernels_of(passes)
+        lock["in_torch"] = {
+            named[key].kernel: in_torch_for_lock(*kernels[key], why) for key, why in in_torch.items()
+        }
     if len(passes) > 1:
         lock["train"] = True
         lock["activation_memory_budget"] = options.activation_memory_budget

@@ -8,6 +8,7 @@ up to date, delete FILE.new, and generate again: FILE then counts as an edit of 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -18,6 +19,7 @@ from typing import Any
 
 from longhand.emit.contract import Breach, find_breaches
 from longhand.emit.lock import LOCK, lock_text
+from longhand.emit.lock_schema import parsed
 from longhand.emit.merge_report import FileReport, MergePlan, MergeReport, Outcome
 from longhand.emit.threeway import Conflict, changed_lines, merge
 from longhand.errors import EditError
@@ -26,10 +28,6 @@ BASE = ".base"
 ASIDE = "kernels/aside"
 NEW = ".new"
 _QUOTE = re.compile(r"^(?://)? +([\w.]+    \S.*)$", re.MULTILINE)  # Mlp.forward    hidden = F.gelu(x)
-_SIDES = re.compile(
-    r"^<{7}[^\n]*\n(?P<ours>.*?)(?:^\|{7}[^\n]*\n.*?)?^={7}\n(?P<theirs>.*?)^>{7}[^\n]*\n?",
-    re.MULTILINE | re.DOTALL,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,22 +87,35 @@ def sides(content: bytes) -> list[bytes]:
     """A text as it is, or both of its sides where git's conflict markers stand in it."""
     if b"<<<<<<< " not in content:
         return [content]
-    text = content.decode(errors="surrogateescape")
-    if not _SIDES.search(text):
+    ours: list[bytes] = []
+    theirs: list[bytes] = []
+    waiting: list[bytes] = []
+    here = [ours, theirs]  # whose the line is
+    for line in content.splitlines(keepends=True):
+        mark = line[:7] if line[7:8] in (b" ", b"\n", b"\r", b"") else b""
+        if mark == b"<<<<<<<" and len(here) == 2:
+            here, waiting = [ours], [b"|||||||", b"=======", b">>>>>>>"]
+        elif mark in waiting:
+            waiting = waiting[waiting.index(mark) + 1 :]
+            here = {b"|||||||": [], b"=======": [theirs], b">>>>>>>": [ours, theirs]}[mark]
+        else:
+            for side in here:
+                side.append(line)
+    if waiting or ours == theirs:
         return [content]
-    return [_SIDES.sub(rf"\g<{side}>", text).encode(errors="surrogateescape") for side in ("ours", "theirs")]
+    return [b"".join(ours), b"".join(theirs)]
 
 
 def lock_versions(content: bytes) -> list[dict[str, Any]]:
-    """The lock as JSON; both sides of it where git left conflict markers; nothing where it cannot be read."""
+    """The lock as JSON; both sides of it where git left conflict markers; nothing where it cannot be read.
+
+    Raises:
+        UnitError: It is of a later longhand's format.
+    """
     found = []
     for side in sides(content):
-        try:
-            lock = json.loads(side)
-        except ValueError:
-            continue
-        if isinstance(lock, dict):
-            found.append(lock)
+        with contextlib.suppress(ValueError):
+            found.append(parsed(side))
     return found
 
 
@@ -191,7 +202,8 @@ class _Merger:
         """A file that is not there: new, or deleted by somebody, or set aside by an earlier version."""
         aside = _aside(path)
         edited, bases = self.disk.files.get(aside), self.disk.bases(aside)
-        if edited is not None and bases and path.startswith("kernels/"):
+        is_text = edited is not None and not _binary(path, edited, *bases)
+        if edited is not None and is_text and bases and path.startswith("kernels/"):
             found = merge(edited.decode(), bases[0].decode(), content.decode())
             if not found.conflicts:
                 self.contents[path] = found.text.encode()
@@ -209,10 +221,10 @@ class _Merger:
         if unsettled is not None and unsettled not in (self.disk.files.get(f"{BASE}/{path}{NEW}"), content):
             self._report(path, Outcome.CONFLICT, f"{path}{NEW} was edited: move it over {path}, or delete it")
             return
-        if _binary(path, found, content):
+        bases = self.disk.bases(path)
+        if _binary(path, found, content, *bases):
             self._report(path, Outcome.CONFLICT, "it is not text, and both sides changed it")
             return
-        bases = self.disk.bases(path)
         if not bases:
             self._report(path, Outcome.CONFLICT, f"{BASE}/{path} is missing: nothing says what was edited")
             return

@@ -59,13 +59,13 @@ def write_layers(
             block, lines[place] = write(step, body, [name, *(made.name for _, made in blocks)])
         else:
             block = known
-            lines[place] = write_loop(step, block, tree.root.at(step.owner), body)
+            lines[place] = write_loop(step, block, tree.root, body)
         blocks.append((step, block))
         if step.n_head:
             call = max(n for n in range(place) if isinstance(steps[n], FirstCall))
             first = steps[call]
             assert isinstance(first, FirstCall)
-            lines[call] = write_first_call(first, step, block, body)
+            lines[call] = write_first_call(first, step, block, tree.root, body)
     return WrittenLayers(tuple(blocks), lines)
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from longhand.emit.buffer_flow import buffers_made
 from longhand.emit.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_weights import construct_block
-from longhand.emit.module_tree import Branch, ModuleTree, expression, member
+from longhand.emit.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.paragraphs import Paragraph, quote_lines
 from longhand.emit.pending_sums import remark_on_pending_sum
+from longhand.emit.quoting import python_docstring
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.trained_call import SAVED, SavedLayers
 from longhand.emit.variables import name_block
-from longhand.emit.words import plural
+from longhand.emit.words import own_name, plural
 from longhand.schedule.plan import Release
 
 _WIDEST = 98
@@ -90,6 +92,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
         newest = variables[_newest(loop)]
         second = f"after_{newest}"
+        while second in {*branch.branches, *branch.held}:
+            second += "_"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
         given = ", ".join(variables[buffer] for buffer in loop.rest_inputs)
         methods = (
@@ -104,12 +108,12 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         steps = steps_of(loop)
         methods = (write_method("forward", pending, inputs, steps, results, outer, variables, word, saved),)
     made = construct_block(branch)
-    name = loop.class_name
+    name = own_name(loop.class_name)
     while name in taken:
         name = f"{name}Layer"
     return Block(
         name,
-        loop.owner,
+        python_docstring(loop.owner),
         made.base,
         made.base_arguments,
         tuple(made.members),
@@ -181,10 +185,13 @@ def _own(steps: Sequence[ModelStep]) -> list[ModelStep]:
 def _position_word(branch: Branch) -> str:
     """A word for a block's place in its list that is not the name of anything it holds."""
     words = ("layer", "position", "place_in_list")
-    return next(word for word in words if word not in {*branch.branches, *branch.held})
+    held = {*branch.branches, *branch.held}
+    return next(
+        word for word in (*words, *(f"{words[0]}_{n}" for n in itertools.count())) if word not in held
+    )
 
 
-def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWriter) -> list[str]:
+def write_first_call(call: FirstCall, loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
     """``x, mlp = self.blocks[0].after_ln_1(x, ln_1)``"""
     targets = ", ".join(
         [
@@ -193,7 +200,7 @@ def write_first_call(call: FirstCall, loop: Loop, block: Block, outer: BodyWrite
         ]
     )
     given = ", ".join(outer.variables[buffer] for buffer in call.repeat.inputs[0])
-    owner = member(loop.owner) if loop.owner else "self"
+    owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     lines = [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
 
@@ -223,13 +230,13 @@ def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
         paragraphs[-1].lines.append(f"return {returned}")
 
 
-def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> list[str]:
+def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
     """The loop: ``for block in self.h:`` and the call.
 
     Args:
         loop: The loop.
         block: Its class.
-        branch: The list that holds the layers.
+        tree: The root of the modules.
         outer: The writer of the function around it.
     """
     variables = outer.variables
@@ -248,7 +255,8 @@ def write_loop(loop: Loop, block: Block, branch: Branch, outer: BodyWriter) -> l
     if record is not None and not loop.n_head:
         lines.append(f"{record.word} = []")
     given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
-    owner = member(loop.owner) if loop.owner else "self"
+    branch = tree.at(loop.owner)
+    owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     if record is not None:
         targets.append(SAVED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
@@ -20,6 +21,7 @@ from longhand.emit.module_tree import ModuleTree, grow, member
 from longhand.emit.names import UnitNames
 from longhand.emit.naming import externs
 from longhand.emit.paragraphs import Paragraph, quote_lines
+from longhand.emit.quoting import python_docstring
 from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.sizes import SizeWriter, bind_sizes
 from longhand.emit.templates import render_template
@@ -28,12 +30,20 @@ from longhand.emit.trained_call import TrainedCall, launched_words
 from longhand.emit.trees import Parameter, build, children, parameters
 from longhand.emit.variables import records_apart
 from longhand.emit.view_calls import argument, write_view
-from longhand.emit.words import identifier
+from longhand.emit.words import identifier, own_name
 from longhand.lower.ir import BufferKind, View
 from longhand.options import Device
 from longhand.schedule.plan import UnitPlan
 
 _WIDEST = 98
+_OTHERWISE = (
+    "launch_kernels",
+    "recording",
+    "run_kernels",
+    "recorded_kernels",
+    "all_kernels",
+    "kernels_recorded",
+)
 
 
 def write_model(
@@ -59,11 +69,15 @@ class ModelWriter:
         self.training = training
         self.plan = plan
         self.graph: CapturedGraph = plan.program.graph
+        self.name = own_name(self.graph.name)
         self.names = names
         self.words = words
         self.dims = self._dim_words()
         self.dims.learn_copies(externs(plan))
         self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan))
+        held = {*self.tree.root.held, *self.tree.root.branches}
+        self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
+        self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
         self.parameters: tuple[Parameter, ...] = parameters(self.graph)
         self.steps: tuple[ModelStep, ...] = names.steps
         self.lists: tuple[TensorList, ...] = find_lists(plan, self.parameters, words.nodes)
@@ -114,7 +128,7 @@ class ModelWriter:
         full = render_template(
             "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
         )
-        return ModelFile(full, self.graph.name, frozenset(self.runtime), self.tree.stored)
+        return ModelFile(full, self.name, self.launch, frozenset(self.runtime), self.tree.stored)
 
     def text(self) -> ModelText:
         """What the template prints, but for the imports, which are in `imports`."""
@@ -122,7 +136,7 @@ class ModelWriter:
         device = self._device_expression()
         all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
-        layers = write_layers(self.steps, self.graph.name, self.plan, self.tree, body, self._loop)
+        layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += self._records_apart()
@@ -153,7 +167,7 @@ class ModelWriter:
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
         block = write_block(loop, body, self.tree, taken)
-        return block, write_loop(loop, block, self.tree.root.at(loop.owner), body)
+        return block, write_loop(loop, block, self.tree.root, body)
 
     def _sizes(self, may_state: bool = True) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""
@@ -305,20 +319,29 @@ class ModelWriter:
                 members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
             if self.graph.mode is False:
                 members = [*members, "self.eval()"]
-            self.imports.add("from torch import nn")
+            classes = [(base, base_arguments, *members)]
+            classes += [(block.base, block.base_arguments, *block.members) for _, block in blocks]
+            if any(re.search(r"\bnn\.", line) for lines in classes for line in lines):
+                self.imports.add("from torch import nn")
         else:
             constants = self._function_constants()
         if self.records:
             self.runtime.add("CudaGraph")
-            members = [*members, f"self._graph = CudaGraph(self.launch, mutates={self._mutated()})"]
+            graph = f"CudaGraph(self.{self.launch}, mutates={self._mutated()})"
+            members = [*members, f"self.{self.recording} = {graph}"]
         return ModelText(
-            title=title(self.plan, self.training is not None),
+            title="\n".join(map(python_docstring, title(self.plan, self.training is not None).split("\n"))),
             signature=tuple(
-                signature_lines(self.plan, self.dims, self.tensors, self._sizes(may_state=False), self.lists)
+                map(
+                    python_docstring,
+                    signature_lines(
+                        self.plan, self.dims, self.tensors, self._sizes(may_state=False), self.lists
+                    ),
+                )
             ),
             imports="",
-            name=self.graph.name,
-            source=self.graph.source,
+            name=self.name,
+            source=python_docstring(self.graph.source),
             is_module=self.graph.is_module,
             base=base,
             base_arguments=base_arguments,
@@ -333,6 +356,8 @@ class ModelWriter:
             constants=tuple(constants),
             training=self._trained(),
             remark=self._remark(),
+            launch=self.launch,
+            recording=self.recording,
         )
 
     def _remark(self) -> str:

@@ -17,12 +17,14 @@ class ModelFile:
     Attributes:
         text: The source, not yet formatted.
         exported: The class or function that the unit exports.
+        launch: What runs the kernels without the checks.
         runtime_names: What it imports from runtime.py.
         stored: Values of constants.pt, by name.
     """
 
     text: str
     exported: str
+    launch: str
     runtime_names: frozenset[str]
     stored: Mapping[str, torch.Tensor]
 
@@ -51,6 +53,8 @@ class ModelText:
         constants: Lines that bind module-level constants (functions only).
         training: In training: what forward() returns, a call of backward.py's autograd.Function.
         remark: What the docstring of launch() says besides, or empty.
+        launch: The method that runs what forward() checked: ``launch``, unless the module has something of that name.
+        recording: The attribute that holds the CUDA graphs.
     """
 
     title: str
@@ -72,3 +76,5 @@ class ModelText:
     constants: tuple[str, ...]
     training: tuple[str, ...] = ()
     remark: str = ""
+    launch: str = "launch"
+    recording: str = "_graph"

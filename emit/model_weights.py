@@ -10,6 +10,8 @@ import torch
 
 from longhand.capture.graph import InputKind
 from longhand.emit.module_tree import Branch, Held, ModuleTree, expression, member
+from longhand.emit.quoting import python_string
+from longhand.emit.words import is_attribute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +60,19 @@ def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> C
     if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
         container, _, children = writer.module(root, "").removesuffix(")").partition("(")
         return Construction(container, children, [], writer.names)
-    members = [f"self.{name} = {writer.module(branch, name)}" for name, branch in root.branches.items()]
+    members = [
+        _assigned(name, writer.module(branch, name), "module") for name, branch in root.branches.items()
+    ]
     arguments = writer.members(root, "", only_held=True)
     base = "nn.Module"
-    if arguments:
+    if root.held:
         writer.names.add("Weights")
         base = "Weights"
         tied = [name for name, held in root.held.items() if held.tied_to]
         for name in tied:
-            members.append(f"self.{name} = {member(expression(root, root.held[name].tied_to))}")
-        arguments = [text for text in arguments if text.partition("=")[0] not in tied]
+            holder = member(expression(root, root.held[name].tied_to))
+            kind = "buffer" if root.held[name].kind is InputKind.BUFFER else "parameter"
+            members.append(_assigned(name, holder, kind))
     return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names)
 
 
@@ -95,7 +100,8 @@ class _Writer:
             return f"nn.ModuleList([{', '.join(parts)}])"
         if branch.is_dict:
             pairs = ", ".join(
-                f'"{key}": {self.module(child, f"{path}.{key}")}' for key, child in branch.branches.items()
+                f"{python_string(key)}: {self.module(child, f'{path}.{key}')}"
+                for key, child in branch.branches.items()
             )
             return f"nn.ModuleDict({{{pairs}}})"
         self.names.add("Weights")
@@ -131,15 +137,18 @@ class _Writer:
                 here = member(expression(self.root, f"{path}.{name}"))
                 holder = here.rpartition(".")[0]
                 self.names.add("tie")
-                self.ties.append(f'tie({holder}, "{name}", {member(expression(self.root, held.tied_to))})')
+                tied = member(expression(self.root, held.tied_to))
+                self.ties.append(f"tie({holder}, {python_string(name)}, {tied})")
                 continue
-            made[name] = self.tensor(held, dtype)
+            if not (held.tied_to and only_held):  # the root's own are tied once all is there
+                made[name] = self.tensor(held, dtype)
         if not only_held:
             made |= {name: self.module(child, f"{path}.{name}") for name, child in branch.branches.items()}
-        # What a ParameterList holds is named 0, 1, 2, ...
-        words = [f'"{name}": {text}' for name, text in made.items() if not name.isidentifier()]
-        found += [f"{name}={text}" for name, text in made.items() if name.isidentifier()]
-        return found + ([f"**{{{', '.join(words)}}}"] if words else [])
+        # What a ParameterList holds is named 0, 1, 2, ...; a state_dict may have any keys.
+        if all(is_attribute(name) and name != "dtype" for name in made):
+            return found + [f"{name}={text}" for name, text in made.items()]
+        words = (f"{python_string(name)}: {text}" for name, text in made.items())
+        return [f"{{{', '.join(words)}}}", *found]
 
     def tensor(self, held: Held, dtype: torch.dtype) -> str:
         """The expression that makes a parameter or buffer."""
@@ -161,6 +170,15 @@ class _Writer:
             )
         self.names.add("buffer")
         return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"
+
+
+def _assigned(name: str, made: str, kind: str) -> str:
+    """``self.h = ...``; what is no attribute is registered."""
+    return (
+        f"self.{name} = {made}"
+        if is_attribute(name)
+        else f"self.register_{kind}({python_string(name)}, {made})"
+    )
 
 
 def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 import torch
+from torch import nn
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.constants import literal_of
-from longhand.emit.words import identifier
+from longhand.emit.quoting import python_string
+from longhand.emit.words import identifier, is_attribute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,14 +62,19 @@ class Branch:
 
     @property
     def is_dict(self) -> bool:
-        """Whether its sub-modules are numbered, with gaps."""
-        return any(key.isdigit() for key in self.branches) and not self.is_list
+        """Whether its sub-modules go by keys that are no attributes (``en-de``, gaps in numbers) and all it holds."""
+        return (
+            not self.held
+            and not self.is_list
+            and not all(map(is_attribute, self.branches))
+            and not any(hasattr(nn.ModuleDict, key) for key in self.branches)
+        )
 
     def steps(self) -> Iterator[tuple[str, Branch, str]]:
         """Each sub-module's name, itself, and how it is reached from here: ``.attn``, ``[3]``, ``["3"]``."""
         is_list, is_dict = self.is_list, self.is_dict
         for name, branch in self.branches.items():
-            yield name, branch, f"[{name}]" if is_list else f'["{name}"]' if is_dict else f".{name}"
+            yield name, branch, step_to_module(name, is_list, is_dict)
 
     def dtypes(self) -> set[torch.dtype]:
         """Of all parameters in it and below."""
@@ -113,7 +120,7 @@ def grow(graph: CapturedGraph, channels_last: frozenset[str] = frozenset()) -> M
             path = _constant_path(entry.target, root)
         if not in_state_dict:
             constant = graph.constants[entry.target]
-            source = literal_of(constant) or f'constants["{entry.target}"]'
+            source = literal_of(constant) or f"constants[{python_string(entry.target)}]"
             if source.startswith("constants["):
                 stored[entry.target] = constant
         owner, _, name = path.rpartition(".")
@@ -171,23 +178,38 @@ def expression(root: Branch, path: str) -> str:
     text, branch = "", root
     *owners, name = path.split(".")
     for part in owners:
-        if branch.is_list:
-            text += f"[{part}]"
-        elif branch.is_dict:
-            text += f'["{part}"]'
-        else:
-            text += f".{part}" if text else part
+        step = step_to_module(part, branch.is_list, branch.is_dict)
+        text += step if text else step.lstrip(".")
         branch = branch.branches[part]
     step = step_to_tensor(branch, name)
     return f"{text}.{step}" if text else step
 
 
+def module_expression(root: Branch, path: str) -> str:
+    """How a module is reached from the root."""
+    text, branch = "", root
+    for part in path.split(".") if path else ():
+        step = step_to_module(part, branch.is_list, branch.is_dict)
+        text += step if text else step.lstrip(".")
+        branch = branch.branches[part]
+    return text
+
+
+def step_to_module(name: str, is_list: bool = False, is_dict: bool = False) -> str:
+    """How a module is reached from the one that holds it: ``.attn``, ``[3]``, ``["en-de"]``."""
+    if is_list:
+        return f"[{name}]"
+    if is_dict:
+        return f"[{python_string(name)}]"
+    return f".{name}" if is_attribute(name) else f".get_submodule({python_string(name)})"
+
+
 def step_to_tensor(owner: Branch, name: str) -> str:
     """How a tensor is reached from the module that holds it: ``weight``, in a ParameterList ``get_parameter("0")``."""
-    if name.isidentifier():
+    if is_attribute(name):
         return name
-    is_buffer = name in owner.held and owner.held[name].kind is InputKind.BUFFER
-    return f'get_{"buffer" if is_buffer else "parameter"}("{name}")'
+    is_buffer = name in owner.held and owner.held[name].kind is not InputKind.PARAMETER
+    return f"get_{'buffer' if is_buffer else 'parameter'}({python_string(name)})"
 
 
 def member(expression: str) -> str:

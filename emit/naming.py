@@ -22,6 +22,7 @@ from longhand.emit.value_words import ValueWords
 from longhand.emit.variables import name_variables
 from longhand.emit.words import (
     RESERVED_IN_KERNEL,
+    KernelScope,
     Scope,
     identifier,
     plural,
@@ -65,11 +66,9 @@ def name_unit(
         dims: Words for dimensions, after which kernels call their axes.
     """
     words = BufferWords(plan.program.graph) if words is None else words
-    known = ledger.kernels if ledger is not None else {}
     scope = kernel_scope()
-    for key in [*plan.kernels, *(key for key in sorted(elsewhere) if key not in plan.kernels)]:
-        if key in known:
-            scope.take(known[key].kernel)
+    keys = [*sorted(elsewhere), *(key for key in plan.kernels if key not in elsewhere)]
+    known = _claimed(ledger.kernels if ledger is not None else {}, keys, scope)
     kernels: dict[str, KernelNames] = {}
     for launch in launches(plan):
         if launch.kernel in kernels:
@@ -94,6 +93,22 @@ def name_unit(
         kernels[launch.kernel] = _name_kernel_words(kernel, launch, plan, words, name, dimensions)
     steps = arrange(plan, words)
     return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
+
+
+def _claimed(known: Mapping[str, KernelNames], keys: Sequence[str], scope: Scope) -> dict[str, KernelNames]:
+    """What a ledger says of these kernels. Each name is one kernel's, whatever a merge of two ledgers made of them.
+
+    Args:
+        known: The ledger.
+        keys: The kernels of today; of two that have one name the first keeps it.
+        scope: Is told the names.
+    """
+    found: dict[str, KernelNames] = {}
+    for key in keys:
+        if key in known and scope.is_free(known[key].kernel):
+            found[key] = known[key]
+            scope.take(known[key].kernel)
+    return found
 
 
 def with_records(
@@ -190,7 +205,7 @@ def _name_kernel_words(
     dimensions: Mapping[str, tuple[str, ...]],
 ) -> KernelNames:
     is_cpu = plan.options.target.device is Device.CPU
-    scope = Scope(RESERVED_IN_KERNEL)
+    scope = KernelScope(RESERVED_IN_KERNEL)
     scope.take(name)
     if kernel.style is Style.FOREACH:
         for word in _WORDS_OF_LISTS:

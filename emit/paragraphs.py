@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable
 
 from longhand.emit.names import Quote
+from longhand.emit.quoting import python_comment
 
 WIDEST = 98
 _MOST_QUOTES = 3
@@ -59,8 +60,8 @@ def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
     """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit."""
     lines: list[str] = []
     for quote in quotes:
-        head = f"{quote.qualname}    "
-        text = quote.statement
+        head = f"{python_comment(quote.qualname)}    "
+        text = python_comment(quote.statement)
         is_over = lines and lines[-1].startswith(f"{head}return ")
         if lines and not is_over and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
             lines[-1] += f"; {text}"

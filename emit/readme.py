@@ -12,6 +12,7 @@ from longhand.capture.graph import InputKind
 from longhand.emit.model_head import described_list, updated_arguments
 from longhand.emit.naming import launches
 from longhand.emit.passes import Pass, kernels_of
+from longhand.emit.quoting import markdown_code
 from longhand.emit.size_text import condition_text
 from longhand.emit.templates import render_template
 from longhand.emit.tensor_lists import find_lists
@@ -66,7 +67,9 @@ def write_readme(passes: list[Pass], exported: str, report: Sequence[str] = ()) 
             continue
         elif entry.kind is InputKind.ARGUMENT and isinstance(value, torch.Tensor):
             shape = ", ".join(map(str, value.shape))
-            guards.append(f"`{entry.target}`: {str(value.dtype).removeprefix('torch.')}, shape ({shape})")
+            guards.append(
+                f"`{markdown_code(entry.target)}`: {str(value.dtype).removeprefix('torch.')}, shape ({shape})"
+            )
     for size in graph.symbols:
         most = f" and at most {size.maximum}" if size.maximum is not None else ""
         guards.append(f"size `{size.name}`: at least {size.minimum}{most}")

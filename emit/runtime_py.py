@@ -27,6 +27,7 @@ _PARTS = (
     "cpp",
     "tensor_lists",
     "launch",
+    "windows",
     "tensor_table",
     "cuda_graph",
     "interpreter",

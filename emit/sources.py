@@ -52,7 +52,7 @@ class SourceFile:
         """Reads a file; one without pieces where it is no Python."""
         try:
             tree = ast.parse(text)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             tree = ast.Module([], [])
         pieces = dict(_pieces(tree, ""))
         values: dict[str, tuple[ast.stmt, ...]] = {}

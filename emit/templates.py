@@ -6,6 +6,8 @@ from typing import Any
 
 import jinja2
 
+from longhand.emit.quoting import markdown, markdown_code, python_docstring, visible
+
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.PackageLoader("longhand.templates", "unit"),
     undefined=jinja2.StrictUndefined,
@@ -14,6 +16,12 @@ _ENVIRONMENT = jinja2.Environment(
     keep_trailing_newline=True,
     autoescape=False,
 )
+_ENVIRONMENT.filters |= {
+    "docstring": python_docstring,
+    "visible": visible,
+    "markdown": markdown,
+    "code": markdown_code,
+}
 
 
 def render_template(template: str, **values: Any) -> str:

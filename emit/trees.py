@@ -11,7 +11,7 @@ import torch.utils._pytree as pytree
 
 from longhand.capture.graph import CapturedGraph, Literal
 from longhand.emit.view_calls import literal_text
-from longhand.emit.words import identifier
+from longhand.emit.words import is_attribute, own_name
 from longhand.errors import CaptureError
 
 
@@ -46,10 +46,10 @@ def parameters(graph: CapturedGraph) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     for place, spec in enumerate(children(args_spec)):
         name = graph.signature[place] if place < len(graph.signature) else f"argument_{place}"
-        found.append(_parameter(identifier(name), spec, leaves))
+        found.append(_parameter(own_name(name), spec, leaves))
     for key, spec in zip(kwargs_spec.context or [], children(kwargs_spec), strict=True):
-        found.append(_parameter(identifier(str(key)), spec, leaves))
-    order = {identifier(name): place for place, name in enumerate(graph.signature)}
+        found.append(_parameter(own_name(str(key)), spec, leaves))
+    order = {own_name(name): place for place, name in enumerate(graph.signature)}
     return tuple(sorted(found, key=lambda parameter: order.get(parameter.name, len(order))))
 
 
@@ -105,7 +105,7 @@ def build_arguments(
 
     positional = [written(spec) for spec in children(args_spec)]
     named = [
-        f"{key}={written(spec)}"
+        f"{own_name(str(key))}={written(spec)}"
         for key, spec in zip(kwargs_spec.context or [], children(kwargs_spec), strict=True)
     ]
     return ", ".join([*positional, *named])
@@ -140,7 +140,7 @@ def build(spec: pytree.TreeSpec, values: Iterator[str], imports: set[tuple[str, 
     if isinstance(named, type) and issubclass(named, dict):
         keys = _keys(spec.context)
         imports.add((named.__module__, named.__qualname__))
-        if keys is not None and len(keys) == len(parts) and all(str(key).isidentifier() for key in keys):
+        if keys is not None and len(keys) == len(parts) and all(is_attribute(str(key)) for key in keys):
             pairs = ", ".join(f"{key}={part}" for key, part in zip(keys, parts, strict=True))
             return f"{named.__qualname__}({pairs})"
     raise CaptureError(
@@ -183,7 +183,7 @@ def _keys(context: Any) -> list[Any] | None:
 
 
 def _quoted(key: Any) -> str:
-    return f'"{key}"' if isinstance(key, str) else repr(key)
+    return literal_text(key)
 
 
 def _type_name(kind: Any) -> str:

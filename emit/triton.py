@@ -19,6 +19,7 @@ import jinja2
 from longhand.emit.copies import copied_values
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import is_part, shape_words
+from longhand.emit.quoting import python_docstring
 from longhand.emit.triton_lists import foreach, lists, table_arguments, table_parameters
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_and_columns, rows_looped, rows_split
@@ -159,18 +160,18 @@ def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
 
 def _head(names: KernelNames) -> tuple[str, ...]:
     """The lines of the file's docstring: what it computes, the user's statements, notes."""
-    title = textwrap.wrap(f"{names.kernel}: {names.title}", _WIDTH - len('"""'))
+    title = textwrap.wrap(python_docstring(f"{names.kernel}: {names.title}"), _WIDTH - len('"""'))
     quotes = [
         line
         for quote in names.quotes
         for line in textwrap.wrap(
-            f"    {quote.qualname}    {quote.statement}" if quote.qualname else f"    {quote.statement}",
+            "    " + python_docstring(f"{quote.qualname}    {quote.statement}".lstrip()),
             _WIDTH,
             subsequent_indent=" " * 8,
             break_long_words=False,
         )
     ]
-    notes = [line for note in names.notes for line in textwrap.wrap(note, _WIDTH)]
+    notes = [line for note in names.notes for line in textwrap.wrap(python_docstring(note), _WIDTH)]
     return (*title, *([""] if quotes else []), *quotes, *([""] if notes else []), *notes)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from longhand.emit.backward_py import trained_call, write_backward
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.check_py import write_check
@@ -15,17 +17,23 @@ from longhand.emit.merge import BASE
 from longhand.emit.model_py import ModelWriter, write_model
 from longhand.emit.naming import name_unit, with_records
 from longhand.emit.passes import Pass, name_backward
+from longhand.emit.proof.python import prove_python
 from longhand.emit.readme import write_readme
 from longhand.emit.renamed_locals import NOTHING_RENAMED, find_renamed
 from longhand.emit.runtime_py import imported_from_runtime, write_runtime
 from longhand.emit.saved_layers import find_saved_layers
 from longhand.emit.templates import render_template
+from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch
 from longhand.emit.training_report import training_report
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 
 
 def emit_unit(
-    plan: UnitPlan, *, ledger: Ledger | None = None, training: TrainingPlan | None = None
+    plan: UnitPlan,
+    *,
+    ledger: Ledger | None = None,
+    training: TrainingPlan | None = None,
+    in_torch: Mapping[str, InTorch] = NONE_IN_TORCH,
 ) -> dict[str, str | bytes]:
     """Everything that the unit's folder holds.
 
@@ -33,9 +41,13 @@ def emit_unit(
         plan: The complete plan.
         ledger: The names that the previous version of this unit had.
         training: The backward pass, with `plan` its forward pass.
+        in_torch: By key, the kernels that are to be PyTorch calls, and why.
 
     Returns:
         Text (bytes for constants.pt) by path relative to the folder, ``/`` between parts.
+
+    Raises:
+        ProofError: A Python file would not run: a bug of ours.
     """
     graph = plan.program.graph
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
@@ -53,7 +65,7 @@ def emit_unit(
         writer = ModelWriter(plan, names, words, trained_call(training.graphs, plan, records))
         model = writer.write()
         backward["backward.py"] = write_backward(training.graphs, writer, passes[1])
-    kernels = write_kernels(passes)
+    kernels = write_kernels(passes, in_torch)
     texts = {
         "__init__.py": render_template(
             "init.py.jinja", name=model.exported, source=plan.program.graph.source
@@ -61,16 +73,18 @@ def emit_unit(
         "model.py": model.text,
         **backward,
         **kernels.files,
-        "check.py": write_check(passes, kernels.references, model.exported),
+        "check.py": write_check(passes, kernels.references, model),
         "README.md": write_readme(
             passes, model.exported, training_report(training.graphs, *passes) if training is not None else []
         ),
     }
     texts["runtime.py"] = write_runtime(imported_from_runtime(texts))
     texts[".gitattributes"] = render_template("gitattributes.jinja")
-    files: dict[str, str | bytes] = dict(sorted(format_files(texts).items()))
+    formatted = format_files(texts)
+    prove_python(formatted)
+    files: dict[str, str | bytes] = dict(sorted(formatted.items()))
     if model.stored:
         files["constants.pt"] = constants_file(model.stored)
     base = {f"{BASE}/{path}": content for path, content in files.items() if isinstance(content, str)}
-    lock = write_lock(passes, files, model.exported)
+    lock = write_lock(passes, files, model.exported, kernels.in_torch)
     return {**files, **base, LOCK: lock}

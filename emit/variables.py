@@ -13,33 +13,22 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.named_views import named_views, view_key
 from longhand.emit.trained_call import SAVED, SavedLayers
-from longhand.emit.words import RESERVED_IN_MODULE, Scope, identifier, plural
+from longhand.emit.trees import parameters
+from longhand.emit.words import OWN_WORDS, RESERVED_IN_MODULE, Scope, identifier, own_name, plural
 from longhand.lower.ir import Extern, View
 from longhand.schedule.plan import Release, Reuse, UnitPlan
 
 # What the templates of model.py bind themselves.
-_TAKEN = frozenset(
-    {
-        "runtime",
-        "check_tensor",
-        "check_dim",
-        "check_weights",
-        "check_condition",
-        "check_size",
-        "check_value",
-        "empty",
-        "Weights",
-        "CudaGraph",
-        "block",
-        "layer",
-    }
-)
+_TAKEN = OWN_WORDS
 
 
 def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep]) -> dict[str, str]:
     """The variable of each buffer of forward() itself; what the module holds is not among them."""
     names: dict[str, str] = {}
-    own = set() if plan.program.graph.is_module else {plan.program.graph.name}
+    graph = plan.program.graph
+    own = set() if graph.is_module else {own_name(graph.name)}
+    # Arguments that are taken apart, and those whose names stand for something else.
+    own |= {one.name for one in parameters(graph) if len(one.leaves) != 1 or one.name.endswith("_")}
     scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
     of_layers = given_to_layers(steps)
     in_records: set[int] = set()

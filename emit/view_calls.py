@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import sympy
 import torch
 
 from longhand.emit.carried_words import Words, reshaped
+from longhand.emit.quoting import python_string
 from longhand.emit.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size, View, ViewCall
 
@@ -168,7 +168,7 @@ def literal_text(value: Any) -> str:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, str):
-        return json.dumps(value)
+        return python_string(value)
     if isinstance(value, torch.device):
         return f'"{value}"'
     if isinstance(value, torch.dtype | torch.layout | torch.memory_format):

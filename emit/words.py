@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 # Builtins that users shadow all the time and that generated code never calls.
@@ -48,6 +49,22 @@ _TEMPLATES = frozenset(_CPP_TEMPLATES_TEXT.split()) | frozenset(_TEMPLATES_TEXT.
 RESERVED_IN_MODULE = _PYTHON
 RESERVED_IN_KERNEL = (_PYTHON - {"self", "nn", "F"}) | _CPP | _TEMPLATES
 
+# What a C++ kernel's headers may define; they write most of it in capitals, as kernels write their tunables.
+_MACRO = re.compile(
+    r"NULL|EOF|NAN|INFINITY|MAXFLOAT|errno|linux|unix|i386|assert|alloca|issubnormal|math_errhandling"
+    r"|HUGE_VAL\w*|S?NANF?\w*|(BIG|LITTLE|PDP)_ENDIAN|BYTE_ORDER|EXIT_\w+|FD_\w+|FP_\w+"
+    r"|M_\w+|MATH_\w+|MB_CUR_MAX|NFDBITS|W[A-Z]+|RAND_MAX|BUFSIZ|SEEK_\w+|CHAR_BIT|PATH_MAX|L_tmpnam|P_tmpdir|[A-Z]+_MAX"
+    r"|U?INT\w*_(C|MAX|MIN|WIDTH)|(PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT|[SU]?CHAR|U?SHRT|U?L?LONG|U?INT)_(MAX|MIN|WIDTH)"
+    r"|E[A-Z0-9]{2,}|SIG[A-Z0-9]+|[a-z0-9_]+_t|Py\w*|PY_\w*|omp_\w+"
+)
+# What the runtime and the templates of model.py call their own.
+_OWN_TEXT = """
+    runtime kernels backward model launch empty Weights CudaGraph buffer constant constants filters tie block layer
+    load_constants channels_last check_tensor check_tensors check_dim check_weights check_condition check_size
+    check_value check_text check_apart check_lists_apart check_mode check_frozen check_distinct check_is_plain
+"""
+OWN_WORDS = frozenset(_OWN_TEXT.split())
+
 _FALLBACKS = ("other", "further", "another", "extra", "spare")
 
 
@@ -55,6 +72,34 @@ def identifier(text: str) -> str:
     """`text` as an identifier: other characters become underscores; a leading digit gets one before it."""
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     return f"_{word}" if word[:1].isdigit() else word
+
+
+def is_attribute(name: str) -> bool:
+    """Whether ``self.NAME`` reaches an attribute of this name, in the body of any class.
+
+    Not a keyword; not what Python reads as another name (``ﬁ`` is ``fi``) or mangles (``__x``).
+    """
+    is_mangled = name.startswith("__") and not name.endswith("__")
+    return is_identifier(name) and not is_mangled
+
+
+def is_identifier(name: str) -> bool:
+    """Whether Python reads it as this very name."""
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+
+
+def own_name(name: str, taken: Iterable[str] = ()) -> str:
+    """The user's name for a class, function or parameter, with ``_`` behind it where it stands for something else."""
+    taken = {*taken, *OWN_WORDS, *RESERVED_IN_MODULE}
+    word = name if is_attribute(name) else identifier(name) or "unnamed"
+    while word in taken:
+        word += "_"
+    return word
+
+
+def is_macro(name: str) -> bool:
+    """Whether a header of C or Python may have given the name another meaning."""
+    return _MACRO.fullmatch(name) is not None
 
 
 def without_counter(name: str) -> str:
@@ -116,7 +161,7 @@ class Scope:
 
     def is_free(self, name: str) -> bool:
         """Whether `name` may still be given out."""
-        return bool(name) and name.isidentifier() and name not in self._reserved and name not in self._taken
+        return is_identifier(name) and name not in self._reserved and name not in self._taken
 
     def take(self, name: str) -> str:
         """Mark `name` as given out."""
@@ -150,3 +195,16 @@ class Scope:
             for word in _FALLBACKS:
                 yield f"{prefix}{word}_{stem}"
             prefix += "yet_"
+
+
+class KernelScope(Scope):
+    """Names in the file of a kernel, where words in capitals are macros and tunables."""
+
+    def is_free(self, name: str) -> bool:
+        """Whether `name` may still be given out."""
+        is_loud = len(name) > 1 and name == name.upper() and name != name.lower()
+        return not is_loud and not is_macro(name) and super().is_free(name)
+
+    def pick(self, candidates: Iterable[str]) -> str:
+        """The first free candidate; words in capitals in small letters."""
+        return super().pick(one.lower() if len(one) > 1 and one.isupper() else one for one in candidates)

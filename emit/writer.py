@@ -1,13 +1,16 @@
 """The unit on disk: built complete beside the old one, then swapped in, so that a kill at any moment leaves one whole.
 
 What becomes of edited files is decided in merge.py. A run that was killed leaves its scratch folder beside the unit;
-the next one removes it.
+the next one removes it. Whether a scratch folder is in use tells a lock on it, which the system gives up with its
+process: a process id means another process in the next container.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -18,6 +21,7 @@ from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
 from longhand.emit.merge import BASE, UnitOnDisk, lock_versions, plan_merge, with_conflicts, with_problems
 from longhand.emit.merge_report import MergePlan, MergeReport, Outcome
+from longhand.emit.reading import leaves, read_regular
 from longhand.errors import EditError, OutputError
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.
@@ -35,7 +39,7 @@ def read_ledger(out: Path) -> Ledger | None:
     After a git merge that left conflict markers in the lock, both sides count; ours first.
     """
     try:
-        content = (Path(out) / LOCK).read_bytes()
+        content = read_regular(Path(out) / LOCK)
     except OSError:
         return None
     found = None
@@ -87,9 +91,10 @@ def _write(
     plan: MergePlan, disk: UnitOnDisk, new: Mapping[str, bytes], out: Path, inspect: Inspection | None
 ) -> MergeReport | None:
     """Builds and swaps; None if somebody saved a file of the unit meanwhile."""
+    held = contextlib.ExitStack()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=_scratch_prefix(out), dir=out.parent))
+        scratch = _scratch(out, held)
     except OSError as error:
         raise _refusal(out, error) from error
     try:
@@ -105,7 +110,32 @@ def _write(
         raise _refusal(out, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        held.close()
     return plan.report
+
+
+def _scratch(out: Path, held: contextlib.ExitStack) -> Path:
+    """A folder of this run's beside the unit, locked until `held` is closed."""
+    while True:
+        scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.longhand-", dir=out.parent))
+        lock = _locked(scratch)
+        if lock is not None and scratch.exists():  # else another run took it for a dead one's
+            held.callback(os.close, lock)
+            return scratch
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that locks a folder; None if another process has it, or it is gone."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _is_as_planned(plan: MergePlan, disk: UnitOnDisk) -> bool:
@@ -123,7 +153,7 @@ def replace_file(path: Path, content: bytes) -> None:
         OutputError: It cannot be written. It is as it was.
     """
     path = Path(os.path.realpath(path))
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         beside.write_bytes(content)
         shutil.copymode(path, beside)
@@ -134,11 +164,20 @@ def replace_file(path: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def read_unit(out: Path) -> UnitOnDisk:
-    """A unit's files; none where there is no folder."""
+def read_unit(out: Path, *, follow_links: bool = True) -> UnitOnDisk:
+    """A unit's files; none where there is no folder.
+
+    Args:
+        out: The folder.
+        follow_links: Otherwise what a link leads to outside of the folder counts as empty: it is not the unit's.
+
+    Raises:
+        OutputError: One cannot be read.
+        UnitError: One is no regular file, or too long to be a unit's.
+    """
     found = {}
     for path in _files_in(out):
-        content = _read(out / path)
+        content = _read(out / path) if follow_links or not leaves(out / path, out) else b""
         if content is None and not (out / path).is_symlink():
             raise OutputError(f"{out / path} cannot be read.", hint="Nothing was changed.")
         found[path] = content or b""  # a link to a folder, or to nothing, is carried as it is
@@ -161,15 +200,14 @@ def _inspected(
     wrong_merges = {path: problems[path] for path in plan.report.of(Outcome.MERGED) if path in problems}
     if not wrong_merges:
         return with_problems(plan, problems)
-    shutil.rmtree(scratch)
-    scratch.mkdir()
+    for left in scratch.iterdir():  # not the folder itself, which is locked
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
     plan = with_conflicts(plan, disk, new, wrong_merges)
     _build(plan, out, scratch)
     return plan
-
-
-def _scratch_prefix(out: Path) -> str:
-    return f".{out.name}.longhand-{os.getpid()}-"
 
 
 def _recover(out: Path) -> None:
@@ -177,24 +215,17 @@ def _recover(out: Path) -> None:
     prefix = f".{out.name}.longhand-"
     if not out.parent.is_dir():
         return
-    for left in sorted(out.parent.glob(f"{prefix}*")):
-        pid = left.name.removeprefix(prefix).partition("-")[0]
-        if not pid.isdigit() or int(pid) == os.getpid() or _is_alive(int(pid)):
+    for left in sorted(out.parent.glob(f"{glob.escape(prefix)}*")):
+        lock = _locked(left)
+        if lock is None:
             continue
-        if left.name.endswith(".old") and not out.exists():
-            left.rename(out)
-        else:
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+        try:
+            if left.name.endswith(".old") and not out.exists():
+                left.rename(out)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def _refusal(out: Path, error: OSError) -> OutputError:
@@ -242,8 +273,10 @@ def _files_in(out: Path) -> dict[str, None]:
 
 
 def _read(path: Path) -> bytes | None:
+    if path.is_dir():
+        return None
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError:
         return None
 
@@ -287,13 +320,18 @@ def _swap(scratch: Path, out: Path) -> None:
     if _exchange(scratch, out):
         return
     aside = scratch.with_name(f"{scratch.name}.old")
-    out.rename(aside)
+    lock = _locked(out)  # so that nobody takes it for a dead run's between the two steps
     try:
-        scratch.rename(out)
-    except OSError:
-        aside.rename(out)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+        out.rename(aside)
+        try:
+            scratch.rename(out)
+        except OSError:
+            aside.rename(out)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 from longhand.clock import Clock
 from longhand.doors import capture_call
 from longhand.errors import GraphBreakError
+from longhand.factory import Call
 from longhand.options import Frontend, parse_enum
 from longhand.parts import Parts, write_parts
 from longhand.pipeline import compile_unit
+from longhand.proof.trial import Stage
 from longhand.summary import Summary
 from longhand.targets import options_for, tensors_of
 
@@ -35,6 +38,8 @@ def generate(
     inputs: tuple[str, ...] = (),
     dynamic: tuple[str, ...] = (),
     sample: bool = False,
+    run: bool = True,
+    listener: Callable[[str], None] | None = None,
 ) -> Summary | Parts:
     """Writes one call of a model as source code.
 
@@ -59,8 +64,12 @@ def generate(
         inputs: The descriptions of inputs that go with it.
         dynamic: The ``NAME:DIM`` that `dynamic_shapes` was made from, for the lock.
         sample: Also estimate how much time was spent inside SymPy and black.
+        run: Run the unit once before it is kept, on the example and against eager; in a fork of this process, unless
+            there is a GPU for it. Where that would take long it is not done, and `Summary.trial` says so.
+        listener: Is told what is being done, in a few words.
 
     Raises:
+        VerificationError: The unit does not compute what the model does, or crashes.
         GraphBreakError: With the bytecode frontend, where the call is not one graph; it lists every break.
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
     """
@@ -75,12 +84,16 @@ def generate(
         frontend=parse_enum(Frontend, frontend, "The frontend"),
     )
     try:
-        return compile_unit(
-            lambda: capture_call(model, args, kwargs or {}, options, dynamic_shapes),
-            options,
-            Path(out),
-            Clock(sample=sample),
-        )
+        with contextlib.ExitStack() as until:
+            call = Call(model, args, dict(kwargs or {}))
+            stage = until.enter_context(Stage(call, options.target.device)) if run else None
+            return compile_unit(
+                lambda: capture_call(model, args, kwargs or {}, options, dynamic_shapes),
+                options,
+                Path(out),
+                Clock(sample=sample, listener=listener),
+                stage,
+            )
     except GraphBreakError as error:
         if not allow_breaks:
             raise error.advised(

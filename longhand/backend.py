@@ -49,6 +49,7 @@ from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.options import Device, Options
 from longhand.pipeline import compile_unit
+from longhand.proof.fallbacks import refuse_torch_kernels
 from longhand.summary import Summary
 from longhand.tally import EagerGraph, GraphCalls, counted, counts_calls
 from longhand.targets import options_for
@@ -134,6 +135,7 @@ def longhand_backend(
         return left_in_eager(reason)
     try:
         made = _compile(graph_module, example_inputs, mode, (options or {}).get("out"), calls, strict)
+        refuse_torch_kernels(made.folder, strict=strict, is_told=made.summary is not None)
     except Exception as error:
         if strict or (isinstance(error, OptionError)):
             raise

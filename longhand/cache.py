@@ -5,6 +5,7 @@ A unit is made in a folder of its own beside the others and renamed into place: 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -24,10 +25,13 @@ import torch.utils._pytree as pytree
 import triton
 
 from longhand.capture.graph import CapturedGraph
-from longhand.errors import OutputError
+from longhand.emit.reading import read_regular
+from longhand.errors import OutputError, UnitError
 from longhand.options import Options
+from longhand.owned_folder import strange_parent
 
 _DEFAULT_LIMIT_MB = 1024
+_WHOLE = ".whole"  # the digest of a unit's files
 _RECENT = 3600.0  # seconds: a unit used within the hour stays, whatever the bound
 
 
@@ -51,8 +55,14 @@ def cache_folder() -> Path:
                 raise OutputError(
                     f"Others may write into the cache folder {owned}.", hint=f"chmod 700 {owned}"
                 )
+        strange = strange_parent(folder)
     except OSError as error:
         raise OutputError(f"The cache folder {folder} cannot be made: {error}", hint=hint) from error
+    if strange is not None:
+        raise OutputError(
+            f"Others may put something else in the place of the cache folder {folder}: {strange} is theirs.",
+            hint=hint,
+        )
     return folder
 
 
@@ -65,10 +75,13 @@ def cached_unit(graph: CapturedGraph, options: Options, make: Callable[[Path], o
     folder = cache_folder()
     word = re.sub(r"\W+", "_", graph.name).strip("_").lower()[:40] or "graph"
     unit = folder / f"{word}_{unit_key(graph, options)}"
-    if not unit.is_dir():
+    if not unit.is_dir() or not _is_whole(unit):
         workshop = Path(tempfile.mkdtemp(prefix=".making_", dir=folder))
         try:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(unit, workshop / "damaged")
             make(workshop / unit.name)
+            (workshop / unit.name / _WHOLE).write_text(_digest_of(workshop / unit.name))
             try:
                 os.rename(workshop / unit.name, unit)
             except OSError:
@@ -79,6 +92,27 @@ def cached_unit(graph: CapturedGraph, options: Options, make: Callable[[Path], o
         _evict(folder)
     os.utime(unit)
     return unit
+
+
+def _is_whole(unit: Path) -> bool:
+    """Whether every file of a unit is as it was written: a damaged one is made again."""
+    try:
+        return read_regular(unit / _WHOLE).decode(errors="replace") == _digest_of(unit)
+    except (OSError, UnitError):
+        return False
+
+
+def _digest_of(unit: Path) -> str:
+    """Of its files but for what Python and this module add."""
+    digest = hashlib.sha256()
+    for folder, folders, names in os.walk(unit):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path != unit / _WHOLE:
+                content = hashlib.sha256(read_regular(path)).hexdigest()
+                digest.update(f"{path.relative_to(unit).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()
 
 
 def unit_key(graph: CapturedGraph, options: Options) -> str:

@@ -7,8 +7,6 @@ CUDA unit's kernels run in Triton's interpreter, on the CPU.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import math
 import os
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from longhand.interpretation import limit_interpreter, move_to_cpu
+from longhand.loading import import_file
 
 _NAME = "longhand_checked_unit"
 
@@ -53,16 +52,6 @@ def trusted_check(folder: Path, package: str) -> Any:
 def _trusted(folder: Path, path: str) -> Path:
     base = folder / ".base" / path
     return base if base.is_file() else folder / path
-
-
-def import_file(name: str, path: Path, locations: list[str] | None = None) -> Any:
-    """Imports one file under a name; with `locations`, as a package."""
-    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

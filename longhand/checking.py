@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -17,8 +18,10 @@ from typing import Any
 import torch
 
 from longhand.emit.cpp_syntax import syntax_errors
-from longhand.errors import UnitError
+from longhand.errors import OptionError, UnitError
 from longhand.original import read_lock
+
+_MOST_SECONDS = 1800.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +84,7 @@ def run_worker(worker: str, folder: Path, *words: str) -> list[Any]:
     with tempfile.TemporaryDirectory() as scratch:
         result = Path(scratch) / "rows.json"
         command = [sys.executable, "-m", worker, str(folder), str(result), *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = _run(command, environment, folder)
         if done.returncode == -signal.SIGXCPU:
             raise UnitError(
                 f"{folder} is too large for Triton's interpreter, and there is no GPU here.",
@@ -91,6 +94,48 @@ def run_worker(worker: str, folder: Path, *words: str) -> list[Any]:
             raise UnitError(f"{folder} cannot run: {_last_words(done)}")
         rows: list[Any] = json.loads(result.read_text())
     return rows
+
+
+def _run(command: list[str], environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a worker to its end.
+
+    Raises:
+        UnitError: It has none: a kernel loops for ever, say.
+    """
+    seconds = _most_seconds()
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=seconds)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # compilers that it started, too
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise UnitError(
+                f"{folder} does not end: a kernel of it, or its compiler, still ran after {seconds:g} s.",
+                hint="Look for a loop without end, or set LONGHAND_WORKER_SECONDS to more.",
+            ) from None
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
+
+def _most_seconds() -> float:
+    given = os.environ.get("LONGHAND_WORKER_SECONDS", "")
+    try:
+        seconds = float(given or _MOST_SECONDS)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise OptionError(f"LONGHAND_WORKER_SECONDS is {given!r}: expected a number above 0.")
+    return seconds
 
 
 def inspect_edits(folder: Path, edited: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ Exit codes: 0 fine; 1 the answer is no (`verify` found a difference); 2 wrong us
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import textwrap
@@ -23,6 +24,9 @@ def run(arguments: list[str]) -> int:
     if sys.version_info[:2] not in _SUPPORTED:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return _refuse(f"longhand runs on Python 3.11 to 3.13; this is {version} ({sys.executable}).", 2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that shows ASCII only
     debug = os.environ.get("LONGHAND_DEBUG", "0") not in ("", "0")
     # Imported here and not above: importing torch takes seconds, and an unsupported Python may not manage it.
     errors = importlib.import_module("longhand.errors")
@@ -32,6 +36,10 @@ def run(arguments: list[str]) -> int:
         if debug:
             raise
         return _refuse(str(error), 1)
+    except errors.ProofError as error:
+        if debug:
+            raise
+        return _refuse(str(error), 3)
     except errors.LonghandError as error:
         if debug:
             raise

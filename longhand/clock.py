@@ -7,7 +7,7 @@ import dataclasses
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _WATCHED = ("sympy", "black")
 _SAMPLE_EVERY = 0.002  # seconds
@@ -42,17 +42,22 @@ class Clock:
     Args:
         sample: Also look, every few milliseconds and from a second thread, at what the compiling thread is in: the
             only way to a library's share that leaves the code it measures alone.
+        listener: Is told what is being done: ``schedule``, ``compile softmax``.
     """
 
-    def __init__(self, *, sample: bool = False) -> None:
+    def __init__(self, *, sample: bool = False, listener: Callable[[str], None] | None = None) -> None:
         self._stages: dict[str, float] = {}
         self._sample = sample
+        self._listener = listener
+        self._stage = ""
         self._hits = dict.fromkeys(_WATCHED, 0)
         self._n_samples = 0
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Adds the time of the block to the stage's."""
+        self._stage = name
+        self.tell("")
         done = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(threading.get_ident(), done), daemon=True)
         if self._sample:
@@ -65,6 +70,11 @@ class Clock:
             if self._sample:
                 done.set()
                 watcher.join()
+
+    def tell(self, what: str) -> None:
+        """Tells the listener what the stage has done or is about to do."""
+        if self._listener is not None:
+            self._listener(f"{self._stage} {what}".strip())
 
     def _watch(self, thread: int, done: threading.Event) -> None:
         while not done.wait(_SAMPLE_EVERY):

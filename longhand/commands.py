@@ -83,6 +83,7 @@ def _example(text: str) -> str:
 @click.option(
     "--allow-breaks", is_flag=True, help="With bytecode: a unit for each graph, if there are several."
 )
+@click.option("--no-run", is_flag=True, help="Keep it without running it once on the example.")
 def generate_command(
     factory: str,
     out: Path,
@@ -95,17 +96,23 @@ def generate_command(
     dynamic: tuple[str, ...],
     frontend: str,
     allow_breaks: bool,
+    no_run: bool,
 ) -> int:
     """Write a model as source code; keep and merge what you edited.
 
     The factory returns (model, args) or (model, args, kwargs). With --input,
     MODULE:FACTORY may be a function or a module class instead.
 
+    Its kernels are compiled meanwhile, and it is run once on the example,
+    against eager (a CUDA unit without a GPU in Triton's interpreter). A kernel
+    that fails becomes PyTorch calls, with a warning.
+
     Exit code 1 if your edits conflict with the new version, which then stands
-    beside them as FILE.new, or if an edited kernel computes something else;
-    2 if an edit breaks what other files rely on.
+    beside them as FILE.new, or if an edited kernel computes something else, or
+    if the unit does not compute what eager does (then nothing is written);
+    2 if an edit breaks what other files rely on; 3 for a bug in longhand.
     """
-    with screen.working(f"generating {out}"):
+    with screen.working(f"generating {out}") as show:
         torch.manual_seed(0)
         call = resolve(factory, inputs)
         summary = generate(
@@ -125,6 +132,8 @@ def generate_command(
             frontend=frontend,
             allow_breaks=allow_breaks,
             sample=True,
+            run=not no_run,
+            listener=show,
         )
     if isinstance(summary, Parts):
         click.echo(str(summary))

@@ -20,7 +20,7 @@ class Comparison:
     Attributes:
         name: ``result``, ``result[1]``, ``x after the call``.
         error: The largest distance from the float64 reference; infinite where NaN or infinity stand elsewhere.
-        eager_error: The same of eager PyTorch in the tensor's own dtype.
+        eager_error: The same of eager PyTorch in the tensor's own dtype; of whole numbers, how many differ.
         bound: What `error` may be.
         note: What is wrong besides numbers (shape, dtype), else empty.
         mismatch: The first element that is farther off than allowed, its index and both values; else empty.
@@ -53,7 +53,8 @@ def compare(name: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Ten
     if not eager.dtype.is_floating_point:
         differ = int((ours != eager).sum())
         note = f"{differ} elements differ" if differ else ""
-        return Comparison(name, float(differ), 0.0, 0.0, note, first_mismatch(ours, eager, 0.0))
+        of_eager = float((eager != exact).sum()) if exact.shape == eager.shape else 0.0
+        return Comparison(name, float(differ), of_eager, 0.0, note, first_mismatch(ours, eager, 0.0))
     reference = exact.double()
     finite = reference[reference.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0

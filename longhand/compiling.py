@@ -180,7 +180,13 @@ class Owned:
     def _write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Brings the folder up to date: what runs is what the model is today, with the edits that were made."""
         made = generate(
-            self._original, args, kwargs, out=self._out, mode=self._mode, frontend=self._frontend.value
+            self._original,
+            args,
+            kwargs,
+            out=self._out,
+            mode=self._mode,
+            frontend=self._frontend.value,
+            run=False,  # the first call is about to
         )
         assert isinstance(made, Summary)
         merge = made.merge

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,10 +23,11 @@ from longhand.emit.threeway import changed_lines
 from longhand.emit.writer import read_unit
 from longhand.errors import UnitError
 from longhand.factory import dynamic_shapes, resolve
-from longhand.freshness import changed_sources, texts_of
+from longhand.freshness import changed_sources, listed_briefly, texts_of
 from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum
 from longhand.original import SEED, read_lock
 from longhand.pipeline import plan_and_text
+from longhand.proof.fallbacks import torch_kernels_of
 
 
 class Currency(enum.IntEnum):
@@ -34,6 +37,7 @@ class Currency(enum.IntEnum):
     STALE = 1
     BROKEN = 2
     OTHER_VERSIONS = 3
+    UNKNOWN = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +67,7 @@ class CheckResult:
         edited: Files that somebody edited.
         sources: Functions of the model that changed since the lock was written, whatever that means for the unit.
         factory: What makes the model; empty if nothing says it.
+        is_compared: Whether the model was made and generated again.
     """
 
     folder: Path
@@ -72,6 +77,7 @@ class CheckResult:
     edited: tuple[str, ...]
     sources: tuple[str, ...] = ()
     factory: str = ""
+    is_compared: bool = True
 
     @property
     def currency(self) -> Currency:
@@ -79,27 +85,34 @@ class CheckResult:
         if self.breaches:
             return Currency.BROKEN
         if not self.changes:
-            return Currency.CURRENT
+            return Currency.CURRENT if self.is_compared else Currency.UNKNOWN
         return Currency.OTHER_VERSIONS if self.versions else Currency.STALE
 
 
-def check(folder: Path, factory: str | None = None) -> CheckResult:
+def check(folder: Path, factory: str | None = None, *, is_trusted: bool = True) -> CheckResult:
     """Compares a unit with what its model generates today.
 
     Args:
         folder: The unit.
         factory: ``MODULE:FACTORY``; by default the one that the lock names.
+        is_trusted: Import the model and ask the compiler. Otherwise nothing of the unit or its repository runs: only
+            what its files say by themselves is told.
 
     Raises:
         UnitError: There is no unit, or it does not say how to make its model.
         FactoryError: The model cannot be made.
     """
     lock = read_lock(folder)
-    disk = read_unit(folder)
-    breaches = broken_edits(folder, disk)
+    disk = read_unit(folder, follow_links=is_trusted)
+    breaches = broken_edits(folder, disk) if is_trusted else find_breaches(*texts_of(disk))
     changes = list(_unsettled(disk))
-    if not breaches:
-        changes += _changes(disk, regenerated(folder, factory))
+    sources = changed_sources(lock, folder)
+    if not is_trusted and sources:
+        changes.append(Change(LOCK, 1, f"{listed_briefly(sources)} changed since it was generated"))
+    if not breaches and is_trusted:
+        new = regenerated(folder, factory)
+        changes += _changes(disk, new)
+        changes += _merged_ledger(lock, new) if not changes else []
     edited = tuple(path for path, _, _ in edits(disk.files))
     return CheckResult(
         folder,
@@ -107,8 +120,9 @@ def check(folder: Path, factory: str | None = None) -> CheckResult:
         tuple(breaches),
         other_versions(lock),
         edited,
-        tuple(changed_sources(lock, folder)),
+        tuple(sources),
         factory or str(lock.get("factory") or ""),
+        is_trusted,
     )
 
 
@@ -152,7 +166,7 @@ def regenerated(folder: Path, factory: str | None = None) -> dict[str, bytes]:
     def capture() -> CapturedGraph:
         return capture_call(call.model, call.args, call.kwargs, options, dynamic_shapes(call, dynamic))
 
-    _, _, files = plan_and_text(capture, options, folder, Clock())
+    _, _, files = plan_and_text(capture, options, folder, Clock(), torch_kernels_of(lock))
     return {
         path: content if isinstance(content, bytes) else content.encode() for path, content in files.items()
     }
@@ -187,6 +201,17 @@ def _unsettled(disk: UnitOnDisk) -> list[Change]:
             found.append(Change(path, 1, "git's conflict markers are in it: longhand generate settles them"))
             break
     return found
+
+
+def _merged_ledger(lock: Mapping[str, Any], new: Mapping[str, bytes]) -> list[Change]:
+    """A lock that is no longer what goes with its files: git merged two, and longhand has not looked at that yet."""
+    today = json.loads(new[LOCK])
+    for entry in ("kernels", "hashes", "ledger"):
+        if lock.get(entry) != today[entry]:
+            return [
+                Change(LOCK, 1, f"its {entry} are not those of the unit: longhand generate settles a merge")
+            ]
+    return []
 
 
 def _changes(disk: UnitOnDisk, new: Mapping[str, bytes]) -> list[Change]:

@@ -9,6 +9,7 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode_door import capture_bytecode
+from longhand.capture.call import told_apart
 from longhand.capture.export_door import capture_export
 from longhand.capture.graph import CapturedGraph
 from longhand.errors import CaptureError, OptionError
@@ -42,11 +43,12 @@ def capture_call(
             "The memory of a tensor that is given holds its elements with the opposite sign (z.conj().imag).",
             hint="Pass x.resolve_neg().",
         )
+    args, keywords = told_apart(model, args, kwargs)
     with torch_private.keeping_transforms():
         return door(
             model,
             args,
-            dict(kwargs),
+            keywords,
             target=options.target,
             dynamic_shapes=dynamic_shapes,
             train=options.train,

@@ -35,4 +35,4 @@ class Dump:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         numbers = [int(found[1]) for path in self.folder.iterdir() if (found := _NUMBER.match(path.name))]
-        (self.folder / f"{max(numbers, default=0) + 1:03d}_{name}").write_text(show(value))
+        (self.folder / f"{max(numbers, default=0) + 1:03d}_{name}").write_text(show(value), encoding="utf-8")

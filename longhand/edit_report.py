@@ -16,6 +16,9 @@ from longhand.emit.writer import read_unit
 from longhand.errors import OptionError, UnitError
 from longhand.original import read_lock
 
+# A repository's own configuration may name programs to run.
+_GIT = ("git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+
 
 @dataclasses.dataclass(frozen=True)
 class FileEdit:
@@ -68,7 +71,10 @@ def edits_of(folder: Path) -> tuple[FileEdit, ...]:
         UnitError: There is no unit.
     """
     read_lock(folder)
-    return tuple(FileEdit(path, _diff(base, text)) for path, base, text in edits(read_unit(folder).files))
+    return tuple(
+        FileEdit(path, _diff(base, text))
+        for path, base, text in edits(read_unit(folder, follow_links=False).files)
+    )
 
 
 def kernel_lines(
@@ -137,14 +143,15 @@ def _lock_at(folder: Path, revision: str) -> dict[str, Any]:
     """
     try:
         subprocess.run(
-            ["git", "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"],
+            [*_GIT, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"],
             cwd=folder,
             check=True,
             capture_output=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise OptionError(f"--since {revision!r}: git knows no such revision here.") from error
-    shown = subprocess.run(["git", "show", f"{revision}:./{LOCK}"], cwd=folder, capture_output=True)
+    command = [*_GIT, "show", "--no-ext-diff", "--no-textconv", f"{revision}:./{LOCK}"]
+    shown = subprocess.run(command, cwd=folder, capture_output=True)
     return next(iter(lock_versions(shown.stdout)), {}) if shown.returncode == 0 else {}
 
 

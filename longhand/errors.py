@@ -63,6 +63,10 @@ class ScheduleError(LonghandError):
     """A loop program could not be planned. Always a bug in longhand, never in the model."""
 
 
+class ProofError(LonghandError):
+    """What longhand made of a model is faulty, which it saw before it wrote anything. Always a bug in longhand."""
+
+
 class FactoryError(LonghandError):
     """``MODULE:FACTORY`` could not be imported, raised, or returned something else than (model, args[, kwargs])."""
 
@@ -89,6 +93,14 @@ class VerificationError(LonghandError):
 
 class EagerWarning(UserWarning):
     """What was to run in generated kernels runs in eager, and so slower; LONGHAND_STRICT=1 makes it an error."""
+
+
+class KernelWarning(UserWarning):
+    """One kernel of a unit is PyTorch calls, since it does not compile or is wrong. The unit is right."""
+
+
+class UntidyWarning(UserWarning):
+    """Longhand wrote something that nothing needs: an unused name. Harmless, and a bug in longhand."""
 
 
 class StaleUnitWarning(UserWarning):

@@ -16,10 +16,12 @@ from typing import Any
 
 from longhand.emit.contract import find_breaches
 from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import is_path
 from longhand.emit.merge import ASIDE, BASE, NEW, UnitOnDisk, lock_versions, refuse
+from longhand.emit.reading import read_regular
 from longhand.emit.sources import changed_functions
 from longhand.emit.writer import read_unit
-from longhand.errors import StaleUnitWarning
+from longhand.errors import StaleUnitWarning, UnitError
 
 _MOST_NAMED = 3
 
@@ -41,7 +43,10 @@ def look_at(folder: Path) -> None:
         for path in sorted(disk.files)
         if path.startswith(f"{BASE}/") and path.endswith(NEW) and path.removeprefix(f"{BASE}/") in disk.files
     ]
-    lock = next(iter(lock_versions(disk.files[LOCK])), {})
+    try:
+        lock = next(iter(lock_versions(disk.files[LOCK])), {})
+    except UnitError:
+        lock = {}  # a later longhand's: its files may run nevertheless
     if changed := changed_sources(lock, folder):
         reasons.append(f"{listed_briefly(changed)} changed since it was generated")
     if reasons:
@@ -57,9 +62,9 @@ def changed_sources(lock: Mapping[str, Any], folder: Path) -> list[str]:
     """The model's functions that are not as they were when the unit was generated: ``Mlp.forward (models/net.py)``."""
     found = []
     for file, known in lock.get("sources", {}).items():
-        path = _source(file, folder)
+        path = _source(file, folder) if is_path(file) else None
         if path is not None:
-            text = path.read_text(errors="replace")
+            text = read_regular(path).decode(errors="replace")
             found += [f"{name} ({file})" for name in changed_functions(text, known)]
     return found
 

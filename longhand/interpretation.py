@@ -5,10 +5,12 @@ Needs TRITON_INTERPRET=1 before triton is imported.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
 import resource
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -33,12 +35,27 @@ def move_to_cpu(package: ModuleType) -> None:
     for name in ("check_tensor", "check_weights"):
         if hasattr(model, name):
             setattr(model, name, lambda *_, **__: None)
-    _OnCpu().__enter__()
+    for part in (model, getattr(package, "backward", None)):
+        for name, value in list(vars(part).items()) if part is not None else ():
+            if inspect.isclass(value) and issubclass(value, torch.nn.Module):
+                for method in {"forward", "launch"} & vars(value).keys():
+                    setattr(value, method, _on_cpu(vars(value)[method]))
+            elif inspect.isfunction(value) and value.__module__ == part.__name__:
+                setattr(part, name, _on_cpu(value))
     _mend_splats()
 
 
+def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _OnCpu():
+            return function(*args, **kwargs)
+
+    return run
+
+
 class _OnCpu(TorchFunctionMode):
-    """Tensors that are made on CUDA are made on the CPU, for as long as the process lives."""
+    """Tensors that are made on CUDA are made on the CPU."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -11,10 +11,10 @@ import json
 import sys
 from pathlib import Path
 
-from longhand.check_worker import import_file
+from longhand.eager_check import compare_whole
 from longhand.interpretation import limit_interpreter, move_to_cpu
+from longhand.loading import import_file
 from longhand.original import call_of, moved
-from longhand.verify import compare_whole
 
 _NAME = "longhand_interpreted_unit"
 

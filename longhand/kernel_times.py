@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from longhand.bench import Times, time_side_by_side
-from longhand.check_worker import import_file
 from longhand.emit.merge import BASE, edits
 from longhand.emit.writer import read_unit
 from longhand.errors import UnitError
-from longhand.loading import load
+from longhand.loading import import_file, load
 from longhand.original import read_lock
 
 _COPIED = 64 * 2**20  # bytes read; as many are written

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,16 @@ def load(path: str | Path, *, check: bool = True) -> Any:
     if check:
         look_at(Path(path))
     return load_unit(Path(path))
+
+
+def import_file(name: str, path: Path, locations: list[str] | None = None) -> Any:
+    """Imports one file under a name; with `locations`, as a package."""
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def bound(unit: Any, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ class Subject(enum.Enum):
     OUTPUT_CODE = "output_code"
     EAGER = "eager"  # graphs that run in eager, and why
     CALLS = "calls"  # at exit: how many calls ran in kernels, how many in eager, and why; with every other subject, too
+    KERNELS = "kernels"  # what was compiled: registers, spills
 
 
 # Where torch's Dynamo captures, it tells these subjects in its own words.
@@ -38,7 +39,7 @@ def set_logs(*subjects: str) -> None:
     """Tells about these subjects from now on, and no others.
 
     Args:
-        subjects: graph_breaks, guards, recompiles, fusion, output_code, eager, calls.
+        subjects: graph_breaks, guards, recompiles, fusion, output_code, eager, calls, kernels.
 
     Raises:
         OptionError: A subject is unknown.

@@ -14,7 +14,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import parsed
 from longhand.emit.merge import lock_versions
+from longhand.emit.reading import read_regular
 from longhand.errors import UnitError
 from longhand.factory import Call, resolve
 
@@ -76,12 +78,23 @@ def read_lock(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise UnitError(f"{folder} is no generated unit: it has no {LOCK}.", hint=hint)
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise UnitError(f"{path} cannot be read: {error.strerror or error}.") from error
     for lock in lock_versions(content):
         return lock
-    raise UnitError(f"{path} is damaged.", hint="Write it anew: longhand generate MODULE:FACTORY --out DIR.")
+    raise UnitError(
+        f"{path} is damaged: {_damage(content)}.",
+        hint="Write it anew: longhand generate MODULE:FACTORY --out DIR.",
+    )
+
+
+def _damage(content: bytes) -> str:
+    try:
+        parsed(content)
+    except ValueError as error:
+        return str(error)
+    return "it cannot be read"
 
 
 def settled_lock(folder: Path) -> dict[str, Any]:
@@ -91,7 +104,7 @@ def settled_lock(folder: Path) -> dict[str, Any]:
         UnitError: There is none, or it cannot be read, or it has two sides.
     """
     lock = read_lock(folder)
-    if len(lock_versions((folder / LOCK).read_bytes())) > 1:
+    if len(lock_versions(read_regular(folder / LOCK))) > 1:
         raise UnitError(
             f"{folder / LOCK} has git's conflict markers in it.",
             hint="longhand generate MODULE:FACTORY --out DIR settles them; then try again.",
@@ -104,6 +117,24 @@ def moved(call: Call, device: str) -> Call:
     if isinstance(call.model, nn.Module):
         call.model.to(device)
     args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: tensor.to(device))
+    return Call(call.model, args, kwargs)
+
+
+def told_apart(call: Call) -> Call:
+    """The call with other values where a tensor is given a second time: what a unit takes for one may be two."""
+    met: set[int] = set()
+
+    def other(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in met:
+            met.add(id(tensor))
+            return tensor
+        turned = tensor.detach().flatten().roll(1).view(tensor.shape)
+        if turned.is_floating_point() and torch.equal(turned, tensor):
+            turned = turned * 0.75  # all elements are one number
+        same_layout = torch.empty_like(tensor).copy_(turned)
+        return same_layout.requires_grad_(tensor.requires_grad)
+
+    args, kwargs = _mapped((call.args, call.kwargs), other)
     return Call(call.model, args, kwargs)
 
 

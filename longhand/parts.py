@@ -15,6 +15,7 @@ import torch
 from longhand.backend import GraphReport, longhand_backend, number_from_one
 from longhand.capture.bytecode.breaks import BreakRecord
 from longhand.capture.bytecode.entries import Capture, Event
+from longhand.capture.call import told_apart
 from longhand.emit.lock import LOCK
 from longhand.emit.templates import render_template
 from longhand.errors import OutputError
@@ -75,7 +76,7 @@ def write_parts(
         longhand_backend, mode=mode, options={"out": str(out), "strict": True}, report=graphs.append
     )
     capture = Capture(backend, listener=events.append)
-    model, args, kwargs = copy.deepcopy((model, args, dict(kwargs)))
+    model, args, kwargs = copy.deepcopy((model, *told_apart(model, args, kwargs)))
     with torch.set_grad_enabled(train):
         capture.call(model, args, kwargs)
     breaks = tuple(dict.fromkeys(event.record for event in events if event.record is not None))
@@ -90,7 +91,7 @@ def _replace(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(text)
+        scratch.write_text(text, encoding="utf-8")
         os.replace(scratch, path)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error}.") from error

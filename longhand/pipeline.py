@@ -1,4 +1,4 @@
-"""The whole compiler on one screen: capture, lower, schedule, emit, write."""
+"""The whole compiler on one screen: capture, lower, schedule, emit, prove, write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.collection import no_collection
 from longhand.dump import Dump
+from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch
 from longhand.emit.unit import emit_unit
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.logs import Subject, logger
@@ -18,6 +19,10 @@ from longhand.lower.ir import Buffer, View
 from longhand.lower.lowering import lower, memory_of_saved
 from longhand.lower.printing import print_program
 from longhand.options import Options
+from longhand.proof.fallbacks import warn_of_torch_kernels
+from longhand.proof.keeping import tried
+from longhand.proof.kernels import faulty_kernels, make_ready
+from longhand.proof.trial import Stage
 from longhand.schedule.instances import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
@@ -25,7 +30,13 @@ from longhand.schedule.scheduler import schedule
 from longhand.summary import Summary, summarize
 
 
-def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Path, clock: Clock) -> Summary:
+def compile_unit(
+    capture: Callable[[], CapturedGraph],
+    options: Options,
+    out: Path,
+    clock: Clock,
+    stage: Stage | None = None,
+) -> Summary:
     """From a model to a folder of source code.
 
     Args:
@@ -33,22 +44,45 @@ def compile_unit(capture: Callable[[], CapturedGraph], options: Options, out: Pa
         options: What to compile for.
         out: The unit's folder: made, or brought up to date.
         clock: Where the stages' times go.
+        stage: Where the unit is run once before it is kept; None keeps it as it is.
 
     Raises:
+        VerificationError: The unit does not compute what its original does. What was on disk is untouched.
         LonghandError: Any stage failed. What was on disk is untouched.
     """
+    make_ready(options.target)
     with no_collection():
         plan, training, files = plan_and_text(capture, options, out, clock)
+        with clock.stage("compile"):
+            plans = [plan] if training is None else [plan, training.backward]
+            in_torch = faulty_kernels(plans, files, out, clock.tell)
+
+        def emit(in_torch: Mapping[str, InTorch]) -> dict[str, str | bytes]:
+            with clock.stage("emit"):
+                return emit_unit(plan, ledger=read_ledger(out), training=training, in_torch=in_torch)
+
+        if in_torch:
+            files = emit(in_torch)
+        told = ""
+        if stage is not None:
+            files, told = tried(stage, files, in_torch, emit, clock)
         with clock.stage("write"):
             report = write_unit(files, out, inspect_edits)
+    in_torch_names = warn_of_torch_kernels(files)
     logger(Subject.OUTPUT_CODE).info("%s\n%s", out, files.get("model.py", ""))
-    return summarize(plan, out, tuple(files), clock.timings(), report, training)
+    return summarize(plan, out, tuple(files), clock.timings(), report, training, in_torch_names, told)
 
 
 def plan_and_text(
-    capture: Callable[[], CapturedGraph], options: Options, out: Path, clock: Clock
+    capture: Callable[[], CapturedGraph],
+    options: Options,
+    out: Path,
+    clock: Clock,
+    in_torch: Mapping[str, InTorch] = NONE_IN_TORCH,
 ) -> tuple[UnitPlan, TrainingPlan | None, dict[str, str | bytes]]:
     """From a model to the text of its unit, with the names of the one in `out`; nothing is written.
+
+    Kernels that are `in_torch`, by key, become PyTorch calls.
 
     Returns:
         The plan of the call, in training that of the backward pass, and the files.
@@ -71,7 +105,7 @@ def plan_and_text(
         memory = memory_of_saved(plan.program, graphs)
         training = TrainingPlan(graphs, _plan(graphs.backward, options, clock, dump, memory))
     with clock.stage("emit"):
-        files = emit_unit(plan, ledger=read_ledger(out), training=training)
+        files = emit_unit(plan, ledger=read_ledger(out), training=training, in_torch=in_torch)
     dump.write("files.txt", files, "\n".join)
     return plan, training, files
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
 from longhand.bench import Times
+from longhand.emit.quoting import visible, visible_line
+from longhand.emit.reading import leaves, read_regular
 from longhand.errors import UnitError
 from longhand.kernel_times import KernelTime
 from longhand.merge_screen import show_merge
@@ -24,17 +27,24 @@ _LISTED_CALLS = 8
 
 def console(*, stderr: bool = False) -> Console:
     """A terminal of at most 80 columns, without colours of its own."""
-    found = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    found = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
     found.width = min(found.width, _MAX_WIDTH)
     return found
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """Shows on stderr that something takes a while; nothing where stderr is no terminal."""
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows on stderr that something takes a while; nothing where stderr is no terminal.
+
+    Yields:
+        Shows what is being done at the moment, beside it.
+    """
     terminal = console(stderr=True)
-    with terminal.status(what) if terminal.is_terminal else contextlib.nullcontext():
-        yield
+    if not terminal.is_terminal:
+        yield lambda _: None
+        return
+    with terminal.status(what) as status:
+        yield lambda now: status.update(f"{what}: {now}")
 
 
 def show_summary(summary: Summary) -> None:
@@ -48,10 +58,14 @@ def show_summary(summary: Summary) -> None:
         f"{summary.out}: {summary.name}, {counted(summary.n_kernels, 'kernel')} {launches}, "
         f"{counted(n_calls, 'library call')}"
     )
+    if summary.in_torch:
+        terminal.print(f"  in PyTorch calls, which is a bug in longhand: {', '.join(summary.in_torch)}")
     for call in summary.fallbacks[:_LISTED_CALLS]:
         terminal.print(f"  {call.target} x{call.count}: {call.reason}")
     if len(summary.fallbacks) > _LISTED_CALLS:
         terminal.print(f"  and {len(summary.fallbacks) - _LISTED_CALLS} more: see README.md there")
+    if summary.trial:
+        terminal.print(f"  {summary.trial}")
     if summary.report:
         terminal.print(summary.report.rstrip(), soft_wrap=True)
     terminal.print(str(summary.timings).replace(" (of which ", "\n(of which "))
@@ -148,16 +162,21 @@ def show_unit(folder: Path, kernel: str | None) -> None:
         UnitError: There is no such kernel.
     """
     terminal = console()
-    tree = Tree(str(folder))
+    tree = Tree(visible(str(folder)))
     kernels = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_dir() or relative.parts[0] in (".base", "__pycache__") or "__pycache__" in relative.parts:
             continue
-        is_text = path.suffix in (".py", ".cpp", ".h", ".md")
-        n_lines = len(path.read_text().splitlines()) if is_text else 0
-        tree.add(f"{relative}  {n_lines} lines" if is_text else str(relative))
-        if relative.parts[0] == "kernels" and path.name != "__init__.py" and path.suffix in (".py", ".cpp"):
+        is_text = path.suffix in (".py", ".cpp", ".h", ".md") and path.is_file() and not leaves(path, folder)
+        n_lines = len(read_regular(path).splitlines()) if is_text else 0
+        tree.add(visible(f"{relative}  {n_lines} lines" if is_text else str(relative)))
+        if (
+            is_text
+            and relative.parts[0] == "kernels"
+            and path.name != "__init__.py"
+            and path.suffix in (".py", ".cpp")
+        ):
             kernels.append(path)
     # Of a kernel with a C++ file and its Python face, the C++ is the one to read.
     kernels.sort(key=lambda path: (path.suffix != ".cpp", path.name))
@@ -166,7 +185,8 @@ def show_unit(folder: Path, kernel: str | None) -> None:
         raise UnitError(f"{folder} has no kernel {kernel!r}.", hint=f"It has: {_stems(kernels)}.")
     terminal.print(tree)
     if found:
-        print(f"\n{found[0]}\n\n{found[0].read_text()}", end="")
+        lines = read_regular(found[0]).decode(errors="replace").splitlines()
+        click.echo("\n".join(["", str(found[0]), "", *map(visible_line, lines)]))
 
 
 def _stems(kernels: list[Path]) -> str:

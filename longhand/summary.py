@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import sympy
@@ -64,6 +64,8 @@ class Summary:
         timings: Seconds by stage.
         merge: What became of each file that was there before.
         report: In training: what is saved for the backward pass and what is computed again.
+        in_torch: Kernels that are PyTorch calls, since they do not compile or are wrong: a bug of ours each.
+        trial: What came of running the unit once, in words; empty if nobody asked for it.
     """
 
     out: Path
@@ -78,6 +80,8 @@ class Summary:
     timings: Timings
     merge: MergeReport
     report: str = ""
+    in_torch: tuple[str, ...] = ()
+    trial: str = ""
 
     @property
     def fallbacks(self) -> tuple[LibraryCall, ...]:
@@ -108,6 +112,8 @@ def summarize(
     timings: Timings,
     merge: MergeReport,
     training: TrainingPlan | None = None,
+    in_torch: Iterable[str] = (),
+    trial: str = "",
 ) -> Summary:
     """The summary of a plan that was written, its backward pass included."""
     plans = [plan] if training is None else [plan, training.backward]
@@ -136,6 +142,8 @@ def summarize(
         timings=timings,
         merge=merge,
         report=training.graphs.report if training is not None else "",
+        in_torch=tuple(in_torch),
+        trial=trial,
     )
 
 

@@ -22,8 +22,9 @@ from typing import Any
 import torch
 
 from longhand.bench import turns_side_by_side
-from longhand.check_worker import import_file, trusted_check
+from longhand.check_worker import trusted_check
 from longhand.emit.merge import BASE
+from longhand.loading import import_file
 from longhand.tunable_text import with_values
 
 _PACKAGE = "longhand_tuned_unit"

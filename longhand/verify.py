@@ -6,22 +6,18 @@ Of a unit with a backward pass the gradients are compared, too.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from longhand.checking import KernelCheck, check_kernels, is_interpreted, run_worker
-from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
+from longhand.comparison import Comparison
 from longhand.currency import Currency, broken_edits, check
+from longhand.eager_check import compare_whole
 from longhand.emit.merge import refuse
 from longhand.errors import LonghandError, UnitError
-from longhand.factory import Call
 from longhand.freshness import changed_sources, listed_briefly
-from longhand.loading import bound, load
-from longhand.original import copied, in_float64, original_of, read_lock
-from longhand.training_check import compare_training
+from longhand.loading import load
+from longhand.original import original_of, read_lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +67,7 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
     refuse(broken_edits(folder), folder)
     if kernels:
         return Verification((), check_kernels(folder, kernels), is_interpreted(folder))
+    of_kernels = check_kernels(folder)  # first: in a process of its own, which may crash and is ended in time
     try:
         whole = _compared_whole(folder, factory)
     except LonghandError:
@@ -83,7 +80,7 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
                 hint=f"Bring it up to date: longhand generate; `longhand check {folder}` tells what would change.",
             ) from error
         raise
-    result = Verification(whole, check_kernels(folder), is_interpreted(folder))
+    result = Verification(whole, of_kernels, is_interpreted(folder))
     if all(one.is_right for one in whole):
         return result
     return dataclasses.replace(result, stale=_why_stale(folder, factory))
@@ -108,35 +105,3 @@ def _why_stale(folder: Path, factory: str | None) -> str:
         return ""
     files = listed_briefly([change.path for change in found.changes])
     return f"its model generates other code today ({files})"
-
-
-def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
-    """A unit against its original: one call, and of a unit that trains one step."""
-    compared = compare_training if read_lock(folder).get("train") else compare_with_eager
-    return compared(unit, call)
-
-
-def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:
-    """Every tensor that the call returns or changes: the unit's against eager's and against float64."""
-    eager_call, exact_call, our_call = copied(call), in_float64(call), copied(call)
-    our_model = bound(unit, our_call.model)
-    with torch.no_grad():
-        eager = eager_call.model(*eager_call.args, **eager_call.kwargs)
-        exact = exact_call.model(*exact_call.args, **exact_call.kwargs)
-        ours = our_model(*our_call.args, **our_call.kwargs)
-    named = [tensors_by_name("result", value) for value in (ours, eager, exact)]
-    if len(named[0]) != len(named[1]):
-        note = f"expected {len(named[1])} tensors, got {len(named[0])}"
-        return (Comparison("result", math.inf, 0.0, 0.0, note),)
-    found = [
-        compare(name, our, their, reference)
-        for (name, our), (_, their), (_, reference) in zip(*named, strict=True)
-    ]
-    given = [
-        tensors_by_name("argument", (one.args, one.kwargs))
-        for one in (call, our_call, eager_call, exact_call)
-    ]
-    for (name, before), (_, our), (_, their), (_, reference) in zip(*given, strict=True):
-        if not (is_equal(before, our) and is_equal(before, their)):
-            found.append(compare(f"{name} after the call", our, their, reference))
-    return tuple(found)

@@ -186,6 +186,8 @@ class CodeEntries:
         if captured.failure:
             owner.tell_failure(f"{self.title()} runs in eager: {captured.failure}")
         if captured.entry is None:
+            if not captured.failure and captured.breaks and owner.begins_with(self):
+                owner.tell_left(f"{self.title()} runs in eager: {captured.breaks[-1].reason}")
             if not self.entries:
                 hook.mark(self.code, hook.SKIP)
                 _SKIPPED.append(self.code)
@@ -291,14 +293,27 @@ class Capture:
         if entries.given_up:
             self.tell(Event(EventKind.EAGER, reason))
             return
-        where = f"{entries.code.co_filename}:{entries.code.co_firstlineno}"
-        self.tell(
-            Event(EventKind.EAGER, f"{entries.title()}: {reason}", BreakRecord(reason, where, skipped=True))
-        )
+        text = f"{entries.title()}: {reason}"
+        self.tell(Event(EventKind.EAGER, text))
         if reason not in self._told:
             self._told.add(reason)
+            where = f"{entries.code.co_filename}:{entries.code.co_firstlineno}"
+            self.tell(Event(EventKind.SKIP, text, BreakRecord(reason, where, skipped=True)))
             text = f"longhand: {entries.title()} and what it calls run in eager, while {reason}."
             warnings.warn(text, EagerWarning, stacklevel=3)
+
+    def begins_with(self, entries: CodeEntries) -> bool:
+        """Whether a code is the first that was asked for: what the user compiled."""
+        return next(iter(self.codes.values()), None) is entries
+
+    def tell_left(self, text: str) -> None:
+        """What the user compiled is CPython's, but for what it calls: that must not be silent."""
+        warnings.warn(
+            f"longhand: {text}. Functions that it calls are compiled one by one; longhand.explain tells what becomes "
+            "of a call.",
+            EagerWarning,
+            stacklevel=3,
+        )
 
     def tell_failure(self, text: str) -> None:
         """Capture itself failed: a bug, which is an error where the user wants it to be, else a warning, once."""

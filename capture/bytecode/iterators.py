@@ -22,6 +22,7 @@ from longhand.capture.bytecode.values import (
     Partial,
     Range,
     Seq,
+    Tensor,
     Value,
     View,
 )
@@ -150,13 +151,29 @@ def _sorted(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if isinstance(key, Const) and key.value is None
         else [trace.call_value(key, [value], {}) for value in values]
     )
-    plain = [as_python(trace, k) for k in keys]
+    plain = [_comparable(trace, k) for k in keys]
     reverse = truth(trace, kwargs.get("reverse", Const(False)))
     try:
         order = sorted(range(len(values)), key=plain.__getitem__, reverse=reverse)
     except TypeError as error:
         raise Raised(Error(TypeError, trace.constants(error.args))) from None
     return Seq(list, [values[i] for i in order])
+
+
+class _Undecided:
+    """A value that Python does not know, in a key that may be decided before it is looked at."""
+
+    def __eq__(self, other: object) -> bool:
+        raise Unsupported("sorted() compares values of tensors")
+
+    __lt__ = __eq__
+
+
+def _comparable(trace: Trace, value: Value) -> Any:
+    value = trace.force(value)
+    if isinstance(value, Seq) and value.kind in (tuple, list):
+        return value.kind(_comparable(trace, part) for part in value.items)
+    return _Undecided() if isinstance(value, Tensor) else as_python(trace, value)
 
 
 @RULES.of(functools.reduce)

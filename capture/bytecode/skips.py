@@ -40,6 +40,8 @@ def reason_to_skip(code: CodeType) -> str | None:
         return GENERATED
     if file.startswith("<string") and code.co_name.startswith("__"):
         return GENERATED
+    if file.startswith("<string") and code.co_name == "<lambda>" and code.co_varnames[:1] == ("_cls",):
+        return GENERATED  # a named tuple's __new__
     path = os.path.abspath(file)
     if path.startswith(_TORCH):
         is_forward = path.startswith(_MODULES) and code.co_name == "forward"

@@ -118,7 +118,8 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
     if isinstance(value, Seq):
         pairs = [to_graph(trace, part) for part in value.items]
         kind = list if value.kind is list else tuple
-        if value.kind not in (list, tuple, torch.Size):
+        is_tuple = issubclass(value.kind, tuple)  # a named one, too: torch's functions take it by position
+        if not is_tuple and value.kind is not list:
             raise Unsupported(f"a {value.kind.__qualname__} is an argument of a torch function")
         return kind(pair[0] for pair in pairs), kind(pair[1] for pair in pairs)
     if isinstance(value, Slice):

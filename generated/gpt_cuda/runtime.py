@@ -93,10 +93,10 @@ class Weights(nn.Module):
     dtypes and shapes that the kernels were written for: a cast raises. They require no grad.
     """
 
-    def __init__(self, /, dtype=torch.float32, **members):
+    def __init__(self, members=None, /, dtype=torch.float32, **named):
         super().__init__()
-        self._expected = {}
-        for name, member in members.items():
+        self.__dict__[EXPECTED] = expected = {}
+        for name, member in {**(members or {}), **named}.items():
             if isinstance(member, nn.Module):
                 self.add_module(name, member)
             elif isinstance(member, buffer):
@@ -114,31 +114,36 @@ class Weights(nn.Module):
                 self.register_parameter(
                     name, nn.Parameter(torch.empty(member, dtype=dtype), requires_grad=False)
                 )
-        for name, tensor in self._own_tensors():
-            self._expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
+        for name, tensor in own_tensors(self):
+            expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
 
-    def _own_tensors(self):
-        yield from self.named_parameters(recurse=False, remove_duplicate=False)
-        yield from self.named_buffers(recurse=False, remove_duplicate=False)
 
-    def check(self, path, device):
-        """Raise unless its tensors are as they were made (if contiguous, still so), and on `device`."""
-        for name, tensor in self._own_tensors():
-            dtype, shape, is_contiguous = self._expected[name]
-            where = f"{path}.{name}" if path else name
-            check_is_plain(where, tensor)
-            if tensor.dtype != dtype:
-                raise TypeError(
-                    f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
-                )
-            if tensor.shape != shape:
-                raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
-            if tensor.device != device:
-                raise ValueError(
-                    f"{where}: expected device {device}, where the input is, got {tensor.device}"
-                )
-            if is_contiguous and not tensor.is_contiguous():
-                raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
+# Where a module keeps what its tensors were: no attribute's name, so that a parameter may have any.
+EXPECTED, SEEN = "expected tensors", "seen weights"
+
+
+def own_tensors(module):
+    """The parameters and buffers that a module itself holds, by name."""
+    yield from module.named_parameters(recurse=False, remove_duplicate=False)
+    yield from module.named_buffers(recurse=False, remove_duplicate=False)
+
+
+def check_own_tensors(path, module, device):
+    """Raise unless a module's tensors are as they were made (if contiguous, still so), and on `device`."""
+    for name, tensor in own_tensors(module):
+        dtype, shape, is_contiguous = module.__dict__[EXPECTED][name]
+        where = f"{path}.{name}" if path else name
+        check_is_plain(where, tensor)
+        if tensor.dtype != dtype:
+            raise TypeError(
+                f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
+            )
+        if tensor.shape != shape:
+            raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
+        if tensor.device != device:
+            raise ValueError(f"{where}: expected device {device}, where the input is, got {tensor.device}")
+        if is_contiguous and not tensor.is_contiguous():
+            raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
 
 
 def check_weights(module, device):
@@ -147,36 +152,36 @@ def check_weights(module, device):
     Looks at addresses first: only after weights were loaded, moved or replaced are they looked at again. A layer that
     replaces another is used if it holds tensors of the same shapes and dtypes.
     """
-    state = module.__dict__
-    layers = [layer for held in state.get("_layer_holders", ()) for layer in held.values()]
+    state = module.__dict__.setdefault(SEEN, {})
+    layers = [layer for held in state.get("layer_holders", ()) for layer in held.values()]
     # The first call, or a layer was put in another's place.
-    if "_holders" not in state or layers != state["_seen_layers"]:
+    if "holders" not in state or layers != state["layers"]:
         named = [*module.named_modules(remove_duplicate=False)]
-        expected = {path: part._expected for path, part in named if isinstance(part, Weights)}
-        for path, known in state.setdefault("_expected_layers", expected).items():
+        expected = {path: part.__dict__[EXPECTED] for path, part in named if isinstance(part, Weights)}
+        for path, known in state.setdefault("expected", expected).items():
             if expected.get(path) != known:
                 raise TypeError(
                     f"{path}: not the layer that the kernels were written for; load weights instead"
                 )
-        state["_layer_holders"] = [part._modules for _, part in named if part._modules]
-        state["_seen_layers"] = [layer for held in state["_layer_holders"] for layer in held.values()]
+        state["layer_holders"] = [part._modules for _, part in named if part._modules]
+        state["layers"] = [layer for held in state["layer_holders"] for layer in held.values()]
         parts = [part for part in module.modules() if isinstance(part, Weights)]
-        state["_holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
-        state["_seen_weights"] = None
+        state["holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
+        state["weights"] = None
     tensors = []
-    for held in state["_holders"]:
+    for held in state["holders"]:
         tensors += held.values()
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise RuntimeError(
             "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
         )
     seen = (device, [tensor.data_ptr() for tensor in tensors])
-    if seen != state["_seen_weights"]:
+    if seen != state["weights"]:
         for path, part in module.named_modules():
             if isinstance(part, Weights):
-                part.check(path, device)
+                check_own_tensors(path, part, device)
             part.__dict__.update(part._modules)  # found there at once, without nn.Module.__getattr__
-        state["_seen_weights"] = seen
+        state["weights"] = seen
 
 
 def ceil_div(a, b):

@@ -1,17 +1,22 @@
-"""DistributedDataParallel over two CPU processes: the gradients are eager's, whichever is inside the other."""
+"""DistributedDataParallel and FSDP2 over two CPU processes: gradients are eager's, whichever is inside the other."""
 
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+import longhand
 from longhand.backend import longhand_backend
+from longhand.errors import EagerWarning
 from tests.autograd.cases import Mlp, leaf
 
 N_PROCESSES = 2
@@ -52,4 +57,36 @@ def _process(rank: int, rendezvous: str, is_inside: bool, failures: mp.SimpleQue
 def test_gradients_are_eagers(is_inside, tmp_path):
     failures = mp.get_context("spawn").SimpleQueue()
     mp.spawn(_process, (str(tmp_path / "rendezvous"), is_inside, failures), nprocs=N_PROCESSES)
+    assert failures.empty(), failures.get()
+
+
+def _sharded_process(rank: int, rendezvous: str, frontend: str, failures: mp.SimpleQueue) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=N_PROCESSES)
+    try:
+        torch.manual_seed(0)
+        eager = nn.Sequential(Mlp(), Mlp())
+        model = copy.deepcopy(eager)
+        expected = _gradients(eager, DistributedDataParallel(eager), rank)
+        mesh = init_device_mesh("cpu", (N_PROCESSES,))
+        for place, block in enumerate(model):
+            model[place] = longhand.compile(fully_shard(block, mesh=mesh), frontend=frontend)
+        fully_shard(model, mesh=mesh)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", EagerWarning)
+            found = _gradients(model, model, rank)
+        for (name, gradient), ours in zip(expected.items(), found.values(), strict=True):
+            torch.testing.assert_close(
+                ours.full_tensor(), gradient, msg=lambda text, name=name: f"{name}: {text}"
+            )
+    except BaseException as error:
+        failures.put(f"process {rank}: {type(error).__name__}: {error}")
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
+@pytest.mark.parametrize("frontend", ["bytecode", "dynamo"])
+def test_blocks_that_are_fully_sharded(frontend, tmp_path):
+    failures = mp.get_context("spawn").SimpleQueue()
+    mp.spawn(_sharded_process, (str(tmp_path / "rendezvous"), frontend, failures), nprocs=N_PROCESSES)
     assert failures.empty(), failures.get()

@@ -33,3 +33,9 @@ def first(tmp_path_factory):
     git.run(folder, "init", "-q", "-b", "main")
     git.commit(folder, "first")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _trusted(monkeypatch):
+    """These tests' repositories are the user's own: `check` may import their models."""
+    monkeypatch.setenv("LONGHAND_TRUST", "1")

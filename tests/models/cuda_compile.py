@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from longhand.check_worker import import_file
+from longhand.loading import import_file
 from tests.models.cuda_units import LAUNCHES, in_words
 from tests.triton_compile import compile_launch
 

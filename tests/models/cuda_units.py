@@ -19,11 +19,12 @@ import torch
 import torch.utils._pytree as pytree
 
 import longhand
-from longhand.check_worker import import_file, trusted_check
+from longhand.check_worker import trusted_check
 from longhand.comparison import Comparison
+from longhand.eager_check import compare_whole
 from longhand.factory import Call
 from longhand.interpretation import move_to_cpu
-from longhand.verify import compare_whole
+from longhand.loading import import_file
 
 _PACKAGE = "longhand_swept_unit"
 LAUNCHES = "launches.jsonl"

@@ -9,7 +9,10 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -107,10 +110,10 @@ class Weights(nn.Module):
     dtypes and shapes that the kernels were written for: a cast raises. They require no grad.
     """
 
-    def __init__(self, /, dtype=torch.float32, **members):
+    def __init__(self, members=None, /, dtype=torch.float32, **named):
         super().__init__()
-        self._expected = {}
-        for name, member in members.items():
+        self.__dict__[EXPECTED] = expected = {}
+        for name, member in {**(members or {}), **named}.items():
             if isinstance(member, nn.Module):
                 self.add_module(name, member)
             elif isinstance(member, buffer):
@@ -128,31 +131,36 @@ class Weights(nn.Module):
                 self.register_parameter(
                     name, nn.Parameter(torch.empty(member, dtype=dtype), requires_grad=False)
                 )
-        for name, tensor in self._own_tensors():
-            self._expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
+        for name, tensor in own_tensors(self):
+            expected[name] = (tensor.dtype, tensor.shape, tensor.is_contiguous())
 
-    def _own_tensors(self):
-        yield from self.named_parameters(recurse=False, remove_duplicate=False)
-        yield from self.named_buffers(recurse=False, remove_duplicate=False)
 
-    def check(self, path, device):
-        """Raise unless its tensors are as they were made (if contiguous, still so), and on `device`."""
-        for name, tensor in self._own_tensors():
-            dtype, shape, is_contiguous = self._expected[name]
-            where = f"{path}.{name}" if path else name
-            check_is_plain(where, tensor)
-            if tensor.dtype != dtype:
-                raise TypeError(
-                    f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
-                )
-            if tensor.shape != shape:
-                raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
-            if tensor.device != device:
-                raise ValueError(
-                    f"{where}: expected device {device}, where the input is, got {tensor.device}"
-                )
-            if is_contiguous and not tensor.is_contiguous():
-                raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
+# Where a module keeps what its tensors were: no attribute's name, so that a parameter may have any.
+EXPECTED, SEEN = "expected tensors", "seen weights"
+
+
+def own_tensors(module):
+    """The parameters and buffers that a module itself holds, by name."""
+    yield from module.named_parameters(recurse=False, remove_duplicate=False)
+    yield from module.named_buffers(recurse=False, remove_duplicate=False)
+
+
+def check_own_tensors(path, module, device):
+    """Raise unless a module's tensors are as they were made (if contiguous, still so), and on `device`."""
+    for name, tensor in own_tensors(module):
+        dtype, shape, is_contiguous = module.__dict__[EXPECTED][name]
+        where = f"{path}.{name}" if path else name
+        check_is_plain(where, tensor)
+        if tensor.dtype != dtype:
+            raise TypeError(
+                f"{where}: expected {dtype}, which the kernels were written for, got {tensor.dtype}"
+            )
+        if tensor.shape != shape:
+            raise ValueError(f"{where}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
+        if tensor.device != device:
+            raise ValueError(f"{where}: expected device {device}, where the input is, got {tensor.device}")
+        if is_contiguous and not tensor.is_contiguous():
+            raise ValueError(f"{where}: expected a contiguous tensor, got strides {tensor.stride()}")
 
 
 def check_weights(module, device):
@@ -161,43 +169,43 @@ def check_weights(module, device):
     Looks at addresses first: only after weights were loaded, moved or replaced are they looked at again. A layer that
     replaces another is used if it holds tensors of the same shapes and dtypes.
     """
-    state = module.__dict__
-    layers = [layer for held in state.get("_layer_holders", ()) for layer in held.values()]
+    state = module.__dict__.setdefault(SEEN, {})
+    layers = [layer for held in state.get("layer_holders", ()) for layer in held.values()]
     # The first call, or a layer was put in another's place.
-    if "_holders" not in state or layers != state["_seen_layers"]:
+    if "holders" not in state or layers != state["layers"]:
         named = [*module.named_modules(remove_duplicate=False)]
-        expected = {path: part._expected for path, part in named if isinstance(part, Weights)}
-        for path, known in state.setdefault("_expected_layers", expected).items():
+        expected = {path: part.__dict__[EXPECTED] for path, part in named if isinstance(part, Weights)}
+        for path, known in state.setdefault("expected", expected).items():
             if expected.get(path) != known:
                 raise TypeError(
                     f"{path}: not the layer that the kernels were written for; load weights instead"
                 )
-        state["_layer_holders"] = [part._modules for _, part in named if part._modules]
-        state["_seen_layers"] = [layer for held in state["_layer_holders"] for layer in held.values()]
+        state["layer_holders"] = [part._modules for _, part in named if part._modules]
+        state["layers"] = [layer for held in state["layer_holders"] for layer in held.values()]
         parts = [part for part in module.modules() if isinstance(part, Weights)]
-        state["_holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
-        state["_seen_weights"] = None
+        state["holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
+        state["weights"] = None
     tensors = []
-    for held in state["_holders"]:
+    for held in state["holders"]:
         tensors += held.values()
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise RuntimeError(
             "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
         )
     seen = (device, [tensor.data_ptr() for tensor in tensors])
-    if seen != state["_seen_weights"]:
+    if seen != state["weights"]:
         for path, part in module.named_modules():
             if isinstance(part, Weights):
-                part.check(path, device)
+                check_own_tensors(path, part, device)
             part.__dict__.update(part._modules)  # found there at once, without nn.Module.__getattr__
-        state["_seen_weights"] = seen
+        state["weights"] = seen
 
 
 # ---- C++: kernels/*.cpp are built with g++ when they change, and called through the Python C API ----
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 
-COMPILER = os.environ.get("CXX", "g++")
+COMPILER = os.environ.get("CXX", "g++")  # or several words: ccache g++
 
 ON_X86 = platform.machine() == "x86_64"
 
@@ -217,6 +225,10 @@ FLAGS = [
 LIBRARIES = ["-lmvec", "-lm"] if ON_X86 else ["-lm"]
 
 MOST_BUILDS = 1000  # shared objects kept in the cache folder
+
+MOST_BUILD_SECONDS = 900
+
+MOST_LOCK_SECONDS = 120
 
 RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
 
@@ -275,19 +287,21 @@ def build(source: Path) -> Path:
     unit = _translation_unit(source)
     folder = _cache_folder()
     built = folder / f"{source.stem}-{_build_key(source, unit)}.so"
-    with _locked(folder, fcntl.LOCK_SH), contextlib.suppress(FileNotFoundError):
-        os.utime(built)  # used now, which _prune looks at
-        return built
-    if shutil.which(COMPILER) is None:
+    with _locked(folder, fcntl.LOCK_SH):
+        if _is_whole(built):
+            os.utime(built)  # used now, which _prune looks at
+            return built
+    compiler = shlex.split(COMPILER)
+    if not compiler or shutil.which(compiler[0]) is None:
         raise KernelBuildError(
             f"The C++ compiler {COMPILER!r} was not found: {source.name} cannot be built. Install g++ 11 or newer, "
             "or set the environment variable CXX to a compiler."
         )
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         unit_file, result = Path(scratch) / "unit.cpp", Path(scratch) / "unit.so"
-        unit_file.write_text(unit)
+        unit_file.write_text(unit, encoding="utf-8")
         command = [
-            COMPILER,
+            *compiler,
             *FLAGS,
             f"-I{source.parent}",
             *_python_flags(),
@@ -296,18 +310,51 @@ def build(source: Path) -> Path:
             str(result),
             *LIBRARIES,
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            words = re.sub(r"^In file included from .*unit\.cpp:\d+:\n", "", done.stderr, flags=re.MULTILINE)
+        exit_code, said = _run(command)
+        if exit_code != 0:
+            words = re.sub(r"^In file included from .*unit\.cpp:\d+:\n", "", said, flags=re.MULTILINE)
             raise KernelBuildError(f"{COMPILER} could not build {source}:\n{words.strip()}")
-        os.replace(result, built)
+        digest = Path(scratch) / "unit.sha256"
+        digest.write_text(hashlib.sha256(result.read_bytes()).hexdigest())
+        with _locked(folder, fcntl.LOCK_EX):  # both, or none
+            os.replace(result, built)
+            os.replace(digest, built.with_suffix(".sha256"))
     _prune(folder)
     return built
 
 
+def _run(command: list[str]) -> tuple[int, str]:
+    """The exit code of a compiler and what it says, in whatever encoding."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            said = process.communicate(timeout=MOST_BUILD_SECONDS)[1]
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it started, too
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise KernelBuildError(
+                f"{command[0]} was ended after {MOST_BUILD_SECONDS} s: try it by hand: {shlex.join(command)}"
+            ) from None
+    return process.returncode, said.decode(errors="replace")
+
+
+def _is_whole(built: Path) -> bool:
+    """Whether a build is there, this user's, and every byte as it was written: half a file would crash the process."""
+    try:
+        with open(built, "rb") as file:
+            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
+            digest = hashlib.sha256(file.read()).hexdigest()
+        return is_own and built.with_suffix(".sha256").read_text() == digest
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def parse_signature(source: Path) -> tuple[str, list[Parameter]]:
     """The name and the parameters of the ``extern "C" void`` function that a kernel file is about."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", source.read_text(), flags=re.DOTALL)
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", source.read_text(encoding="utf-8"), flags=re.DOTALL)
     functions = dict(re.findall(r'extern\s+"C"\s+void\s+(\w+)\s*\(([^)]*)\)', text))
     name = source.stem if source.stem in functions else next(iter(functions), "")
     if not name or (len(functions) > 1 and name != source.stem):
@@ -464,11 +511,13 @@ def _build_key(source: Path, unit: str) -> str:
     """Everything that the shared object depends on: texts, flags, compiler, Python and processor."""
     digest = hashlib.sha256()
     for path in (source, *sorted(source.parent.glob("*.h"))):
-        digest.update(f"{path.name}\0{path.read_text()}\0".encode())
-    program = shutil.which(COMPILER) or ""
+        digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
+    program = shutil.which(shlex.split(COMPILER)[0]) or "" if COMPILER.strip() else ""
     facts = os.stat(program) if program else None
-    compiler = (os.path.realpath(program), facts.st_size, facts.st_mtime_ns) if facts else COMPILER
-    digest.update(repr((unit, FLAGS, LIBRARIES, compiler, sys.version_info[:2], _processor())).encode())
+    compiler = (os.path.realpath(program), facts.st_size, facts.st_mtime_ns) if facts else ()
+    digest.update(
+        repr((unit, FLAGS, LIBRARIES, COMPILER, compiler, sys.version_info[:2], _processor())).encode()
+    )
     return digest.hexdigest()[:20]
 
 
@@ -476,7 +525,7 @@ def _build_key(source: Path, unit: str) -> str:
 def _processor() -> str:
     """What -march=native looks at: a cache folder may be shared by machines."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
         return platform.processor()
     wanted = ("model name", "flags", "Features", "CPU part")
@@ -498,23 +547,62 @@ def _cache_folder() -> Path:
     folder = Path(base, "longhand", "cpp")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = folder.resolve()
         facts = folder.stat()
         if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
             folder.chmod(0o700)
+        strange = _strange_parent(folder)
     except OSError as error:
         raise KernelBuildError(
             f"{folder} cannot be used for built kernels: {error}. Set XDG_CACHE_HOME."
         ) from error
     if facts.st_uid != os.getuid() or not os.access(folder, os.W_OK):
         raise KernelBuildError(f"{folder} belongs to another user or is not writable. Set XDG_CACHE_HOME.")
+    if strange is not None:
+        raise KernelBuildError(
+            f"Others may put something else in the place of {folder}: {strange} is theirs. Set XDG_CACHE_HOME."
+        )
     return folder
+
+
+def _strange_parent(folder: Path) -> Path | None:
+    """The first folder above that somebody else than root and this user may change; looked at by descriptor, link by
+    link, so that nobody exchanges one meanwhile."""
+    place = Path(folder.anchor)
+    mode = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+    here = os.open(place, mode)
+    try:
+        for part in folder.parts[1:]:
+            inner = os.open(part, mode | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here, place = inner, place / part
+            facts = os.fstat(here)
+            is_shared = facts.st_mode & (
+                stat.S_IWOTH if facts.st_gid in (0, os.getgid()) else stat.S_IWOTH | stat.S_IWGRP
+            )
+            if facts.st_uid not in (0, os.getuid()) or (is_shared and not facts.st_mode & stat.S_ISVTX):
+                return place
+    finally:
+        os.close(here)
+    return None
 
 
 @contextlib.contextmanager
 def _locked(folder: Path, kind: int) -> Iterator[None]:
     """Among threads and processes: nobody removes a build between another's finding it and marking it as used."""
     with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, kind)
+        end = time.monotonic() + MOST_LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise KernelBuildError(
+                        f"Another process has held {lock.name} for {MOST_LOCK_SECONDS} s: end it (`fuser {lock.name}` "
+                        "tells which), or set XDG_CACHE_HOME to another folder."
+                    ) from None
+                time.sleep(0.02)
         yield
 
 
@@ -525,3 +613,4 @@ def _prune(folder: Path) -> None:
         for used, path in builds[:-MOST_BUILDS]:
             if time.time() - used > RECENT_SECONDS:
                 path.unlink()
+                path.with_suffix(".sha256").unlink(missing_ok=True)

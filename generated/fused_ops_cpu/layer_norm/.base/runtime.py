@@ -11,7 +11,10 @@ import mmap
 import os
 import platform
 import re
+import shlex
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -148,7 +151,7 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 
-COMPILER = os.environ.get("CXX", "g++")
+COMPILER = os.environ.get("CXX", "g++")  # or several words: ccache g++
 
 ON_X86 = platform.machine() == "x86_64"
 
@@ -168,6 +171,10 @@ FLAGS = [
 LIBRARIES = ["-lmvec", "-lm"] if ON_X86 else ["-lm"]
 
 MOST_BUILDS = 1000  # shared objects kept in the cache folder
+
+MOST_BUILD_SECONDS = 900
+
+MOST_LOCK_SECONDS = 120
 
 RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
 
@@ -226,19 +233,21 @@ def build(source: Path) -> Path:
     unit = _translation_unit(source)
     folder = _cache_folder()
     built = folder / f"{source.stem}-{_build_key(source, unit)}.so"
-    with _locked(folder, fcntl.LOCK_SH), contextlib.suppress(FileNotFoundError):
-        os.utime(built)  # used now, which _prune looks at
-        return built
-    if shutil.which(COMPILER) is None:
+    with _locked(folder, fcntl.LOCK_SH):
+        if _is_whole(built):
+            os.utime(built)  # used now, which _prune looks at
+            return built
+    compiler = shlex.split(COMPILER)
+    if not compiler or shutil.which(compiler[0]) is None:
         raise KernelBuildError(
             f"The C++ compiler {COMPILER!r} was not found: {source.name} cannot be built. Install g++ 11 or newer, "
             "or set the environment variable CXX to a compiler."
         )
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         unit_file, result = Path(scratch) / "unit.cpp", Path(scratch) / "unit.so"
-        unit_file.write_text(unit)
+        unit_file.write_text(unit, encoding="utf-8")
         command = [
-            COMPILER,
+            *compiler,
             *FLAGS,
             f"-I{source.parent}",
             *_python_flags(),
@@ -247,18 +256,51 @@ def build(source: Path) -> Path:
             str(result),
             *LIBRARIES,
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            words = re.sub(r"^In file included from .*unit\.cpp:\d+:\n", "", done.stderr, flags=re.MULTILINE)
+        exit_code, said = _run(command)
+        if exit_code != 0:
+            words = re.sub(r"^In file included from .*unit\.cpp:\d+:\n", "", said, flags=re.MULTILINE)
             raise KernelBuildError(f"{COMPILER} could not build {source}:\n{words.strip()}")
-        os.replace(result, built)
+        digest = Path(scratch) / "unit.sha256"
+        digest.write_text(hashlib.sha256(result.read_bytes()).hexdigest())
+        with _locked(folder, fcntl.LOCK_EX):  # both, or none
+            os.replace(result, built)
+            os.replace(digest, built.with_suffix(".sha256"))
     _prune(folder)
     return built
 
 
+def _run(command: list[str]) -> tuple[int, str]:
+    """The exit code of a compiler and what it says, in whatever encoding."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            said = process.communicate(timeout=MOST_BUILD_SECONDS)[1]
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it started, too
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise KernelBuildError(
+                f"{command[0]} was ended after {MOST_BUILD_SECONDS} s: try it by hand: {shlex.join(command)}"
+            ) from None
+    return process.returncode, said.decode(errors="replace")
+
+
+def _is_whole(built: Path) -> bool:
+    """Whether a build is there, this user's, and every byte as it was written: half a file would crash the process."""
+    try:
+        with open(built, "rb") as file:
+            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
+            digest = hashlib.sha256(file.read()).hexdigest()
+        return is_own and built.with_suffix(".sha256").read_text() == digest
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def parse_signature(source: Path) -> tuple[str, list[Parameter]]:
     """The name and the parameters of the ``extern "C" void`` function that a kernel file is about."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", source.read_text(), flags=re.DOTALL)
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", source.read_text(encoding="utf-8"), flags=re.DOTALL)
     functions = dict(re.findall(r'extern\s+"C"\s+void\s+(\w+)\s*\(([^)]*)\)', text))
     name = source.stem if source.stem in functions else next(iter(functions), "")
     if not name or (len(functions) > 1 and name != source.stem):
@@ -415,11 +457,13 @@ def _build_key(source: Path, unit: str) -> str:
     """Everything that the shared object depends on: texts, flags, compiler, Python and processor."""
     digest = hashlib.sha256()
     for path in (source, *sorted(source.parent.glob("*.h"))):
-        digest.update(f"{path.name}\0{path.read_text()}\0".encode())
-    program = shutil.which(COMPILER) or ""
+        digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
+    program = shutil.which(shlex.split(COMPILER)[0]) or "" if COMPILER.strip() else ""
     facts = os.stat(program) if program else None
-    compiler = (os.path.realpath(program), facts.st_size, facts.st_mtime_ns) if facts else COMPILER
-    digest.update(repr((unit, FLAGS, LIBRARIES, compiler, sys.version_info[:2], _processor())).encode())
+    compiler = (os.path.realpath(program), facts.st_size, facts.st_mtime_ns) if facts else ()
+    digest.update(
+        repr((unit, FLAGS, LIBRARIES, COMPILER, compiler, sys.version_info[:2], _processor())).encode()
+    )
     return digest.hexdigest()[:20]
 
 
@@ -427,7 +471,7 @@ def _build_key(source: Path, unit: str) -> str:
 def _processor() -> str:
     """What -march=native looks at: a cache folder may be shared by machines."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
         return platform.processor()
     wanted = ("model name", "flags", "Features", "CPU part")
@@ -449,23 +493,62 @@ def _cache_folder() -> Path:
     folder = Path(base, "longhand", "cpp")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = folder.resolve()
         facts = folder.stat()
         if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
             folder.chmod(0o700)
+        strange = _strange_parent(folder)
     except OSError as error:
         raise KernelBuildError(
             f"{folder} cannot be used for built kernels: {error}. Set XDG_CACHE_HOME."
         ) from error
     if facts.st_uid != os.getuid() or not os.access(folder, os.W_OK):
         raise KernelBuildError(f"{folder} belongs to another user or is not writable. Set XDG_CACHE_HOME.")
+    if strange is not None:
+        raise KernelBuildError(
+            f"Others may put something else in the place of {folder}: {strange} is theirs. Set XDG_CACHE_HOME."
+        )
     return folder
+
+
+def _strange_parent(folder: Path) -> Path | None:
+    """The first folder above that somebody else than root and this user may change; looked at by descriptor, link by
+    link, so that nobody exchanges one meanwhile."""
+    place = Path(folder.anchor)
+    mode = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+    here = os.open(place, mode)
+    try:
+        for part in folder.parts[1:]:
+            inner = os.open(part, mode | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here, place = inner, place / part
+            facts = os.fstat(here)
+            is_shared = facts.st_mode & (
+                stat.S_IWOTH if facts.st_gid in (0, os.getgid()) else stat.S_IWOTH | stat.S_IWGRP
+            )
+            if facts.st_uid not in (0, os.getuid()) or (is_shared and not facts.st_mode & stat.S_ISVTX):
+                return place
+    finally:
+        os.close(here)
+    return None
 
 
 @contextlib.contextmanager
 def _locked(folder: Path, kind: int) -> Iterator[None]:
     """Among threads and processes: nobody removes a build between another's finding it and marking it as used."""
     with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, kind)
+        end = time.monotonic() + MOST_LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise KernelBuildError(
+                        f"Another process has held {lock.name} for {MOST_LOCK_SECONDS} s: end it (`fuser {lock.name}` "
+                        "tells which), or set XDG_CACHE_HOME to another folder."
+                    ) from None
+                time.sleep(0.02)
         yield
 
 
@@ -476,3 +559,4 @@ def _prune(folder: Path) -> None:
         for used, path in builds[:-MOST_BUILDS]:
             if time.time() - used > RECENT_SECONDS:
                 path.unlink()
+                path.with_suffix(".sha256").unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""Every Python file of a unit is proven before anything of it is written: pyflakes, and what pyflakes cannot see.
+
+What is found here is a bug in longhand, never in the model. Without this it would be an UnboundLocalError in the middle
+of somebody's training, or a wrong value that nobody notices.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import warnings
+from collections.abc import Mapping
+
+from pyflakes.checker import Checker
+from pyflakes.messages import UnusedImport, UnusedVariable
+
+from longhand.emit.proof.bindings import Fault, binding_faults
+from longhand.emit.proof.kernel_scopes import kernel_faults
+from longhand.errors import ProofError, UntidyWarning
+
+_TOLD = 5
+
+
+def prove_python(files: Mapping[str, str]) -> None:
+    """Looks at the unit's Python files, by relative path. What is only untidy is a warning.
+
+    Raises:
+        ProofError: One of them would fail, or reads something else than what was meant.
+    """
+    faults = python_faults(files)
+    for fault in faults:
+        if fault.is_harmless:
+            warnings.warn(f"{fault}. That is harmless; please report it.", UntidyWarning, stacklevel=2)
+    faults = [fault for fault in faults if not fault.is_harmless]
+    if faults:
+        told = "; ".join(str(fault) for fault in faults[:_TOLD])
+        more = f"; and {len(faults) - _TOLD} more" if len(faults) > _TOLD else ""
+        raise ProofError(
+            f"the Python that longhand made for this model is faulty: {told}{more}.",
+            hint="Nothing was written. This is a bug in longhand: please report it with the model's code.",
+        )
+
+
+def python_faults(files: Mapping[str, str]) -> list[Fault]:
+    """What is wrong with the Python files among `files`, file by file and in the order of lines."""
+    return [fault for path in sorted(files) if path.endswith(".py") for fault in _faults(path, files[path])]
+
+
+@functools.lru_cache(maxsize=256)  # runtime.py and much of check.py are the same in many units
+def _faults(path: str, text: str) -> tuple[Fault, ...]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        return (Fault(path, error.lineno or 1, "", f"no Python: {error.msg}"),)
+    found = set(binding_faults(path, tree))
+    if path.startswith("kernels/"):
+        found |= set(kernel_faults(path, tree))
+    told = {(fault.line, fault.name) for fault in found}
+    for message in Checker(tree, filename=path).messages:
+        name = str(message.message_args[0]) if message.message_args else ""
+        if (message.lineno, name) not in told:
+            words = message.message % message.message_args
+            is_harmless = isinstance(message, UnusedImport | UnusedVariable)
+            found.add(Fault(path, message.lineno, name, words, is_harmless))
+    return tuple(sorted(found))

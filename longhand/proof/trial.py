@@ -1,0 +1,287 @@
+"""Runs a unit once before it is kept: on the example, against eager, with weights that tell one layer from another.
+
+What runs is a fork of this process that was made before anything was captured: it has the model, and whatever happens
+to it (a kernel may crash) happens to it alone. It forks once more for every run, so that a unit can be tried again
+after a kernel of it became PyTorch calls. A CUDA unit on a machine without a GPU runs in Triton's interpreter there;
+where there is a GPU, in this process, since CUDA does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import enum
+import json
+import math
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from longhand.check_worker import move_to_cpu, trusted_check
+from longhand.comparison import Comparison
+from longhand.eager_check import compare_whole
+from longhand.factory import Call
+from longhand.loading import import_file
+from longhand.options import Device
+from longhand.original import SEED, moved
+from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
+from longhand.proof.weights import told_apart
+from longhand.targets import tensors_of
+
+_PACKAGE = "longhand_tried_unit"
+_PLAINLY = 8  # times what `verify` allows: chance does not reach it
+
+
+class Verdict(enum.Enum):
+    """What came of a run."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    CRASHED = "crashed"
+    NOT_RUN = "not run"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One run of a unit.
+
+    Attributes:
+        verdict: What came of it.
+        what: In words: the first result that is wrong, why it was not run, on what part of the example it ran.
+        kernels: Kernels that are to blame, and what is wrong with each.
+    """
+
+    verdict: Verdict
+    what: str = ""
+    kernels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def is_plainly_wrong(compared: Comparison) -> bool:
+    """Whether a result is so far off that neither rounding nor a tie explains it."""
+    if compared.note:  # another shape or type, which errs infinitely, or whole numbers
+        return compared.error > _PLAINLY * compared.eager_error
+    return compared.eager_error < math.inf and not compared.error <= _PLAINLY * compared.bound
+
+
+class Stage:
+    """Where units of one model are tried.
+
+    Args:
+        call: The model and its example.
+        device: The units' device.
+    """
+
+    def __init__(self, call: Call, device: Device) -> None:
+        self._call = call
+        self._has_gpu = device is Device.CUDA and torch.cuda.is_available()
+        self._process = 0  # of the fork, while there is one
+        if not self._has_gpu:
+            self._requests, self._answers, self._process = _forked(call, is_interpreted=device is Device.CUDA)
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+            os.close(self._requests)
+            os.close(self._answers)
+            self._process = 0
+
+    def run(self, files: Mapping[str, str | bytes], seconds: float) -> Trial:
+        """Tries a unit, for at most so many seconds (on a GPU: however long it takes)."""
+        with tempfile.TemporaryDirectory(prefix="longhand-") as scratch:
+            folder = Path(scratch) / "unit"
+            for path, content in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+            if self._has_gpu:
+                return _on_gpu(folder, self._call)
+            return self._ask(folder, seconds)
+
+    def _ask(self, folder: Path, seconds: float) -> Trial:
+        if not self._process:
+            return Trial(Verdict.NOT_RUN, "the process that should run it was ended")
+        os.write(self._requests, f"{folder}\n".encode())
+        heard = b""
+        end = time.monotonic() + seconds
+        while not heard.endswith(b"\0"):
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self._answers], [], [], left)[0]:
+                self.__exit__(None, None, None)
+                return Trial(Verdict.NOT_RUN, f"it takes longer than {seconds:.0f} s here")
+            some = os.read(self._answers, 65536)
+            if not some:
+                return Trial(Verdict.NOT_RUN, "the process that should run it died")
+            heard += some
+        return _read(heard)
+
+
+def _read(heard: bytes) -> Trial:
+    """What a run said: the names of kernels as it entered them, then what came of it."""
+    *entered, last = heard.rstrip(b"\0").decode().split("\n")
+    answer = json.loads(last)
+    verdict = Verdict(answer["verdict"])
+    if verdict is Verdict.CRASHED and entered:
+        name = entered[-1]
+        return Trial(verdict, f"{answer['what']} in {name}", {name: answer["what"]})
+    return Trial(verdict, answer["what"], answer["kernels"])
+
+
+def _forked(call: Call, *, is_interpreted: bool) -> tuple[int, int, int]:
+    """A fork of this process that tries the units whose folders it is told: where to write, where to read, its id."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    requests, to_child = os.pipe()
+    from_child, answers = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(requests)
+        os.close(answers)
+        with contextlib.suppress(OSError):
+            os.setpgid(process, process)  # whoever of the two is first
+        return to_child, from_child, process
+    try:
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        os.close(to_child)
+        os.close(from_child)
+        silence = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silence, stream)
+        with os.fdopen(requests) as folders:
+            for line in folders:
+                _try_in_fork(Path(line.strip()), call, answers, is_interpreted)
+    finally:
+        os._exit(0)
+
+
+def _try_in_fork(folder: Path, call: Call, answers: int, is_interpreted: bool) -> None:
+    process = os.fork()
+    if process == 0:
+        try:
+            torch.set_num_threads(1)  # OpenMP's threads are not there after a fork
+            if is_interpreted:
+                _interpret_triton()
+            try:
+                found = _tried(
+                    folder, call, lambda name: os.write(answers, f"{name}\n".encode()), is_interpreted
+                )
+            except Exception as error:
+                found = _of_error(folder, error)
+            os.write(answers, _line(found))
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(process, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code:
+        os.write(answers, _line(Trial(Verdict.CRASHED, f"crashes the process (signal {-code})")))
+    os.write(answers, b"\0")
+
+
+def _interpret_triton() -> None:
+    """Lets this process import triton anew, as its interpreter: triton's own functions are interpreted, too."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    loaded = [name for name in sys.modules if name == "triton" or name.startswith("triton.")]
+    for name in loaded:
+        if not name.startswith("triton._C"):
+            del sys.modules[name]
+
+
+def _line(found: Trial) -> bytes:
+    answer = {"verdict": found.verdict.value, "what": found.what, "kernels": dict(found.kernels)}
+    return json.dumps(answer).encode()
+
+
+def _on_gpu(folder: Path, call: Call) -> Trial:
+    try:
+        with torch.random.fork_rng():
+            copied = moved(Call(copy.deepcopy(call.model), call.args, call.kwargs), "cuda")
+            return _tried(folder, copied, lambda _: None, is_interpreted=False)
+    except torch.OutOfMemoryError:
+        return Trial(Verdict.NOT_RUN, "the GPU's memory does not hold the model twice, and once in float64")
+
+
+def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted: bool) -> Trial:
+    if any(
+        isinstance(leaf, torch.Tensor) and leaf.is_meta
+        for leaf in tensors_of(call.model, call.args, call.kwargs)
+    ):
+        return Trial(Verdict.NOT_RUN, "the example has shapes and no values")
+    torch.manual_seed(SEED)
+    package = import_file(_PACKAGE, folder / "__init__.py", [str(folder)])
+    if is_interpreted:
+        move_to_cpu(package)
+        call = moved(call, "cpu")
+    told_apart(call.model)
+    _announce(package, enter)
+    unit = getattr(package, package.__all__[0])
+    part = smaller(call) if is_interpreted and bytes_moved(folder) > INTERPRETED_WHOLE else None
+    if part is not None:
+        with contextlib.suppress(Exception):  # the unit may be for this size alone
+            if all(not is_plainly_wrong(row) for row in compare_whole(folder, unit, part.call)):
+                return Trial(Verdict.RIGHT, part.how)
+    try:
+        rows = compare_whole(folder, unit, call)
+    except Exception as error:
+        return _of_error(folder, error)
+    wrong = [row for row in rows if is_plainly_wrong(row)]
+    if not wrong:
+        return Trial(Verdict.RIGHT)
+    what = f"{wrong[0].name} is wrong {wrong[0].note or wrong[0].mismatch}".strip()
+    return Trial(Verdict.WRONG, what, _wrong_kernels(folder, is_interpreted))
+
+
+def _of_error(folder: Path, error: Exception) -> Trial:
+    """The unit's failure, or the original's."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(str(folder)):
+            line = f"{Path(trace.tb_frame.f_code.co_filename).relative_to(folder)}:{trace.tb_lineno}"
+            return Trial(Verdict.WRONG, f"it raises {type(error).__name__}: {error} ({line})")
+        trace = trace.tb_next
+    return Trial(Verdict.NOT_RUN, f"the original does not run here: {type(error).__name__}: {error}")
+
+
+def _announce(package: Any, enter: Callable[[str], Any]) -> None:
+    """Tells of each kernel before it runs: of the last one if it crashes."""
+    kernels = package.kernels
+
+    def announced(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            enter(name)
+            return kernel(*args)
+
+        return run
+
+    for name in kernels.__all__:
+        setattr(kernels, name, announced(name, getattr(kernels, name)))
+
+
+def _wrong_kernels(folder: Path, is_interpreted: bool) -> dict[str, str]:
+    """The kernels that do not compute what their references do, within a call of the unit on random tensors."""
+    with contextlib.suppress(Exception):
+        check = trusted_check(folder, _PACKAGE)
+        if is_interpreted:
+            check.DEVICE = "cpu"
+        rows = check.check_kernels(list(check.KERNELS))
+        return {
+            name: f"wrong {mismatch} (error {error:.2g}, allowed {allowed:.2g})"
+            for name, _, error, allowed, mismatch in rows
+            if not error <= _PLAINLY * allowed
+        }
+    return {}

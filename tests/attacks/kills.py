@@ -1,0 +1,135 @@
+"""``python -m tests.attacks.kills 1000``: two processes at once on one unit and one cache, killed at random moments.
+
+Each runs generate, an eject and its undoing, tune or a compiled call, and gets SIGKILL. After each pair every file of
+the unit is as some complete run wrote it, and the next run, which nobody kills, brings it up to date and tidies up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+import longhand
+from longhand.eject import eject
+from longhand.emit.lock import LOCK
+from longhand.tune import tune
+from tests.longhand import pair_models
+
+VERSIONS = ("first", "op after")
+COMMANDS = ("generate", "generate", "renew", "eject", "tune", "compile")
+KERNEL = "kernels/add_and_layer_norm.cpp"
+LONGEST = 6.0  # seconds until a kill
+
+
+def run(command: str, out: Path, source: random.Random) -> None:
+    """One command, as the command line runs it."""
+    match command:
+        case "generate":
+            pair_models.generate(source.choice(VERSIONS), out)
+        case "renew":
+            for version in VERSIONS:
+                pair_models.generate(version, out)
+        case "eject":
+            eject(out / KERNEL)
+            eject(out / KERNEL, undo=True)
+        case "tune":
+            tune(out, budget=2.0)
+        case "compile":
+            model, args = pair_models.make(source.choice(VERSIONS))
+            with torch.no_grad():
+                compiled = longhand.compile(model)
+                torch.testing.assert_close(compiled(*args), model(*args))
+
+
+def start(command: str, out: Path, seed: int) -> int:
+    """The process id of a child that runs a command."""
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setsid()
+    with contextlib.suppress(BaseException), open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+        run(command, out, random.Random(seed))
+    os._exit(0)
+
+
+def check(out: Path) -> None:
+    """Every file is one that longhand wrote, or tuned, as a whole."""
+    lock = json.loads((out / LOCK).read_text())
+    for path, digest in lock["hashes"].items():
+        content = (out / path).read_bytes()
+        is_tuned = path in lock.get("tuned", {}) or path.startswith("kernels/")
+        assert hashlib.sha256(content).hexdigest() == digest or is_tuned, f"{path} is not as it was written"
+        if not path.endswith(".pt"):
+            assert hashlib.sha256((out / ".base" / path).read_bytes()).hexdigest() == digest, f".base/{path}"
+        if path.endswith(".py"):
+            compile(content, path, "exec")
+
+
+def finish(out: Path) -> None:
+    """A run that nobody kills: the unit is its model's, and nothing else lies beside it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            model, args = pair_models.make(VERSIONS[0])
+            assert pair_models.generate(VERSIONS[0], out).is_good
+            with torch.no_grad():
+                unit = longhand.load(out)()
+                unit.load_state_dict(model.state_dict())
+                torch.testing.assert_close(unit(*args), model(*args))
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    left = [path for path in os.listdir(out.parent) if path != out.name]
+    assert not left, f"left behind: {left}"
+    check(out)
+
+
+def sweep(n_kills: int, seed: int = 0) -> Counter[str]:
+    """What was killed how often."""
+    importlib.import_module("longhand.commands")  # with everything that a run imports
+    source = random.Random(seed)
+    counts: Counter[str] = Counter()
+    folder = Path(tempfile.mkdtemp(prefix="longhand-kills-"))
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    os.environ["LONGHAND_CACHE_DIR"] = str(folder / "cache" / "longhand")
+    out = folder / "kept" / "unit"
+    finish(out)
+    while counts.total() < n_kills:
+        commands = [source.choice(COMMANDS) for _ in range(2)]
+        running = [start(command, out, source.randrange(2**30)) for command in commands]
+        for pid, command in zip(running, commands, strict=True):
+            time.sleep(
+                source.choice((source.uniform(0, 0.1), source.uniform(0, 1), source.uniform(0, LONGEST)))
+            )
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            counts[command] += status == -signal.SIGKILL
+        check(out)
+        finish(out)
+    shutil.rmtree(folder)
+    return counts
+
+
+if __name__ == "__main__":
+    print(f"killed, and nothing was lost: {dict(sweep(int(sys.argv[1])))}")

@@ -1,0 +1,147 @@
+"""A unit is run once before it is kept; what is wrong is found, named, replaced or refused."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.comparison import Comparison
+from longhand.emit import unit as emit_unit_module
+from longhand.errors import KernelWarning, VerificationError
+from longhand.factory import Call
+from longhand.proof.smaller import smaller
+from longhand.proof.trial import is_plainly_wrong
+from longhand.proof.weights import told_apart
+from tests.longhand.proof import test_one_bad_kernel as models
+
+WRONG = {"cpu": (" + bias", " - 1.5f * bias"), "cuda": ("tl.rsqrt(", "tl.sqrt(")}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_wrong_kernel_becomes_torch_calls(device, tmp_path, monkeypatch):
+    models.spoiled(monkeypatch, device, "layer_norm", *WRONG[device])
+    with pytest.warns(KernelWarning, match=r"layer_norm_scale_add.*fails where it is run: wrong at \["):
+        summary = models.generated(tmp_path / "unit", device=device)
+    assert summary.in_torch == ("layer_norm_scale_add",)
+    assert summary.trial == "run once, on the example: it computes what eager does"
+
+
+def test_a_kernel_that_crashes_becomes_torch_calls(tmp_path, monkeypatch):
+    crash = "*(volatile int *)0 = 1;\n#pragma omp parallel"
+    models.spoiled(monkeypatch, "cpu", "layer_norm", "#pragma omp parallel", crash)
+    with pytest.warns(KernelWarning, match="layer_norm_scale_add.*crashes the process"):
+        summary = models.generated(tmp_path / "unit")
+    assert summary.in_torch == ("layer_norm_scale_add",)
+
+
+def spoiled_model(monkeypatch, old, new):
+    """What is written calls its kernels wrongly."""
+    write_model = emit_unit_module.write_model
+
+    def wrong(*args):
+        model = write_model(*args)
+        assert re.search(old, model.text)
+        object.__setattr__(model, "text", re.sub(old, new, model.text))
+        return model
+
+    monkeypatch.setattr(emit_unit_module, "write_model", wrong)
+
+
+def test_a_wrong_unit_is_not_written(tmp_path, monkeypatch):
+    # The norm's weights are ones and its biases zeros until they are told apart.
+    spoiled_model(monkeypatch, r"self\.first\.weight, self\.first\.bias", "self.first.weight, self.mix.bias")
+    with pytest.raises(
+        VerificationError, match=r"does not compute what the model does: result is wrong at \["
+    ):
+        models.generated(tmp_path / "unit")
+    assert not (tmp_path / "unit").exists()
+
+
+def test_what_was_there_stays(tmp_path, monkeypatch):
+    models.generated(tmp_path / "unit")
+    before = {path: path.read_bytes() for path in (tmp_path / "unit").rglob("*") if path.is_file()}
+    spoiled_model(monkeypatch, r"self\.first\.weight, self\.first\.bias", "self.first.weight, self.mix.bias")
+    with pytest.raises(VerificationError):
+        models.generated(tmp_path / "unit")
+    assert {path: path.read_bytes() for path in (tmp_path / "unit").rglob("*") if path.is_file()} == before
+
+
+def test_a_unit_that_raises_is_not_written(tmp_path, monkeypatch):
+    spoiled_model(monkeypatch, r"return weights\n", "return weights.no_such_thing\n")
+    with pytest.raises(VerificationError, match=r"it raises AttributeError: .* \(model\.py:\d+\)"):
+        models.generated(tmp_path / "unit")
+
+
+def test_it_can_be_left_out(tmp_path, monkeypatch):
+    spoiled_model(monkeypatch, r"self\.first\.weight, self\.first\.bias", "self.first.weight, self.mix.bias")
+    model, args = models.small()
+    summary = longhand.generate(model, args, out=tmp_path / "unit", run=False)
+    assert summary.trial == "" and (tmp_path / "unit" / "model.py").exists()
+
+
+class Slow(nn.Module):
+    """Its original cannot be waited for."""
+
+    def forward(self, x):
+        return torch.softmax(x @ x.t() * 2, -1)
+
+
+def test_what_takes_long_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("longhand.proof.keeping._LEAST", 0.01)
+    monkeypatch.setattr("longhand.clock.Timings.total", property(lambda self: 0.0))
+    summary = longhand.generate(Slow(), (torch.randn(500, 500),), out=tmp_path / "unit")
+    assert summary.trial.startswith("not run: it takes longer than 0 s here.")
+
+
+class Picky(nn.Module):
+    """Runs while it is captured, and then no more."""
+
+    def forward(self, x):
+        if not torch.compiler.is_compiling():
+            raise OSError("no such file")
+        return torch.softmax(x * 2, -1)
+
+
+def test_an_original_that_does_not_run_here_is_no_fault(tmp_path):
+    summary = longhand.generate(Picky(), (torch.randn(5, 5),), out=tmp_path / "unit")
+    assert summary.trial.startswith("not run: the original does not run here: OSError: no such file")
+
+
+def test_an_example_without_values(tmp_path):
+    summary = longhand.generate(
+        Slow(), (torch.empty(5, 5, device="meta"),), out=tmp_path / "unit", device="cpu"
+    )
+    assert summary.trial.startswith("not run: the example has shapes and no values")
+
+
+def test_layers_are_told_apart():
+    model = nn.Sequential(nn.LayerNorm(5), nn.LayerNorm(5), nn.BatchNorm1d(5))
+    told_apart(model)
+    assert not torch.equal(model[0].weight, model[1].weight)
+    assert not torch.equal(model[0].bias, model[1].bias)
+    assert (model[2].running_var > 0).all()
+    assert model[2].num_batches_tracked == 0
+
+
+def test_a_smaller_example():
+    part = smaller(Call(Slow(), (torch.randn(4, 3), torch.randn(4, 5)), {"scale": 2}))
+    assert part.call.args[0].shape == (1, 3) and part.call.kwargs == {"scale": 2}
+    assert part.how == "on the first row of 4 in the batch"
+    assert smaller(Call(Slow(), (torch.randn(4, 3), torch.randn(2, 5)), {})) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "eager_error", "bound", "note", "is_wrong"),
+    [
+        (3e-6, 1e-6, 2e-6, "", False),  # rounding
+        (1e-2, 1e-6, 2e-6, "", True),
+        (float("inf"), float("inf"), 1e-6, "", False),  # eager overflows, too
+        (float("inf"), 0.0, 0.0, "expected torch.float32 (2,), got torch.float32 (3,)", True),
+        (1.0, 0.0, 0.0, "1 elements differ", True),
+        (3.0, 2.0, 0.0, "3 elements differ", False),  # ties
+    ],
+)
+def test_what_is_plainly_wrong(error, eager_error, bound, note, is_wrong):
+    assert is_plainly_wrong(Comparison("result", error, eager_error, bound, note)) is is_wrong

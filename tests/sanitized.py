@@ -1,0 +1,57 @@
+"""``make sanitize``: the frame hook and the gallery's C++ kernels, built with sanitizers, under their own tests.
+
+Runs with the sanitizers' runtimes preloaded. What they find ends the process.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+HOOK = "longhand.capture._frame_eval"
+FLAGS = (
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+    "-fno-omit-frame-pointer",
+    "-g",
+    "-O1",
+)
+TESTS = ("tests/capture/bytecode/test_frame_eval.py", "tests/longhand/test_compiled_threads.py")
+
+
+def sanitized_hook(folder: Path) -> None:
+    """Builds capture/_frame_eval.c and puts it in the place of the installed one."""
+    built = folder / "_frame_eval.so"
+    include = sysconfig.get_path("include")
+    source = ROOT / "capture" / "_frame_eval.c"
+    command = ["gcc", "-std=gnu11", *FLAGS, "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(built)]
+    subprocess.run(command, check=True)
+    loader = importlib.machinery.ExtensionFileLoader(HOOK, str(built))
+    spec = importlib.util.spec_from_loader(HOOK, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[HOOK] = module
+
+
+def main(folder: Path) -> int:
+    """The exit code of the tests of the hook, then of the units' own checks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sanitized_hook(folder)
+    code = int(pytest.main(["-q", "-p", "no:cacheprovider", *(str(ROOT / test) for test in TESTS)]))
+    for unit in sorted((ROOT / "generated").glob("*_cpu")):
+        done = subprocess.run([sys.executable, "-m", f"generated.{unit.name}.check"], cwd=ROOT)
+        print(f"{unit.name}: {'clean' if done.returncode == 0 else 'NOT CLEAN'}", flush=True)
+        code = code or done.returncode
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
