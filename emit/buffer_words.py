@@ -16,6 +16,7 @@ from longhand.emit.op_words import OpWord, aten_name, name_of_ops, op_word
 from longhand.emit.renamed_locals import NOTHING_RENAMED, RenamedLocals
 from longhand.emit.result_words import comparison_word, has_result_word, result_word
 from longhand.emit.words import identifier, path_words, snake_case, without_counter
+from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES
 
 _SHORT = 14
 _STATISTICS = {1: "mean", 2: "rstd"}
@@ -109,8 +110,15 @@ class BufferWords:
                 if suffix == "_contiguous":
                     yield word  # where the word is free: nothing reads the other layout any more
                 yield f"{word}{suffix}"
-            if buffer.endswith("_losses"):  # of a loss's rows, before they are reduced to one
-                yield "losses"
+            for ending in (
+                "_losses",
+                PIECE_MEANS,
+                PIECE_SQUARES,
+            ):  # of parts, before these are reduced to one
+                if buffer.endswith(ending):
+                    of = buffer.removesuffix(ending)
+                    yield from (f"{word}{ending}" for word in self.candidates(of) if ending != "_losses")
+                    yield ending.removeprefix("_")
             yield without_counter(identifier(buffer))
             return
         yield from self._of_node(node)

@@ -19,7 +19,7 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.carried_words import Words, carried_words, filled, shape_of
 from longhand.emit.op_words import aten_name
 from longhand.emit.words import identifier
-from longhand.lower.ir import Extern, Layers, Size, View
+from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES, Extern, Layers, Size, View
 
 _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (2, True): ("n_rows", "n_cols"),
@@ -102,6 +102,9 @@ class DimWords:
             found = self._words.get(name, ())
             if len(found) == n_dims:
                 return found
+        of = self._words.get(buffer.removesuffix(PIECE_MEANS).removesuffix(PIECE_SQUARES), ())
+        if n_dims == 3 and len(of) > 2 and buffer.endswith((PIECE_MEANS, PIECE_SQUARES)):
+            return (of[1], of[0], None)  # by channel, then by image
         return (None,) * n_dims
 
     def _learn_vectors(self, node: fx.Node) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Operator, Precedence, Text
-from longhand.emit.kernel_names import FILL
+from longhand.emit.kernel_names import BATCH_STATISTICS, FILL
 from longhand.emit.names import KernelNames
 from longhand.emit.op_formula import op_formula
 from longhand.emit.op_words import derivative_word, op_word, provenance_of
@@ -36,6 +36,8 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     if names.kernel.startswith(FILL):
         padded = listed(names.pointers[pointer.name] for pointer in plan.pointers)
         return f"writes zeros to the padding of {padded}{_place(plan, names)}."
+    if names.kernel.startswith(BATCH_STATISTICS):
+        return "each channel's mean and 1 / deviation, from those of its pieces; the running ones follow."
     return _padded(plan, names, words) or _computed(plan, names, words)
 
 

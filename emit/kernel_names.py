@@ -20,10 +20,12 @@ from longhand.emit.words import (
     snake_case,
     without_counter,
 )
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
+from longhand.lower.ir import PIECE_SQUARES, Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Style
 
 FILL = "fill_padding"
+PIECE_STATISTICS = "piece_statistics"
+BATCH_STATISTICS = "batch_statistics"
 _LONGEST = 40
 _WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
 _SAYS_LITTLE = frozenset(
@@ -89,7 +91,14 @@ def _candidates(
         base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.style is Style.TRANSPOSED and "transpose" not in base:
         base = _joined("transpose", base)
-    base = _of_fill(plan) or _of_count(plan) or _of_layout(plan, launch, nodes) or _of_padding(nodes) or base
+    base = (
+        _of_statistics(plan)
+        or _of_fill(plan)
+        or _of_count(plan)
+        or _of_layout(plan, launch, nodes)
+        or _of_padding(nodes)
+        or base
+    )
     if plan.style is Style.FOREACH:
         yield _of_update([words.provenance(node.name) for node in nodes])
     yield base
@@ -157,6 +166,14 @@ def _parameter_word(origin: Provenance) -> str:
     """``weight``, of the gradient of a layer's weight."""
     leaf = origin.gradient_of.rpartition("_")[2]
     return leaf if leaf in ("weight", "bias") else ""
+
+
+def _of_statistics(plan: KernelPlan) -> str | None:
+    """A kernel that makes the statistics of pieces, or one that reads them."""
+    if any(isinstance(value, Store) and value.buffer.endswith(PIECE_SQUARES) for value in plan.body):
+        return PIECE_STATISTICS
+    reads = any(isinstance(value, Load) and value.buffer.endswith(PIECE_SQUARES) for value in plan.body)
+    return BATCH_STATISTICS if reads else None
 
 
 def _of_fill(plan: KernelPlan) -> str | None:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from longhand.emit.cpp_types import cpp_type, literal
+from longhand.emit.words import identifier
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
 
 _LARGEST_BARE = 9
@@ -68,7 +69,7 @@ def named_constants(
         if same is None:
             word = given.get(position) or (value.name.upper() if value.name else _role(position, body))
             if word in used:
-                word = f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}"
+                word = identifier(f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}")
             used.add(word)
             same = NamedConstant(kind, word, text)
         found[position] = same

@@ -6,6 +6,7 @@ it is made of, and the vectors that a module holds for it are left out.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -215,7 +216,7 @@ def _half(node: Any) -> tuple[fx.Node, int] | None:
 def _is_statistic(node: fx.Node) -> bool:
     """Whether a value is a norm's mean or rstd, or the norm that has them: a formula says what is normalized."""
     is_whole = isinstance(node.meta.get("val"), tuple | list)
-    return is_whole or (aten_name(node) == "getitem" and bool(node.args[1] != 0))
+    return is_whole or (node.target is operator.getitem and bool(node.args[1] != 0))
 
 
 def _is_vector(node: fx.Node) -> bool:

@@ -312,8 +312,34 @@ class _Writer:
         return [one.name for one in self.plan.axes].index(axis)
 
     def _cat(self, join: Join) -> Text:
-        parts = ", ".join(self._value(piece).text for piece in join.pieces)
-        return Text(f"torch.cat([{parts}], dim={self._place(join.axis) - len(self.plan.axes)})")
+        """The pieces, each expanded along what only others vary along."""
+        varying = [self.domains[piece] for piece in join.pieces]
+        wanted = frozenset[str]().union(*varying) | {join.axis}
+        lengths = [self._n_dims(piece) for piece in join.pieces]
+        parts = []
+        for piece, own, n_dims in zip(join.pieces, varying, lengths, strict=True):
+            text = self._value(piece)
+            if own | {join.axis} != wanted or n_dims < max(lengths):
+                axes = [axis.name for axis in self.plan.axes][-max(lengths) :]
+                sizes = [self._expanded(axis, own | {join.axis}, wanted) for axis in axes]
+                text = Text(f"{text.within(Precedence.ATOM)}.expand({', '.join(sizes)})")
+            parts.append(text.text)
+        return Text(f"torch.cat([{', '.join(parts)}], dim={self._place(join.axis) - len(self.plan.axes)})")
+
+    def _expanded(self, axis: str, own: frozenset[str], wanted: frozenset[str]) -> str:
+        if axis in own:
+            return "-1"
+        return self._number_word(self.names.axes[axis].size) if axis in wanted else "1"
+
+    def _n_dims(self, position: int) -> int:
+        """How many dimensions the text of a cat's piece has."""
+        value = self.plan.body[position]
+        if isinstance(value, Load) and self._is_slice(position):
+            view = self.views[self.names.pointers[value.buffer]]
+            return len(view.shape) if view is not None else len(self.plan.axes)
+        if isinstance(value, Load):
+            return len(self.plan.axes)
+        return max((self._n_dims(argument) for argument in arguments(value)), default=0)
 
     def _pad(self, join: Join, position: int, value: Load) -> Text:
         (where,) = join.ranges

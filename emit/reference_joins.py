@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.names import KernelNames
 from longhand.emit.op_words import aten_name
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Position, Scalar, arguments
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Position, Scalar, arguments, domains
 from longhand.schedule.plan import Address, KernelPlan, ScalarRef
 
 _JOINS = frozenset({"cat", "concat", "stack", "constant_pad_nd"})
@@ -152,6 +152,7 @@ def limit_along(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, 
 def _piece_loads(plan: KernelPlan, names: KernelNames, join: Join) -> dict[int, PieceLoad] | None:
     """How each masked load below the pieces is seen; None if some cannot be."""
     found: dict[int, PieceLoad] = {}
+    varying = domains(plan.body)
     counts: dict[str, int] = {}
     for value in plan.body:
         if isinstance(value, Load):
@@ -163,10 +164,12 @@ def _piece_loads(plan: KernelPlan, names: KernelNames, join: Join) -> dict[int, 
         for position in inside:
             assert position is not None
             load = plan.body[position]
-            assert isinstance(load, Load)
+            assert isinstance(load, Load) and load.mask is not None
+            if varying[load.mask] - {where.axis}:
+                return None  # behind more than the piece's own range
             whole = _whole(plan, load.buffer)
             cut = _slice(plan, names, plan.addresses[position], whole, where) if whole is not None else None
-            if cut is None and counts[load.buffer] > 1:
+            if cut is None and (counts[load.buffer] > 1 or goes_back(plan.addresses[position])):
                 return None
             found[position] = PieceLoad(where, cut)
     return found
@@ -192,6 +195,11 @@ def _whole(plan: KernelPlan, buffer: str) -> Address | None:
         if isinstance(value, Load) and value.buffer == buffer and value.mask is None
     }
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def goes_back(address: Address) -> bool:
+    """Whether some axis walks backwards (a flip), which as_strided does not do."""
+    return any(isinstance(factor, int) and factor < 0 for _, product in address.axes for factor in product)
 
 
 def _slice(

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 
 from longhand.emit.expression import Precedence, Text
 from longhand.emit.names import KernelNames
-from longhand.emit.reference_joins import PieceLoad
+from longhand.emit.reference_joins import PieceLoad, goes_back
 from longhand.lower.ir import Load
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
@@ -103,11 +103,11 @@ class ViewFinder:
         start = self.names.scalars[where.start] if where.start is not None else None
         end = self.names.scalars[where.end] if where.end is not None else self.names.axes[where.axis].size
         address = self.plan.addresses[position]
-        step = dict(address.axes).get(where.axis, ())
+        step = dict(address.axes).get(where.axis)
         shape = list(view.shape)
         shape[place] = end if start is None else f"{end} - {start}"
         offset = view.offset
-        if where.start is not None:
+        if where.start is not None and step is not None:
             begins = "0" if step == () and address.offset == ((-1, ScalarRef(where.start)),) else None
             offset = begins or " + ".join(
                 [*([offset] if offset != "0" else []), f"{start} * {self.product(step).text}"]
@@ -137,14 +137,9 @@ def flat_pointers(plan: KernelPlan, used: Container[int], pieces: Mapping[int, P
         if (
             address.values
             or value.mask is not None
-            or _goes_back(address)
+            or goes_back(address)
             or seen.get(value.buffer, address) != address
         ):
             flat.add(value.buffer)
         seen[value.buffer] = address
     return frozenset(flat)
-
-
-def _goes_back(address: Address) -> bool:
-    """Whether some axis walks backwards (a flip), which as_strided does not do."""
-    return any(isinstance(factor, int) and factor < 0 for _, product in address.axes for factor in product)

@@ -17,13 +17,13 @@ from typing import Any
 import jinja2
 
 from longhand.emit.copies import copied_values
-from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import is_part, shape_words
 from longhand.emit.quoting import python_docstring
 from longhand.emit.triton_lists import foreach, lists, table_arguments, table_parameters
 from longhand.emit.triton_operators import DEVICE_FUNCTIONS
 from longhand.emit.triton_passes import columns, rows_and_columns, rows_looped, rows_split
+from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_styles import (
     FunctionText,
     KernelText,
@@ -49,7 +49,7 @@ _ENVIRONMENT = jinja2.Environment(
     keep_trailing_newline=True,
 )
 
-_PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames], KernelText]] = {
+_PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames, FileScope], KernelText]] = {
     Style.ELEMENTWISE: elementwise,
     Style.TRANSPOSED: transposed,
     Style.ROWS_PERSISTENT: rows_persistent,
@@ -109,7 +109,8 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     """
     names = _with_scratch_words(plan, names)
     template = _ENVIRONMENT.get_template(f"triton/{plan.style.value}.jinja").module
-    text = _PRINTERS[plan.style](plan, names)
+    scope = FileScope(plan, names)
+    text = _PRINTERS[plan.style](plan, names, scope)
     kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
     host = _host(plan, names, text.functions, kernels, template)
     ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
@@ -121,7 +122,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
-        constants=(*text.constants, *_constant_lines(plan, names)),
+        constants=(*text.constants, *_constant_lines(plan, scope)),
         tunables=plan.tunables,
         functions=ordered,
         kernels=kernels,
@@ -147,10 +148,9 @@ def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ..
     return tuple(names)
 
 
-def _constant_lines(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
+def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
     """Whole numbers of the math, under names."""
-    named = named_constants(plan.body, frozenset(tunable.name for tunable in plan.tunables), names.constants)
-    values = {constant.name: plan.body[position] for position, constant in named.items()}
+    values = {constant.name: plan.body[position] for position, constant in scope.constants.items()}
     return tuple(
         f"{name} = tl.constexpr({literal_text(value.value) if value.dtype.is_floating_point else int(value.value)})"
         for name, value in values.items()

@@ -12,11 +12,11 @@ import torch
 from longhand.emit.copies import copied_values
 from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Precedence, Text, render
-from longhand.emit.named_constants import named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_address import AddressText, address_text
-from longhand.emit.triton_operators import OperatorTable
+from longhand.emit.triton_operators import ONE_WAY, OperatorTable
 from longhand.emit.triton_reductions import combine_function, guarded_squares, reduce_identity
+from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Kind, Line, Space
 from longhand.emit.triton_types import language_dtype, number, typed_constants
 from longhand.errors import ScheduleError
@@ -62,32 +62,36 @@ class Block:
     Args:
         plan: The kernel.
         names: Its words.
+        scope: Where further names come from.
         space: How the function holds the space.
         known: Values that stand under a name already (reduced by an earlier loop or kernel).
     """
 
     def __init__(
-        self, plan: KernelPlan, names: KernelNames, space: Space, known: Mapping[int, str] | None = None
+        self,
+        plan: KernelPlan,
+        names: KernelNames,
+        scope: FileScope,
+        space: Space,
+        known: Mapping[int, str] | None = None,
     ) -> None:
         self.plan = plan
         self.body = plan.body
+        self.scope = scope
         self.space = space
         self.domains = domains(plan.body)
         self.known: dict[int, Text] = {position: Text(text) for position, text in (known or {}).items()}
         kept = (Load, Pointwise, Reduce)
         words = {p: name for p, name in names.values.items() if isinstance(plan.body[p], kept)}
         self.names = dataclasses.replace(names, values=words)
-        self.operators = OperatorTable(plan.body, _writes_narrow(plan))
+        self.operators = OperatorTable(plan.body, _writes_narrow(plan), scope.constants)
         self.addresses: dict[AddressText, str] = {}  # shared address -> variable
         self.bases: dict[str, str] = {}  # shared part of the rows -> variable
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed
         self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
         self.functions: set[str] = set()  # device functions needed
-        self.constants = named_constants(
-            plan.body, frozenset(tunable.name for tunable in plan.tunables), names.constants
-        )
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
-        self._typed = typed_constants(plan.body)
+        self._typed = typed_constants(plan.body, scope.constants, ONE_WAY)
         self._copied = copied_values(plan)
         self._row_keys = {axis.name for axis in plan.rows}
         self._squares = guarded_squares(plan, words)
@@ -107,7 +111,7 @@ class Block:
             case Load():
                 return Text(self.load(position))
             case Constant(value=constant, dtype=dtype):
-                named = self.constants.get(position)
+                named = self.scope.constants.get(position)
                 literal = named.name if named else number(constant, dtype)
                 if position in self._typed:
                     return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
@@ -187,14 +191,16 @@ class Block:
         assert isinstance(value, Load | Store)
         if position in self._masks:
             return self._masks[position]
-        domain = {axis for axis, _ in self.plan.addresses[position].axes}
-        for at, _ in self.plan.addresses[position].values:
-            domain |= self.domains[at]
-        parts = [self.bounds(domain)]
+        parts = [self.bounds(self._varying(position))]
         if value.mask is not None:
             condition = self.expression(value.mask, top=False)
             parts.append(condition.within(Precedence.BIT_AND) if parts[0] else condition.text)
         return " & ".join(part for part in parts if part) or None
+
+    def _varying(self, position: int) -> set[str]:
+        """The axes along which an address varies."""
+        address = self.plan.addresses[position]
+        return {axis for axis, _ in address.axes}.union(*(self.domains[at] for at, _ in address.values))
 
     def bounds(self, domain: Iterable[str]) -> str | None:
         """The mask that keeps a value of this domain in range."""
@@ -210,6 +216,11 @@ class Block:
         arguments = [self.pointer(position)]
         mask = self.mask(position)
         if mask is not None:
+            varying = self._varying(position)
+            if value.mask is not None and not self.space.shape(varying):
+                # Triton wants no block for the mask of one element.
+                shape = self.space.shape(self.domains[value.mask])
+                arguments[0] = f"tl.broadcast_to({arguments[0]}, {shape})" if shape else arguments[0]
             arguments.append(f"mask={mask}")
             other = value.other if value.mask is not None else self.plan.padding.get(position)
             if other is not None:
@@ -348,7 +359,8 @@ class Block:
         if _READABLE_MASK.fullmatch(mask) and self._fits(position):
             return []
         word = self.names.values.get(position, self.names.pointers[value.buffer])
-        self._masks[position] = f"{'reads' if isinstance(value, Load) else 'writes'}_{word}"
+        verb = "reads" if isinstance(value, Load) else "writes"
+        self._masks[position] = self.scope.name(("mask", position), f"{verb}_{word}")
         kind = Kind.LOAD if isinstance(value, Load) else Kind.COMPUTE
         return [Line(kind, f"{self._masks[position]} = {mask}")]
 

@@ -7,6 +7,7 @@ elementwise kernel does. `params_ptr` is where the addresses of a list's tensors
 from __future__ import annotations
 
 from longhand.emit.names import KernelNames
+from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Side, Space
 from longhand.emit.triton_styles import (
     FunctionText,
@@ -26,16 +27,16 @@ def lists(plan: KernelPlan) -> tuple[Pointer, ...]:
     return tuple(pointer for pointer in plan.pointers if pointer.many)
 
 
-def foreach(plan: KernelPlan, names: KernelNames) -> KernelText:
+def foreach(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of elements of each group; without an axis one for each group."""
-    cols = side_words(plan, plan.cols, names, "col", "n_cols")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=(cols.flat,) if cols.keys else (),
         rows=Side(),
-        cols=Side(cols.keys, bool(cols.keys), "in_range"),
+        cols=Side(cols.keys, "BLOCK" if cols.keys else "", "in_range"),
     )
-    body, block = block_body(plan, names, space, range(len(plan.body)))
-    context = paragraph_context(plan, side_words(plan, (), names, "row", "n_rows"), cols, body)
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    context = paragraph_context(plan, side_words(plan, (), names, scope, "row", "n_rows"), cols, body)
     context["lists"] = [names.lists[pointer.name] for pointer in lists(plan)]
     alignment = "ALIGNMENT" if cols.keys else "1"
     context["tensors"] = [

@@ -9,6 +9,7 @@ from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_block import Block
 from longhand.emit.triton_reductions import combine_function, reduce_identity
+from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Kind, Line, Space
 from longhand.emit.triton_styles import mentions, paragraphs, share_addresses
 from longhand.emit.triton_types import language_dtype
@@ -57,16 +58,26 @@ class LoopPrinter:
     """Prints the passes of one function, in order.
 
     Args:
+        plan: The kernel.
+        names: Its words.
+        scope: Where further names come from.
         space: With a block of lanes along the reduced side.
         index: The variable that walks that side.
         leaves_partials: Whether the final values are those of chunks, to be combined by another function.
     """
 
     def __init__(
-        self, plan: KernelPlan, names: KernelNames, space: Space, index: str, leaves_partials: bool = False
+        self,
+        plan: KernelPlan,
+        names: KernelNames,
+        scope: FileScope,
+        space: Space,
+        index: str,
+        leaves_partials: bool = False,
     ) -> None:
         self.plan = plan
         self.names = names
+        self.scope = scope
         self.space = space
         self.index = index
         self.leaves_partials = leaves_partials
@@ -111,18 +122,20 @@ class LoopPrinter:
     # Accumulators
 
     def _block(self) -> Block:
-        return Block(self.plan, self.names, self.space, self.known)
+        return Block(self.plan, self.names, self.scope, self.space, self.known)
 
     def _accumulators(self, one: Pass) -> list[Accumulator]:
         plain = [r for r in one.reductions if isinstance(r, int)]
         found = []
-        for reduction in one.reductions:
+        for place, reduction in enumerate(one.reductions):
             if isinstance(reduction, OnlineSoftmax):
-                names: tuple[str, ...] = ("running_max", "running_sum")
+                words: tuple[str, ...] = ("running_max", "running_sum")
             elif self._reduce(reduction).op in ARG_OPS:
-                names = (f"{self.word(reduction)}_value", f"{self.word(reduction)}_index")
+                words = (f"{self.word(reduction)}_value", f"{self.word(reduction)}_index")
             else:
-                names = ("acc" if len(plain) == 1 else f"{self.word(reduction)}_acc",)
+                words = ("acc" if len(plain) == 1 else f"{self.word(reduction)}_acc",)
+            # Every loop starts its own: those at one place may share a name.
+            names = tuple(self.scope.name(("accumulator", place, word), word) for word in words)
             found.append(Accumulator(reduction, names))
         return found
 
@@ -204,13 +217,15 @@ class LoopPrinter:
         x = block.guarded(online.max).text
         lines = []
         if not x.isidentifier():
-            lines.append(f"x = {x}")
-            x = "x"
+            word = self.scope.name("element", "x", "element")
+            lines.append(f"{word} = {x}")
+            x = word
+        new_max = self.scope.name("new maximum", "new_max")
         return [
             *lines,
-            f"new_max = {self._larger(online.max)}({running_max}, {x})",
-            f"{running_sum} = {running_sum} * tl.exp({running_max} - new_max) + tl.exp({x} - new_max)",
-            f"{running_max} = new_max",
+            f"{new_max} = {self._larger(online.max)}({running_max}, {x})",
+            f"{running_sum} = {running_sum} * tl.exp({running_max} - {new_max}) + tl.exp({x} - {new_max})",
+            f"{running_max} = {new_max}",
         ]
 
     def _larger(self, position: int) -> str:
@@ -255,8 +270,9 @@ class LoopPrinter:
 
     def _final_online(self, running: Sequence[str], online: OnlineSoftmax, block: Block) -> list[str]:
         running_max, running_sum = running
-        largest = self.names.values.get(online.max, "row_max")
-        total = self.names.values.get(online.sum, "row_sum")
+        names = self.names.values
+        largest = names.get(online.max) or self.scope.name(("reduced", online.max), "row_max")
+        total = names.get(online.sum) or self.scope.name(("reduced", online.sum), "row_sum")
         scaled = f"{running_sum} * tl.exp({running_max} - {largest})"
         self.known[online.max] = largest
         self.known[online.sum] = total

@@ -7,12 +7,25 @@ the last place: where PyTorch differs, the kernel file brings a small device fun
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import torch
 
 from longhand.emit.expression import Operator, Precedence, call, infix
 from longhand.emit.triton_types import language_dtype
 from longhand.errors import LoweringError
-from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp, Scalar, Store, Value
+from longhand.lower.ir import (
+    Constant,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    Value,
+)
 
 Op = PointwiseOp
 _P = Precedence
@@ -113,6 +126,29 @@ _DOUBLE = {
     Op.SQRT: call("tl.sqrt"),
     Op.TRUNC_DIV: Operator("libdevice.trunc({0} / {1})", operands=(_P.PRODUCT, _P.UNARY)),
 }
+# With a named constant on their left: in Triton's interpreter such a one takes the tensor on its right for a number.
+_FLIPPED = {
+    op: Operator(f"{{1}} {symbol} {{0}}", precedence, (Precedence(precedence + 1), precedence))
+    for op, symbol, precedence in (
+        (Op.ADD, "+", _P.SUM),
+        (Op.MUL, "*", _P.PRODUCT),
+        (Op.BITWISE_AND, "&", _P.BIT_AND),
+        (Op.BITWISE_OR, "|", _P.BIT_OR),
+        (Op.BITWISE_XOR, "^", _P.BIT_XOR),
+    )
+} | {
+    op: Operator(f"{{1}} {symbol} {{0}}", _P.COMPARE, (_P.BIT_OR, _P.BIT_OR))
+    for op, symbol in (
+        (Op.EQ, "=="),
+        (Op.NE, "!="),
+        (Op.LT, ">"),
+        (Op.LE, ">="),
+        (Op.GT, "<"),
+        (Op.GE, "<="),
+    )
+}
+# The infix operations that cannot be turned round.
+ONE_WAY = frozenset({Op.SUB, Op.DIV, Op.TRUNC_DIV, Op.FMOD, Op.SHIFT_LEFT, Op.SHIFT_RIGHT})
 
 # Operations whose result jumps where their argument is off by one unit in the last place.
 _ROUNDINGS = frozenset({Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV})
@@ -140,10 +176,15 @@ class OperatorTable:
     Args:
         body: The kernel's body.
         is_narrow: Whether all that the kernel writes is 16-bit floats: then approximations of float32 are good enough.
+        named: Positions of constants that stand under a name at the top of the file.
     """
 
-    def __init__(self, body: tuple[Value, ...], is_narrow: bool = False) -> None:
+    def __init__(
+        self, body: tuple[Value, ...], is_narrow: bool = False, named: Container[int] = frozenset()
+    ) -> None:
         self._body = body
+        self._named = named
+        self._tensors = _tensors(body)
         self._is_narrow = is_narrow
         self._dtypes = [torch.bool if isinstance(value, Store) else value.dtype for value in body]
         self._exact = {
@@ -161,7 +202,9 @@ class OperatorTable:
         """
         dtype = self._dtypes[value.args[0]]
         if value.op is Op.CAST:
-            return _cast(value)
+            return _cast(value) if value.args[0] in self._tensors else _cast_of_number(value)
+        if value.op in _FLIPPED and value.args[0] in self._named and value.args[1] in self._tensors:
+            return _FLIPPED[value.op]
         if value.op is Op.SIGNBIT:
             bits = "tl.int64" if dtype is torch.float64 else "tl.int32"
             return Operator(f"{{0}}.to({bits}, bitcast=True) < 0", _P.COMPARE, (_P.ATOM,))
@@ -201,6 +244,26 @@ def _jumps(value: Pointwise) -> bool:
     """Whether a quotient among the arguments must be rounded as IEEE says."""
     to_integer = value.op is Op.CAST and not value.dtype.is_floating_point
     return value.op in _ROUNDINGS or value.op in _COMPARISONS or to_integer
+
+
+def _tensors(body: tuple[Value, ...]) -> frozenset[int]:
+    """The values that Triton has as tensors; the others are Python's numbers, or constexprs."""
+    found: set[int] = set()
+    for position, value in enumerate(body):
+        match value:
+            case Load() | Reduce():
+                found.add(position)
+            case Position(index=index) if index.axes or index.values:
+                found.add(position)
+            case Pointwise(op=op, args=args) if op is Op.CAST or found.intersection(args):
+                found.add(position)
+    return frozenset(found)
+
+
+def _cast_of_number(value: Pointwise) -> Operator:
+    """A conversion of what has no methods."""
+    inner = "{0}" if value.narrow is None else f"tl.cast({{0}}, {language_dtype(value.narrow)})"
+    return Operator(f"tl.cast({inner}, {language_dtype(value.dtype)})")
 
 
 def _cast(value: Pointwise) -> Operator:

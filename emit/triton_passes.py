@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_loops import Accumulator, Loop, LoopPrinter, identity_of
+from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Side, Space
 from longhand.emit.triton_styles import (
     TO_WIDE,
@@ -21,9 +22,9 @@ from longhand.lower.ir import Reduce, arguments
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Pass
 
 
-def rows_looped(plan: KernelPlan, names: KernelNames) -> KernelText:
+def rows_looped(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each row, a block of columns at a time."""
-    rows, cols, printer = _row_walk(plan, names)
+    rows, cols, printer = _row_walk(plan, names, scope)
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     loops = [printer.loop(one) for one in plan.passes]
     does = "Each program walks one row, COLS columns at a time" if rows.keys else "Walks all, COLS at a time"
@@ -32,9 +33,9 @@ def rows_looped(plan: KernelPlan, names: KernelNames) -> KernelText:
     return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
 
 
-def rows_split(plan: KernelPlan, names: KernelNames) -> KernelText:
+def rows_split(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each chunk of a row, then one for each row that combines the chunks."""
-    rows, cols, printer = _row_walk(plan, names)
+    rows, cols, printer = _row_walk(plan, names, scope)
     (one,) = plan.passes
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     loop = printer.loop(_without_then(one))
@@ -45,7 +46,9 @@ def rows_split(plan: KernelPlan, names: KernelNames) -> KernelText:
     does = f"Each program walks one chunk of {'a row' if rows.keys else 'all'}, COLS columns at a time"
     sides = (rows, cols)
     partial = FunctionText(does, context, (("COLS", ""),), sides, "_partial_kernel", "body")
-    final = LoopPrinter(plan, names, Space((rows.flat,) * bool(rows.keys), Side(rows.keys), Side()), "split")
+    final = LoopPrinter(
+        plan, names, scope, Space((rows.flat,) * bool(rows.keys), Side(rows.keys), Side()), "split"
+    )
     combining = _combining(plan, names, final, one, base, "split < n_splits", None)
     context = {**_loop_context(plan, rows, cols, [], []), **combining}
     context["splits"] = needed(rows.split_lines, _texts(combining["paragraphs"]))
@@ -59,16 +62,16 @@ def rows_split(plan: KernelPlan, names: KernelNames) -> KernelText:
     )
 
 
-def columns(plan: KernelPlan, names: KernelNames) -> KernelText:
+def columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a block of columns, ROWS rows at a time; or for a chunk of the rows, combined afterwards."""
-    rows = side_words(plan, plan.rows, names, "row", "n_rows", is_divided=True)
-    cols = side_words(plan, plan.cols[-1:], names, "col", "n_cols", is_divided=bool(plan.cols[:-1]))
-    batch = side_words(plan, plan.cols[:-1], names, "batch", "n_batch")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=bool(plan.cols[:-1]))
+    batch = side_words(plan, plan.cols[:-1], names, scope, "batch", "n_batch")
     flats = tuple(side.flat for side in (rows, batch, cols) if side.keys)
     space = Space(
-        flats, Side(rows.keys, True, "in_rows"), Side(cols.keys, True, "in_cols"), width="[ROWS, COLS]"
+        flats, Side(rows.keys, "ROWS", "in_rows"), Side(cols.keys, "COLS", "in_cols"), width="[ROWS, COLS]"
     )
-    printer = LoopPrinter(plan, names, space, rows.index, leaves_partials=bool(plan.partials))
+    printer = LoopPrinter(plan, names, scope, space, rows.index, leaves_partials=bool(plan.partials))
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     passes = [_without_then(one) for one in plan.passes] if plan.partials else list(plan.passes)
     loops = [printer.loop(one) for one in passes]
@@ -96,7 +99,7 @@ def columns(plan: KernelPlan, names: KernelNames) -> KernelText:
         sides,
         "_partial_kernel",
     )
-    combine, final = _combine_rows(plan, names, one, base, (rows, cols, batch), sides)
+    combine, final = _combine_rows(plan, names, scope, one, base, (rows, cols, batch), sides)
     return KernelText(
         (partial, combine),
         frozenset(printer.functions | final.functions),
@@ -104,17 +107,17 @@ def columns(plan: KernelPlan, names: KernelNames) -> KernelText:
     )
 
 
-def rows_and_columns(plan: KernelPlan, names: KernelNames) -> KernelText:
+def rows_and_columns(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a chunk of the rows, kept whole, which adds up their columns; then the chunks are combined."""
-    rows = side_words(plan, plan.rows, names, "row", "n_rows", is_divided=True)
-    cols = side_words(plan, plan.cols, names, "col", "n_cols")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=(rows.flat, cols.flat),
-        rows=Side(rows.keys, True, "in_rows"),
-        cols=Side(cols.keys, True, "in_cols"),
+        rows=Side(rows.keys, "ROWS", "in_rows"),
+        cols=Side(cols.keys, "COLS", "in_cols"),
         width="[ROWS, COLS]",
     )
-    printer = LoopPrinter(plan, names, space, rows.index, leaves_partials=True)
+    printer = LoopPrinter(plan, names, scope, space, rows.index, leaves_partials=True)
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     (one,) = plan.passes
     context = _loop_context(plan, rows, cols, before, [printer.loop(_without_then(one))])
@@ -125,7 +128,7 @@ def rows_and_columns(plan: KernelPlan, names: KernelNames) -> KernelText:
     does = "Each program walks a chunk of the rows and adds up their columns"
     constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
     partial = FunctionText(does, context, constants, sides, "_partial_kernel")
-    combine, final = _combine_rows(plan, names, one, base, (rows, cols, None), sides)
+    combine, final = _combine_rows(plan, names, scope, one, base, (rows, cols, None), sides)
     return KernelText(
         (partial, combine),
         frozenset(printer.functions | final.functions),
@@ -136,6 +139,7 @@ def rows_and_columns(plan: KernelPlan, names: KernelNames) -> KernelText:
 def _combine_rows(
     plan: KernelPlan,
     names: KernelNames,
+    scope: FileScope,
     one: Pass,
     base: str,
     parts: tuple[Axes, Axes, Axes | None],
@@ -144,7 +148,9 @@ def _combine_rows(
     """The function that combines chunks of rows, for a block of columns."""
     rows, cols, batch = parts
     flats = tuple(side.flat for side in (batch, cols) if side is not None and side.keys)
-    final = LoopPrinter(plan, names, Space(flats, Side((), True), Side(cols.keys, True, "in_cols")), "split")
+    final = LoopPrinter(
+        plan, names, scope, Space(flats, Side((), "SPLITS"), Side(cols.keys, "COLS", "in_cols")), "split"
+    )
     combining = _combining(plan, names, final, one, base, "in_range", cols.size)
     context = {**_loop_context(plan, rows, cols, [], [], batch), **combining}
     texts = _texts(combining["paragraphs"])
@@ -154,12 +160,12 @@ def _combine_rows(
     return FunctionText(does, context, constants, sides, "_combine_kernel", "combine"), final
 
 
-def _row_walk(plan: KernelPlan, names: KernelNames) -> tuple[Axes, Axes, LoopPrinter]:
-    rows = side_words(plan, plan.rows, names, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, "col", "n_cols", is_divided=True)
+def _row_walk(plan: KernelPlan, names: KernelNames, scope: FileScope) -> tuple[Axes, Axes, LoopPrinter]:
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
     flats = tuple(side.flat for side in (rows, cols) if side.keys)
-    space = Space(flats, Side(rows.keys), Side(cols.keys, True, "in_cols"))
-    return rows, cols, LoopPrinter(plan, names, space, cols.index, leaves_partials=bool(plan.partials))
+    space = Space(flats, Side(rows.keys), Side(cols.keys, "COLS", "in_cols"))
+    return rows, cols, LoopPrinter(plan, names, scope, space, cols.index, leaves_partials=bool(plan.partials))
 
 
 def _without_then(one: Pass) -> Pass:

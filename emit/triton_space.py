@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Container
 
 from longhand.emit.triton_address import Flat
 
@@ -30,12 +31,12 @@ class Side:
 
     Attributes:
         axes: The axes' keys, outermost first. Empty: there is no such side.
-        lanes: Whether a program holds many of them at once; otherwise one.
+        lanes: The constexpr that says how many a program holds at once; empty: it holds one.
         mask: The name of the mask that keeps lanes in range; None where none can be out.
     """
 
     axes: tuple[str, ...] = ()
-    lanes: bool = False
+    lanes: str = ""
     mask: str | None = None
 
 
@@ -60,4 +61,16 @@ class Space:
     @property
     def is_tile(self) -> bool:
         """Whether both sides are lanes."""
-        return self.rows.lanes and self.cols.lanes
+        return bool(self.rows.lanes and self.cols.lanes)
+
+    def shape(self, axes: Container[str]) -> str:
+        """The shape of a block that varies along these axes: ``[1, COLS]``; empty for a scalar."""
+        varies = [side.lanes and any(axis in axes for axis in side.axes) for side in (self.rows, self.cols)]
+        if not any(varies):
+            return ""
+        sizes = [
+            side.lanes if is_varying else "1"
+            for side, is_varying in zip((self.rows, self.cols), varies, strict=True)
+            if side.lanes
+        ]
+        return f"[{', '.join(sizes)}]"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_address import Flat, unflatten
 from longhand.emit.triton_block import Block
+from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Kind, Line, Side, Space
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Style
 
@@ -56,6 +57,7 @@ def side_words(
     plan: KernelPlan,
     axes: Sequence[PlanAxis],
     names: KernelNames,
+    scope: FileScope,
     index: str,
     size: str,
     is_divided: bool = False,
@@ -63,6 +65,10 @@ def side_words(
     """The words for a side.
 
     Args:
+        plan: The kernel.
+        axes: The side's, outermost first.
+        names: The kernel's words.
+        scope: Where further names come from.
         index: For a side of several axes.
         size: For a side of several axes.
         is_divided: The kernel computes with the size besides comparing with it: it loops over the side.
@@ -75,10 +81,8 @@ def side_words(
         return Axes(keys, words.index, words.size, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
     if not keys:
         return Axes(keys, index, "1")
-    taken = {names.axes[key].index for key in names.axes} | set(names.values.values())
-    index = index if index not in taken else f"flat_{index}"
-    if size in {words.size for words in names.axes.values()}:
-        size = size.replace("n_", "n_flat_", 1)
+    index = scope.name(("index", keys), index, f"flat_{index}")
+    size = scope.name(("size", keys), size, size.replace("n_", "n_flat_", 1))
     sizes = [names.axes[key].size for key in keys]
     product = f"{size} = {' * '.join(sizes)}"
     wide_product = f"{size} = {' * '.join([f'tl.cast({sizes[0]}, tl.int64)', *sizes[1:]])}"
@@ -167,7 +171,7 @@ def share_addresses(draft: Block, block: Block) -> list[str]:
     Returns:
         The lines: ``at = row * n_cols + col``.
     """
-    taken = set(block.names.values.values())
+    scope = block.scope
     lines = []
     if draft.space.is_tile or not draft.space.rows.axes:
         alike = Counter(a.base for a in draft.asked)  # those that share their base get a name for that
@@ -175,7 +179,7 @@ def share_addresses(draft: Block, block: Block) -> list[str]:
         if repeated:
             address = max(repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole))
             whole = address.whole
-            block.addresses[address] = "at" if "at" not in taken else "element"
+            block.addresses[address] = scope.name("address", "at", "element")
             lines.append(f"{block.addresses[address]} = {whole}")
     bases = Counter(a.base for a in draft.asked if a not in block.addresses and a.rest and " " in a.base)
     shared = [
@@ -184,27 +188,28 @@ def share_addresses(draft: Block, block: Block) -> list[str]:
         if base not in block.bases and (count > 1 or not draft.space.is_tile)
     ]
     for base in shared:
-        is_only = len(shared) == 1 and "row_start" not in {*block.bases.values(), *taken}
-        block.bases[base] = "row_start" if is_only else f"{draft.asked_by[base]}_start"
+        pointer = draft.asked_by[base]
+        whose = (f"{pointer}_start", f"{pointer}_row_start", f"{pointer}_base")
+        block.bases[base] = scope.name(("base", base), *("row_start",) * (len(shared) == 1), *whose)
         lines.append(f"{block.bases[base]} = {base}")
     long = [(count, a) for a, count in draft.asked.items() if a not in block.addresses and " * " in a.rest]
     often = [a for count, a in long if count > 1 and count == max(count for count, _ in long)]
-    if often and "at" not in taken and not block.addresses:
+    if often and not block.addresses:
         address = often[0]
         base = block.bases.get(address.base, address.base)
-        block.addresses[address] = "at"
-        lines.append(f"at = {dataclasses.replace(address, base=base).whole}")
+        block.addresses[address] = scope.name("address", "at", "element")
+        lines.append(f"{block.addresses[address]} = {dataclasses.replace(address, base=base).whole}")
     return lines
 
 
 def block_body(
-    plan: KernelPlan, names: KernelNames, space: Space, positions: Iterable[int]
+    plan: KernelPlan, names: KernelNames, scope: FileScope, space: Space, positions: Iterable[int]
 ) -> tuple[Body, Block]:
     """Prints positions over a space: once to count the addresses, once with the shared ones named."""
     listed = list(positions)
-    draft = Block(plan, names, space)
+    draft = Block(plan, names, scope, space)
     draft.lines(listed)
-    block = Block(plan, names, space)
+    block = Block(plan, names, scope, space)
     shared = share_addresses(draft, block)
     return Body(paragraphs(block.lines(listed)), shared, block.functions), block
 
@@ -253,17 +258,18 @@ def _one_function(
     return KernelText((FunctionText(does, context, constants, sides),), frozenset(block.functions))
 
 
-def elementwise(plan: KernelPlan, names: KernelNames) -> KernelText:
+def elementwise(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of elements."""
-    rows = side_words(plan, plan.rows, names, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, "col", "n_cols", is_divided=plan.widths.flat_grid)
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
     tile = bool(rows.keys and cols.keys)
+    columns = "COLS" if tile else "BLOCK"
     space = Space(
         flats=tuple(side.flat for side in (rows, cols) if side.keys),
-        rows=Side(rows.keys, bool(rows.keys), "in_rows" if tile else "in_range"),
-        cols=Side(cols.keys, bool(cols.keys), "in_cols" if tile else "in_range"),
+        rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows" if tile else "in_range"),
+        cols=Side(cols.keys, columns if cols.keys else "", "in_cols" if tile else "in_range"),
     )
-    body, block = block_body(plan, names, space, range(len(plan.body)))
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
     constants: tuple[tuple[str, str], ...]
     if tile:
         constants = (("ROWS", ""), ("COLS", ""))
@@ -281,29 +287,29 @@ def elementwise(plan: KernelPlan, names: KernelNames) -> KernelText:
     return _one_function(does, context, constants, (rows, cols), block)
 
 
-def transposed(plan: KernelPlan, names: KernelNames) -> KernelText:
+def transposed(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each square tile of the last row axis and the col axis."""
-    rows = side_words(plan, plan.rows[-1:], names, "row", "n_rows", is_divided=True)
-    cols = side_words(plan, plan.cols, names, "col", "n_cols", is_divided=True)
-    batch = side_words(plan, plan.rows[:-1], names, "batch", "n_batch")
+    rows = side_words(plan, plan.rows[-1:], names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
+    batch = side_words(plan, plan.rows[:-1], names, scope, "batch", "n_batch")
     flats = tuple(side.flat for side in (batch, rows, cols) if side.keys)
-    space = Space(flats, Side(rows.keys, True, "in_rows"), Side(cols.keys, True, "in_cols"))
-    body, block = block_body(plan, names, space, range(len(plan.body)))
+    space = Space(flats, Side(rows.keys, "TILE", "in_rows"), Side(cols.keys, "TILE", "in_cols"))
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
     context = paragraph_context(plan, rows, cols, body, batch)
     does = "Each program fills one TILE x TILE tile"
     return _one_function(does, context, (("TILE", ""),), (batch, rows, cols), block)
 
 
-def rows_persistent(plan: KernelPlan, names: KernelNames) -> KernelText:
+def rows_persistent(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a few whole rows, kept in registers."""
-    rows = side_words(plan, plan.rows, names, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, "col", "n_cols")
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=tuple(side.flat for side in (rows, cols) if side.keys),
-        rows=Side(rows.keys, bool(rows.keys), "in_rows"),
-        cols=Side(cols.keys, True, "in_cols"),
+        rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows"),
+        cols=Side(cols.keys, "COLS", "in_cols"),
     )
-    body, block = block_body(plan, names, space, range(len(plan.body)))
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
     context = paragraph_context(plan, rows, cols, body)
     context["has_programs"] = any(tunable.name == "PROGRAMS" for tunable in plan.tunables)
     does = (

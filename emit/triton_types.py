@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 import torch
 
@@ -53,11 +54,23 @@ def number(value: float | int | bool, dtype: torch.dtype) -> str:
     return repr(value)
 
 
-def typed_constants(body: tuple[Value, ...]) -> set[int]:
-    """Constants whose literal would lose digits or give the operation too small a dtype."""
+def typed_constants(
+    body: tuple[Value, ...],
+    named: Container[int] = frozenset(),
+    one_way: Container[PointwiseOp] = frozenset(),
+) -> set[int]:
+    """Constants whose literal would lose digits or give the operation too small a dtype.
+
+    Args:
+        body: The kernel's.
+        named: Constants that stand under a name at the top of the file: they cannot stand left of `one_way`.
+        one_way: Infix operations.
+    """
     found = set()
     for value in body:
         args = arguments(value)
+        if isinstance(value, Pointwise) and value.op in one_way and args[0] in named:
+            found.add(args[0])
         for arg in args:
             constant = body[arg]
             if not isinstance(constant, Constant) or _fits_literal(constant.value, constant.dtype):

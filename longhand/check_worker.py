@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import math
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from longhand.factory import Call
+from longhand.interpretation import limit_interpreter, move_to_cpu
 from longhand.loading import import_file
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 
 _NAME = "longhand_checked_unit"
-_INTERPRETER_SECONDS = 120
 
 
 def main(folder: Path, result: Path, names: list[str]) -> None:
@@ -112,15 +109,6 @@ def _timed(package: Any) -> dict[str, float]:
     return seconds
 
 
-def limit_interpreter() -> None:
-    """Ends this process (SIGXCPU) after two minutes of Triton's interpreter, which takes a millisecond a program.
-
-    Time of this process and not of the clock: the machine may be busy.
-    """
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        resource.setrlimit(resource.RLIMIT_CPU, (_INTERPRETER_SECONDS, _INTERPRETER_SECONDS + 5))
-
-
 def trusted_check(folder: Path, package: str) -> Any:
     """The check.py of a unit that was imported as `package`, with longhand's own references."""
     check: Any = import_file(f"{package}._check", _trusted(folder, "check.py"))
@@ -133,14 +121,6 @@ def trusted_check(folder: Path, package: str) -> Any:
 def _trusted(folder: Path, path: str) -> Path:
     base = folder / ".base" / path
     return base if base.is_file() else folder / path
-
-
-def move_to_cpu(package: ModuleType) -> None:
-    """Lets a CUDA unit run on the CPU: its checks of devices are the only thing that forbids it."""
-    model: Any = importlib.import_module(f"{package.__name__}.model")
-    for name in ("check_tensor", "check_weights"):
-        if hasattr(model, name):
-            setattr(model, name, lambda *_, **__: None)
 
 
 if __name__ == "__main__":

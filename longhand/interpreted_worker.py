@@ -12,9 +12,9 @@ import json
 import sys
 from pathlib import Path
 
-from longhand.check_worker import limit_interpreter, move_to_cpu
 from longhand.comparison import Comparison
 from longhand.eager_check import compare_whole
+from longhand.interpretation import limit_interpreter, move_to_cpu
 from longhand.loading import import_file
 from longhand.original import call_of, moved
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller

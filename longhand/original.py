@@ -160,7 +160,7 @@ def in_float64(call: Call) -> Call:
 
 @dataclasses.dataclass(frozen=True)
 class InFloat64:
-    """A callable whose casts go to float64.
+    """A callable whose casts go to float64, as do the tensors that it makes.
 
     Attributes:
         original: The callable, its own weights in float64.
@@ -169,8 +169,13 @@ class InFloat64:
     original: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _Float64():
-            return self.original(*args, **kwargs)
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with _Float64():
+                return self.original(*args, **kwargs)
+        finally:
+            torch.set_default_dtype(default)
 
 
 class _Float64(TorchFunctionMode):

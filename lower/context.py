@@ -61,9 +61,14 @@ class Context:
     """
 
     def __init__(
-        self, graph: CapturedGraph, keeps_channels_last: bool = False, taken: Iterable[str] = ()
+        self,
+        graph: CapturedGraph,
+        keeps_channels_last: bool = False,
+        taken: Iterable[str] = (),
+        is_cuda: bool = False,
     ) -> None:
         self.graph = graph
+        self.is_cuda = is_cuda
         self.keeps_channels_last = keeps_channels_last
         self.laid_out_as_in_eager = attention_operands(graph) | {
             output.value

@@ -72,6 +72,10 @@ __all__ = [
 ]
 
 
+# What is appended to the name of a norm's result for the statistics of pieces of it.
+PIECE_MEANS, PIECE_SQUARES = "_piece_means", "_piece_squares"
+
+
 class BufferKind(enum.Enum):
     """Who owns a buffer's memory."""
 

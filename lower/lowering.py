@@ -15,6 +15,7 @@ from longhand.errors import LoweringError
 from longhand.lower import (
     activations,
     arithmetic,
+    batch_norm,
     class_losses,
     creation,
     edges,
@@ -42,7 +43,7 @@ from longhand.lower.settled import is_settled
 from longhand.lower.sizes import as_size
 from longhand.lower.viewing import wrap
 from longhand.lower.views import TensorView
-from longhand.options import Options
+from longhand.options import Device, Options
 
 aten = torch.ops.aten
 
@@ -50,6 +51,7 @@ aten = torch.ops.aten
 FAMILIES = (
     activations,
     arithmetic,
+    batch_norm,
     class_losses,
     creation,
     edges,
@@ -97,7 +99,8 @@ def lower(
     short, layers = (graph, ()) if every_layer or memory else keep_first_layers(graph)
     taken = (node.name for node in graph.graph.nodes)
     # A backward pass is a program of its own that reads the same weights: there they stay as they are.
-    ctx = Context(short, wants_channels_last(graph, options) and not options.train, taken)
+    is_cuda = options.target.device is Device.CUDA
+    ctx = Context(short, wants_channels_last(graph, options) and not options.train, taken, is_cuda=is_cuda)
     weights = convolution_weights(graph) if ctx.keeps_channels_last else frozenset()
     inputs = {entry.node: entry for entry in graph.inputs}
     for node in ctx.graph.graph.nodes:

@@ -18,6 +18,7 @@ from longhand.lower.ir import (
     Store,
     Value,
     arguments,
+    domains,
 )
 from longhand.options import Device, Options
 from longhand.schedule.address import Addresses, find_addresses
@@ -213,6 +214,30 @@ def _live_row_values(flow: Flow) -> int:
     return most
 
 
+def _live_words(space: Space, style: Style) -> int:
+    """How many 32-bit registers the values of one element take at most; plain loads come first, all of them.
+
+    Of a block of rows and columns only what varies along both has a value for each element.
+    """
+    body, varying = space.body, domains(space.body)
+    rows = space.rows[-1:] if style is Style.TRANSPOSED else space.rows
+    sides = [{axis.name for axis in side} for side in (rows, space.cols) if side]
+    last = {argument: position for position, value in enumerate(body) for argument in arguments(value)}
+    is_whole = [all(varying[position] & side for side in sides) for position in range(len(body))]
+    alive = {p for p, v in enumerate(body) if isinstance(v, Load) and v.mask is None and not v.index.values}
+    most = 1
+    for position, value in enumerate(body):
+        if isinstance(value, Load | Pointwise | Reduce):
+            alive.add(position)
+        most = max(most, sum(_words(body[other]) for other in alive if is_whole[other]))
+        alive = {other for other in alive if last.get(other, -1) > position}
+    return most
+
+
+def _words(value: Value) -> int:
+    return 2 if not isinstance(value, Store) and value.dtype.itemsize > 4 else 1
+
+
 def _pointers(
     used: Mapping[str, Access], addresses: Addresses, buffers: Mapping[str, Buffer]
 ) -> tuple[Pointer, ...]:
@@ -280,6 +305,7 @@ def _work(
         writes_rows=loops.passes.writes_elements,
         is_turned=is_turned,
         element_bytes=widest,
+        live_words=_live_words(space, style),
     )
 
 

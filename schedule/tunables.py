@@ -26,6 +26,7 @@ class Work:
         writes_rows: Whether a reduction's kernel also stores whole rows.
         is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
         element_bytes: Of the widest tensor that varies over everything.
+        live_words: How many 32-bit registers the values of one element take, where most are alive at once.
     """
 
     device: Device
@@ -38,6 +39,7 @@ class Work:
     writes_rows: bool
     is_turned: bool
     element_bytes: int
+    live_words: int = 1
 
 
 def choose_tunables(work: Work) -> tuple[Tunable, ...]:
@@ -59,13 +61,15 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
             lanes = 16 // max(1, min(work.element_bytes, 8))
             return Tunable("BLOCK", 256 * lanes, "elements per program"), Tunable("NUM_WARPS", 8)
         case Style.ELEMENTWISE:
+            elements = _in_registers(4096, work.live_words, n_warps=4)
             return (
-                Tunable("ELEMENTS", 4096, "per program: short rows share one"),
-                Tunable("COLS", 512, "widest piece of a row"),
+                Tunable("ELEMENTS", elements, "per program: short rows share one"),
+                Tunable("COLS", min(512, elements), "widest piece of a row"),
                 Tunable("NUM_WARPS", 4),
             )
         case Style.TRANSPOSED:
-            side = 128 if work.element_bytes <= 2 else 64
+            wide = _in_registers(128 * 128, work.live_words, n_warps=8) == 128 * 128
+            side = 128 if work.element_bytes <= 2 and wide else 64
             return Tunable("TILE", side, "rows and columns of a tile"), Tunable("NUM_WARPS", 8)
         case Style.ROWS_PERSISTENT if not work.has_rows:
             return (Tunable("NUM_WARPS", 16 if work.is_long else 8),)
@@ -122,6 +126,16 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
             )
 
 
+def _in_registers(elements: int, live_words: int, n_warps: int) -> int:
+    """How many elements of a program stay in registers: `elements`, or fewer where their values are crowded."""
+    threads = 32 * n_warps
+    if live_words * elements <= _MOST_REGISTERS * threads:
+        return elements
+    while live_words * elements > _CROWDED_REGISTERS * threads and elements > threads:
+        elements //= 2
+    return elements
+
+
 def _cpu(work: Work) -> tuple[Tunable, ...]:
     grain = Tunable("GRAIN", 4096 if work.is_heavy else 32768, "elements below which one thread does it all")
     match work.style:
@@ -165,6 +179,11 @@ def _tile(work: Work) -> tuple[Tunable, ...]:
     side = 128 // min(work.element_bytes, 8)
     return Tunable("TILE_ROWS", side, "rows of a tile"), Tunable("TILE_COLS", side, "columns of a tile")
 
+
+# CUDA: registers that the values of a thread's elements may seem to take. A compiler loads some of them late; where
+# there are many it spills all the same (sm_90: 8 values of 32 elements none, 12 a kilobyte, 29 of them 24).
+_MOST_REGISTERS = 256
+_CROWDED_REGISTERS = 160
 
 # CUDA: up to this many elements of a row stay in the registers of 8 warps.
 _PERSISTENT = 16384

@@ -12,10 +12,12 @@ import torch
 
 from . import kernels
 from .kernels.add_gradients import reference as add_gradients_reference
-from .kernels.add_relu import reference as add_relu_reference
+from .kernels.batch_norm_add_relu import reference as batch_norm_add_relu_reference
+from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
+from .kernels.batch_statistics import reference as batch_statistics_reference
 from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
 from .kernels.increment import reference as increment_reference
-from .kernels.relu import reference as relu_reference
+from .kernels.piece_statistics import reference as piece_statistics_reference
 from .model import ResNetBlock
 
 DEVICE = "cuda"
@@ -97,12 +99,79 @@ def add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_elements):
     return read, written
 
 
-def add_relu_windows(bn2, shortcut, activated, n_elements):
+def batch_norm_add_relu_windows(
+    conv2,
+    bn2_mean,
+    bn2_rstd,
+    bn2_weight,
+    bn2_bias,
+    shortcut,
+    shortcut_mean,
+    shortcut_rstd,
+    shortcut_1_weight,
+    shortcut_1_bias,
+    activated,
+    n_batches,
+    n_channels,
+    n_pixels,
+):
     read = {
-        "bn2": window(bn2, (n_elements,), (1,)),
-        "shortcut": window(shortcut, (n_elements,), (1,)),
+        "conv2": window(conv2, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "bn2_mean": window(bn2_mean, (n_channels, 1), (1, 0)),
+        "bn2_rstd": window(bn2_rstd, (n_channels, 1), (1, 0)),
+        "bn2_weight": window(bn2_weight, (n_channels, 1), (1, 0)),
+        "bn2_bias": window(bn2_bias, (n_channels, 1), (1, 0)),
+        "shortcut": window(shortcut, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "shortcut_mean": window(shortcut_mean, (n_channels, 1), (1, 0)),
+        "shortcut_rstd": window(shortcut_rstd, (n_channels, 1), (1, 0)),
+        "shortcut_1_weight": window(shortcut_1_weight, (n_channels, 1), (1, 0)),
+        "shortcut_1_bias": window(shortcut_1_bias, (n_channels, 1), (1, 0)),
     }
-    written = [window(activated, (n_elements,), (1,))]
+    written = [window(activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
+    return read, written
+
+
+def batch_norm_relu_windows(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_batches, n_channels, n_pixels):
+    read = {
+        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "bn1_mean": window(bn1_mean, (n_channels, 1), (1, 0)),
+        "bn1_rstd": window(bn1_rstd, (n_channels, 1), (1, 0)),
+        "weight": window(weight, (n_channels, 1), (1, 0)),
+        "bias": window(bias, (n_channels, 1), (1, 0)),
+    }
+    written = [window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
+    return read, written
+
+
+def batch_statistics_windows(
+    bn1_piece_means,
+    bn1_piece_squares,
+    bn1_mean,
+    bn1_rstd,
+    running_mean,
+    running_var,
+    n_rows,
+    n_cols,
+    piece_size,
+    eps,
+    momentum,
+):
+    read = {
+        "bn1_piece_means": window(bn1_piece_means, (n_rows, n_cols), (n_cols, 1)),
+        "bn1_piece_squares": window(bn1_piece_squares, (n_rows, n_cols), (n_cols, 1)),
+        "running_mean": window(running_mean, (n_rows, 1), (1, 0)),
+        "running_var": window(running_var, (n_rows, 1), (1, 0)),
+        "n_cols": n_cols,
+        "piece_size": piece_size,
+        "eps": eps,
+        "momentum": momentum,
+    }
+    written = [
+        window(bn1_mean, (n_rows, 1), (1, 0)),
+        window(bn1_rstd, (n_rows, 1), (1, 0)),
+        window(running_mean, (n_rows, 1), (1, 0)),
+        window(running_var, (n_rows, 1), (1, 0)),
+    ]
     return read, written
 
 
@@ -150,20 +219,26 @@ def increment_windows(num_batches_tracked):
     return read, written
 
 
-def relu_windows(bn1, out, n_elements):
+def piece_statistics_windows(conv1, bn1_piece_means, bn1_piece_squares, n_channels, n_batches, n_pixels):
     read = {
-        "bn1": window(bn1, (n_elements,), (1,)),
+        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "n_pixels": n_pixels,
     }
-    written = [window(out, (n_elements,), (1,))]
+    written = [
+        window(bn1_piece_means, (n_channels, n_batches, 1), (n_batches, 1, 0)),
+        window(bn1_piece_squares, (n_channels, n_batches, 1), (n_batches, 1, 0)),
+    ]
     return read, written
 
 
 KERNELS = {
     "add_gradients": (add_gradients_windows, add_gradients_reference),
-    "add_relu": (add_relu_windows, add_relu_reference),
+    "batch_norm_add_relu": (batch_norm_add_relu_windows, batch_norm_add_relu_reference),
+    "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
+    "batch_statistics": (batch_statistics_windows, batch_statistics_reference),
     "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
     "increment": (increment_windows, increment_reference),
-    "relu": (relu_windows, relu_reference),
+    "piece_statistics": (piece_statistics_windows, piece_statistics_reference),
 }
 
 

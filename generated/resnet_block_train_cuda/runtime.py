@@ -204,6 +204,11 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
+def next_power_of_2(n):
+    """The smallest power of two that is at least n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
 def fast_launch(kernel=None, *, large=False):
     """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 

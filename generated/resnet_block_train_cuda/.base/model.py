@@ -68,51 +68,111 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
         kernels.increment(self.bn1.num_batches_tracked)
-        bn1, bn1_mean, bn1_rstd = torch.native_batch_norm(
-            conv1,
-            self.bn1.weight,
-            self.bn1.bias,
+        bn1_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn1_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        kernels.piece_statistics(
+            conv1, bn1_piece_means, bn1_piece_squares, out_channels, batch, out_height * out_width
+        )
+        bn1_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
+        bn1_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
+        kernels.batch_statistics(
+            bn1_piece_means,
+            bn1_piece_squares,
+            bn1_mean,
+            bn1_rstd,
             self.bn1.running_mean,
             self.bn1.running_var,
-            training=True,
-            momentum=0.1,
-            eps=1e-5,
+            out_channels,
+            batch,
+            784,
+            1e-5,
+            0.1,
         )
-        out = torch.empty_like(bn1)
-        kernels.relu(bn1, out, batch * out_channels * out_height * out_width)
-        del bn1
+        out = torch.empty_like(conv1)
+        kernels.batch_norm_relu(
+            conv1,
+            bn1_mean,
+            bn1_rstd,
+            self.bn1.weight,
+            self.bn1.bias,
+            out,
+            batch,
+            out_channels,
+            out_height * out_width,
+        )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
         kernels.increment(self.bn2.num_batches_tracked)
-        bn2, bn2_mean, bn2_rstd = torch.native_batch_norm(
-            conv2,
-            self.bn2.weight,
-            self.bn2.bias,
+        bn2_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn2_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        kernels.piece_statistics(
+            conv2, bn2_piece_means, bn2_piece_squares, out_channels, batch, out_height * out_width
+        )
+        bn2_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
+        bn2_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
+        kernels.batch_statistics(
+            bn2_piece_means,
+            bn2_piece_squares,
+            bn2_mean,
+            bn2_rstd,
             self.bn2.running_mean,
             self.bn2.running_var,
-            training=True,
-            momentum=0.1,
-            eps=1e-5,
+            out_channels,
+            batch,
+            784,
+            1e-5,
+            0.1,
         )
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
         kernels.increment(self.shortcut[1].num_batches_tracked)
-        shortcut_1, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
+        shortcut_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        shortcut_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        kernels.piece_statistics(
             shortcut,
-            self.shortcut[1].weight,
-            self.shortcut[1].bias,
+            shortcut_piece_means,
+            shortcut_piece_squares,
+            out_channels,
+            batch,
+            out_height * out_width,
+        )
+        shortcut_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
+        shortcut_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
+        kernels.batch_statistics(
+            shortcut_piece_means,
+            shortcut_piece_squares,
+            shortcut_mean,
+            shortcut_rstd,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
-            training=True,
-            momentum=0.1,
-            eps=1e-5,
+            out_channels,
+            batch,
+            784,
+            1e-5,
+            0.1,
         )
 
-        # ResNetBlock.forward    out = out + self.shortcut(x); return F.relu(out)
-        activated = torch.empty_like(bn2)
-        kernels.add_relu(bn2, shortcut_1, activated, batch * out_channels * out_height * out_width)
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
+        # ResNetBlock.forward    return F.relu(out)
+        activated = torch.empty_like(conv2)
+        kernels.batch_norm_add_relu(
+            conv2,
+            bn2_mean,
+            bn2_rstd,
+            self.bn2.weight,
+            self.bn2.bias,
+            shortcut,
+            shortcut_mean,
+            shortcut_rstd,
+            self.shortcut[1].weight,
+            self.shortcut[1].bias,
+            activated,
+            batch,
+            out_channels,
+            out_height * out_width,
+        )
         return (
             activated,
             conv1,

@@ -1,0 +1,92 @@
+"""A CUDA unit on a machine without a GPU: its kernels in Triton's interpreter, everything else on the CPU.
+
+Needs TRITON_INTERPRET=1 before triton is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import resource
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_SECONDS = 120
+
+
+def limit_interpreter() -> None:
+    """Ends this process (SIGXCPU) after two minutes of Triton's interpreter, which takes a millisecond a program.
+
+    Time of this process and not of the clock: the machine may be busy.
+    """
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS + 5))
+
+
+def move_to_cpu(package: ModuleType) -> None:
+    """Lets a CUDA unit run on the CPU: its checks of devices pass, and what it makes on CUDA is made on the CPU."""
+    model: Any = importlib.import_module(f"{package.__name__}.model")
+    for name in ("check_tensor", "check_weights"):
+        if hasattr(model, name):
+            setattr(model, name, lambda *_, **__: None)
+    for part in (model, getattr(package, "backward", None)):
+        for name, value in list(vars(part).items()) if part is not None else ():
+            if inspect.isclass(value) and issubclass(value, torch.nn.Module):
+                for method in {"forward", "launch"} & vars(value).keys():
+                    setattr(value, method, _on_cpu(vars(value)[method]))
+            elif inspect.isfunction(value) and value.__module__ == part.__name__:
+                setattr(part, name, _on_cpu(value))
+    _mend_splats()
+
+
+def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _OnCpu():
+            return function(*args, **kwargs)
+
+    return run
+
+
+class _OnCpu(TorchFunctionMode):
+    """Tensors that are made on CUDA are made on the CPU."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "cuda":
+            kwargs = {**kwargs, "device": "cpu"}
+        return func(*args, **kwargs)
+
+
+def _mend_splats() -> None:
+    """Triton's interpreter fills a block with the outcome of a comparison of scalars as if it had their type.
+
+    Such a block is no mask then. The compiler has no such fault.
+    """
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_splat
+    if getattr(original, "is_mended", False) or list(inspect.signature(original).parameters) != [
+        "self",
+        "ret_ty",
+        "arg",
+    ]:
+        return
+
+    def create_splat(self: Any, ret_ty: Any, arg: Any) -> Any:
+        is_condition = arg.data.dtype == bool
+        return original(
+            self, ret_ty, interpreter.TensorHandle(arg.data, ret_ty.scalar) if is_condition else arg
+        )
+
+    create_splat.is_mended = True  # type: ignore[attr-defined]
+    interpreter.InterpreterBuilder.create_splat = create_splat

@@ -1,0 +1,29 @@
+"""How many elements a program takes follows from how many of their values are alive at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from longhand.options import Device
+from longhand.schedule.kernel_plan import Style
+from longhand.schedule.tunables import Work, choose_tunables
+
+
+@pytest.mark.parametrize(
+    ("live_words", "elements"), [(1, 4096), (8, 4096), (12, 1024), (19, 1024), (29, 512)]
+)
+def test_crowded_blocks_are_smaller(live_words: int, elements: int) -> None:
+    work = Work(
+        device=Device.CUDA,
+        style=Style.ELEMENTWISE,
+        has_rows=True,
+        has_cols=True,
+        is_split=False,
+        is_heavy=False,
+        is_long=False,
+        writes_rows=False,
+        is_turned=False,
+        element_bytes=4,
+        live_words=live_words,
+    )
+    assert {tunable.name: tunable.value for tunable in choose_tunables(work)}["ELEMENTS"] == elements
