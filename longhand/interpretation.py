@@ -35,8 +35,9 @@ def move_to_cpu(package: ModuleType) -> None:
     for name in ("check_tensor", "check_weights"):
         if hasattr(model, name):
             setattr(model, name, lambda *_, **__: None)
-    for part in (model, getattr(package, "backward", None)):
-        for name, value in list(vars(part).items()) if part is not None else ():
+    parts: list[Any] = [model, *filter(None, [getattr(package, "backward", None)])]
+    for part in parts:
+        for name, value in list(vars(part).items()):
             if inspect.isclass(value) and issubclass(value, torch.nn.Module):
                 for method in {"forward", "launch"} & vars(value).keys():
                     setattr(value, method, _on_cpu(vars(value)[method]))

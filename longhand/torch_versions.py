@@ -56,7 +56,7 @@ def check_versions() -> None:
     Raises:
         OptionError: torch is too old.
     """
-    versions = {"torch": (torch.__version__, TORCH)}
+    versions = {"torch": (str(torch.__version__), TORCH)}
     with contextlib.suppress(metadata.PackageNotFoundError):  # needed for GPUs only
         versions["triton"] = (metadata.version("triton"), TRITON)
     for name, (version, known) in versions.items():

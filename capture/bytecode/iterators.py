@@ -274,8 +274,8 @@ def _while(function: Any) -> Rule:
     return rule
 
 
-for _function in (itertools.takewhile, itertools.dropwhile, itertools.filterfalse):
-    RULES[_function] = _while(_function)
+for _test in (itertools.takewhile, itertools.dropwhile, itertools.filterfalse):
+    RULES[_test] = _while(_test)
 
 
 @RULES.of(itertools.groupby)

@@ -27,10 +27,11 @@ from typing import Any
 
 import torch
 
-from longhand.check_worker import move_to_cpu, trusted_check
+from longhand.check_worker import trusted_check
 from longhand.comparison import Comparison
 from longhand.eager_check import compare_whole
 from longhand.factory import Call
+from longhand.interpretation import move_to_cpu
 from longhand.loading import import_file
 from longhand.options import Device
 from longhand.original import SEED, moved
