@@ -1,6 +1,5 @@
 """What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
 
-import collections
 import functools
 import itertools
 import operator
@@ -132,16 +131,18 @@ _found_apart = {}
 def fast_launch(kernel=None, *, large=False):
     """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 
-    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
-    versions of Triton whose launcher it does not know.
+    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter. In versions of
+    Triton whose launcher it does not know it only keeps a * b + c one operation, as in those that it knows.
 
     Args:
         large: The kernel counts in 64 bits what may pass 2**31. Others refuse tensors that large: they would wrap.
     """
     if kernel is None:
         return functools.partial(fast_launch, large=large)
-    known = triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9."))
-    return FastLaunch(kernel, large) if known and isinstance(kernel, triton.JITFunction) else kernel
+    return FastLaunch(kernel, large) if isinstance(kernel, triton.JITFunction) else kernel
+
+
+KNOWN_LAUNCHERS = ("3.6.", "3.7.", "3.8.", "3.9.")
 
 
 class FastLaunch:
@@ -170,6 +171,8 @@ class FastLaunch:
 
     def launcher(self, grid):
         """What kernel[grid] is."""
+        if not triton.__version__.startswith(KNOWN_LAUNCHERS):
+            return functools.partial(self.kernel[grid], enable_fp_fusion=True)
         x, y, z = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
 
@@ -182,13 +185,16 @@ class FastLaunch:
             if entry is None or knobs.launch_enter_hook.calls:  # hooks: a profiler is listening
                 self.compile(device, alignment, grid, args, options)
                 return
-            run, function, fixed, current_stream, constants, several_devices = entry
+            run, function, fixed, current_stream, constants, several_devices, as_tuple = entry
             if several_devices and device != torch.cuda.current_device():
                 with torch.cuda.device(device):
                     launch(*args, **options)
                 return
             # Tensors as integers: the launcher would ask the driver about each.
-            run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
+            if as_tuple:
+                run(x, y, z, current_stream(device), function, *fixed, (*addresses, *numbers, *constants))
+            else:
+                run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
 
         return launch
 
@@ -196,21 +202,10 @@ class FastLaunch:
         """Launch through Triton's own path, and keep what it compiled."""
         self.check(args[: self.n_tensors])
         with torch.cuda.device(device):
-            compiled = self.kernel[grid](*args, **options)
+            compiled = self.kernel[grid](*args, **options, enable_fp_fusion=True)
         if compiled is not None:
             names = [parameter.name for parameter in self.kernel.params]
-            run, fixed = compiled.run, (
-                compiled.packed_metadata,
-                None,
-                None,
-                None,
-            )  # no launch metadata, no hooks
-            if (
-                triton.__version__.startswith("3.6.")
-                and not run.global_scratch_size + run.profile_scratch_size
-            ):
-                # What run() would call, without its questions after scratch memory.
-                run, fixed = run.launch, (run.launch_cooperative_grid, run.launch_pdl, None, None, *fixed)
+            run, fixed, as_tuple = direct(compiled)
             forget_if_full(self.compiled)
             self.compiled[(device, alignment, args[self.n_tensors :], *options.values())] = (
                 run,
@@ -219,11 +214,12 @@ class FastLaunch:
                 triton.runtime.driver.active.get_current_stream,
                 tuple(options[name] for name in names[len(args) :]),
                 torch.cuda.device_count() > 1,
+                as_tuple,
             )
 
     def check(self, tensors):
         """Raise for tensors that the kernel cannot take. Only the first call with its numbers pays for this."""
-        for parameter, tensor in zip(self.kernel.params, tensors):
+        for parameter, tensor in zip(self.kernel.params, tensors, strict=False):
             if tensor.device != tensors[0].device:
                 raise ValueError(
                     f"{parameter.name}: expected a tensor on {tensors[0].device}, got {tensor.device}"
@@ -233,6 +229,20 @@ class FastLaunch:
                     f"{parameter.name}: expected less than {IN_32_BITS} elements, which this kernel counts in 32 bits, "
                     f"got {tensor.numel()}: generate it for tensors of that size"
                 )
+
+
+def direct(compiled):
+    """What launches a compiled kernel: a function, its arguments between the kernel and the kernel's own, and whether
+    it takes those as one tuple."""
+    run = compiled.run
+    fixed = (compiled.packed_metadata, None, None, None)  # no launch metadata, no hooks
+    if run.global_scratch_size + run.profile_scratch_size or getattr(run, "gsan_enabled", False):
+        return run, fixed, False
+    # What run() would call, without its questions after scratch memory.
+    how, scratch = (run.launch_cooperative_grid, run.launch_pdl), (None, None)
+    if triton.__version__.startswith("3.6."):
+        return run.launch, (*how, *scratch, *fixed), False
+    return run.launch, (*how, *fixed, *scratch, run.arg_annotations, run.kernel_signature), True
 
 
 data_ptr = torch.Tensor.data_ptr
@@ -246,87 +256,22 @@ def forget_if_full(known):
         known.clear()
 
 
-# ---- Lists of tensors: a kernel reads where they lie from a table on the device ----
-
-TABLES = 64  # kept of each kind: gradients that are made anew mostly lie where earlier ones lay
+# ---- Kernels in PyTorch calls: what their references read, and where what they return belongs ----
 
 
-class TensorTable:
-    """Where the tensors of a launch lie, and which elements each program takes.
-
-    Attributes:
-        addresses: For each list the addresses of its tensors.
-        n_elements: Of each tensor.
-        first_block: The first program of each tensor.
-        tensor_of_block: For each program its tensor.
-        n_blocks: How many programs there are.
-        alignment: What all addresses and sizes are multiples of: 16, or 1.
-    """
-
-    def __init__(self, addresses, layout, alignment):
-        self.addresses = addresses.unbind()
-        self.n_elements, self.first_block, self.tensor_of_block = layout
-        self.n_blocks = len(self.tensor_of_block)
-        self.alignment = alignment
+def window(tensor, shape, stride, offset=0):
+    """The part of a tensor's memory that a kernel sees, in the kernel's own shape."""
+    return tensor.as_strided(shape, stride, tensor.storage_offset() + offset)
 
 
-def tensor_table(lists, block):
-    """The table of a launch over `lists`, in which each program takes `block` elements of one tensor.
-
-    It is made when the tensors lie elsewhere than in the calls that are remembered: two small copies to the device,
-    which nothing waits for. While a CUDA graph is recorded it must be known: the recording would copy what is gone.
-    """
-    device = lists[0][0].device
-    sizes = tuple([tensor.numel() for tensor in lists[0]])
-    addresses = tuple([tensor.data_ptr() for tensors in lists for tensor in tensors])
-    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-    key = (device, stream, block, sizes, addresses)
-    table = _tables.get(key)
-    is_recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    if table is None:
-        if is_recording:
-            raise RuntimeError(
-                "a CUDA graph is being recorded: call once before, with tensors at the same addresses"
-            )
-        layout = remembered(_layouts, (device, stream, block, sizes), lambda: layout_of(sizes, block, device))
-        alignment = 1 if any(number % 16 for number in itertools.chain(sizes, addresses)) else 16
-        rows = torch.tensor(addresses, device="cpu").view(len(lists), len(sizes))
-        table = remembered(_tables, key, lambda: TensorTable(on_device(rows, device), layout, alignment))
-    if is_recording:
-        _recorded[key] = table  # a replay reads it
-    return table
-
-
-_tables = collections.OrderedDict()
-
-_layouts = collections.OrderedDict()
-
-_recorded = {}
-
-
-def remembered(known, key, make):
-    """What was made for `key`; the oldest goes where there are too many."""
-    if key not in known:
-        known[key] = make()
-        if len(known) > TABLES:
-            known.popitem(last=False)
-    return known[key]
-
-
-def layout_of(sizes, block, device):
-    """The numbers of elements, the first program of each tensor, and for each program its tensor."""
-    n_elements = torch.tensor(sizes, device="cpu")
-    n_blocks = (n_elements + block - 1) // block
-    first_block = n_blocks.cumsum(0) - n_blocks
-    tensor_of_block = torch.arange(len(sizes), device="cpu").repeat_interleave(n_blocks)
-    return [on_device(numbers, device) for numbers in (n_elements, first_block, tensor_of_block)]
-
-
-def on_device(numbers, device):
-    """Whole numbers on the device, without waiting for it."""
-    if device.type != "cuda":
-        return numbers.to(device)
-    return numbers.pin_memory().to(device, non_blocking=True)
+def fill(windows, results):
+    """Copy what a reference returned to where its kernel writes it."""
+    results = results if isinstance(results, tuple) else (results,)
+    for place, result in zip(windows, results, strict=True):
+        if isinstance(result, torch.Tensor):
+            place.copy_(result)
+        else:
+            place.fill_(result)
 
 
 class TorchMath:

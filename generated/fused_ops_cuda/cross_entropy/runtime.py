@@ -75,16 +75,18 @@ def _fits(shape, expected):
 def fast_launch(kernel=None, *, large=False):
     """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 
-    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter, and in
-    versions of Triton whose launcher it does not know.
+    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter. In versions of
+    Triton whose launcher it does not know it only keeps a * b + c one operation, as in those that it knows.
 
     Args:
         large: The kernel counts in 64 bits what may pass 2**31. Others refuse tensors that large: they would wrap.
     """
     if kernel is None:
         return functools.partial(fast_launch, large=large)
-    known = triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9."))
-    return FastLaunch(kernel, large) if known and isinstance(kernel, triton.JITFunction) else kernel
+    return FastLaunch(kernel, large) if isinstance(kernel, triton.JITFunction) else kernel
+
+
+KNOWN_LAUNCHERS = ("3.6.", "3.7.", "3.8.", "3.9.")
 
 
 class FastLaunch:
@@ -113,6 +115,8 @@ class FastLaunch:
 
     def launcher(self, grid):
         """What kernel[grid] is."""
+        if not triton.__version__.startswith(KNOWN_LAUNCHERS):
+            return functools.partial(self.kernel[grid], enable_fp_fusion=True)
         x, y, z = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
 
@@ -125,13 +129,16 @@ class FastLaunch:
             if entry is None or knobs.launch_enter_hook.calls:  # hooks: a profiler is listening
                 self.compile(device, alignment, grid, args, options)
                 return
-            run, function, fixed, current_stream, constants, several_devices = entry
+            run, function, fixed, current_stream, constants, several_devices, as_tuple = entry
             if several_devices and device != torch.cuda.current_device():
                 with torch.cuda.device(device):
                     launch(*args, **options)
                 return
             # Tensors as integers: the launcher would ask the driver about each.
-            run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
+            if as_tuple:
+                run(x, y, z, current_stream(device), function, *fixed, (*addresses, *numbers, *constants))
+            else:
+                run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
 
         return launch
 
@@ -139,21 +146,10 @@ class FastLaunch:
         """Launch through Triton's own path, and keep what it compiled."""
         self.check(args[: self.n_tensors])
         with torch.cuda.device(device):
-            compiled = self.kernel[grid](*args, **options)
+            compiled = self.kernel[grid](*args, **options, enable_fp_fusion=True)
         if compiled is not None:
             names = [parameter.name for parameter in self.kernel.params]
-            run, fixed = compiled.run, (
-                compiled.packed_metadata,
-                None,
-                None,
-                None,
-            )  # no launch metadata, no hooks
-            if (
-                triton.__version__.startswith("3.6.")
-                and not run.global_scratch_size + run.profile_scratch_size
-            ):
-                # What run() would call, without its questions after scratch memory.
-                run, fixed = run.launch, (run.launch_cooperative_grid, run.launch_pdl, None, None, *fixed)
+            run, fixed, as_tuple = direct(compiled)
             forget_if_full(self.compiled)
             self.compiled[(device, alignment, args[self.n_tensors :], *options.values())] = (
                 run,
@@ -162,11 +158,12 @@ class FastLaunch:
                 triton.runtime.driver.active.get_current_stream,
                 tuple(options[name] for name in names[len(args) :]),
                 torch.cuda.device_count() > 1,
+                as_tuple,
             )
 
     def check(self, tensors):
         """Raise for tensors that the kernel cannot take. Only the first call with its numbers pays for this."""
-        for parameter, tensor in zip(self.kernel.params, tensors):
+        for parameter, tensor in zip(self.kernel.params, tensors, strict=False):
             if tensor.device != tensors[0].device:
                 raise ValueError(
                     f"{parameter.name}: expected a tensor on {tensors[0].device}, got {tensor.device}"
@@ -176,6 +173,20 @@ class FastLaunch:
                     f"{parameter.name}: expected less than {IN_32_BITS} elements, which this kernel counts in 32 bits, "
                     f"got {tensor.numel()}: generate it for tensors of that size"
                 )
+
+
+def direct(compiled):
+    """What launches a compiled kernel: a function, its arguments between the kernel and the kernel's own, and whether
+    it takes those as one tuple."""
+    run = compiled.run
+    fixed = (compiled.packed_metadata, None, None, None)  # no launch metadata, no hooks
+    if run.global_scratch_size + run.profile_scratch_size or getattr(run, "gsan_enabled", False):
+        return run, fixed, False
+    # What run() would call, without its questions after scratch memory.
+    how, scratch = (run.launch_cooperative_grid, run.launch_pdl), (None, None)
+    if triton.__version__.startswith("3.6."):
+        return run.launch, (*how, *scratch, *fixed), False
+    return run.launch, (*how, *fixed, *scratch, run.arg_annotations, run.kernel_signature), True
 
 
 data_ptr = torch.Tensor.data_ptr
