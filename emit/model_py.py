@@ -93,6 +93,7 @@ class ModelWriter:
             and plan.options.mode.records_cuda_graphs
             and not self.graph.n_saved
             and not training
+            and not self.graph.given  # a backward pass
             and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
         )
 

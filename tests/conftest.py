@@ -23,6 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture(autouse=True)
+def unit_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that a test generates is not run on top of what the test does with it; tests of that run override this."""
+    api = sys.modules.get("longhand.api")
+    if api is not None:
+        monkeypatch.setitem(api.generate.__kwdefaults__, "run", False)
+
+
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written."""

@@ -7,16 +7,20 @@ that need a gradient.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from longhand.capture import torch_private
 from longhand.capture.decompositions import decomposition_table
 from longhand.capture.untold import untold_saves
+from longhand.options import Device
 
 # Ops whose derivative has a name: several operations that together are one thing.
 NAMED = frozenset(
@@ -89,10 +93,12 @@ class Derivatives:
 
     Args:
         fake_mode: The mode of the fake values that calls are described by. All of them are on the CPU.
+        device: Where the derivative will run: what torch does for the CPU alone must not be in it.
     """
 
-    def __init__(self, fake_mode: torch_private.FakeTensorMode) -> None:
+    def __init__(self, fake_mode: torch_private.FakeTensorMode, device: Device) -> None:
         self._fake_mode = fake_mode
+        self._device = device
         self._known: dict[Any, Derivative] = {}
 
     def of(
@@ -162,7 +168,12 @@ class Derivatives:
             raise NotDifferentiable(
                 f"the derivative of {target} raises where the values of a gradient are unsound"
             )
-        with self._fake_mode, untold_saves(), torch.autograd.set_detect_anomaly(False):
+        with (
+            self._fake_mode,
+            untold_saves(),
+            torch.autograd.set_detect_anomaly(False),
+            _for_any_device(self._device),
+        ):
             values = [self._alike(tensor) for tensor in tensors]
             with torch.no_grad():
                 results = call(*values)
@@ -189,6 +200,19 @@ class Derivatives:
 
     def _alike(self, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+@contextlib.contextmanager
+def _for_any_device(device: Device) -> Iterator[None]:
+    """While inside, ops that pick a kernel by device are made of smaller ones, unless they are for the CPU.
+
+    Attention would be the flash kernel for CPUs, and a recurrent layer oneDNN's.
+    """
+    if device is Device.CPU:
+        yield
+        return
+    with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+        yield
 
 
 def _depends_on_data(node: fx.Node) -> bool:

@@ -77,7 +77,7 @@ class _Walk:
         self.nodes: dict[str, fx.Node] = {node.name: node for node in captured.graph.nodes}
         self.fake_mode = _fake_mode(captured.graph)
         self.rewriter = Rewriter({**RULES, **UNSPLIT}, rule_for_write, self.fake_mode, device=target.device)
-        self.derivatives = Derivatives(self.fake_mode)
+        self.derivatives = Derivatives(self.fake_mode, target.device)
         self.known: dict[fx.Node, Any] = {}
         self.relevant = relevant(captured)
         self.pullbacks: dict[fx.Node, Pullback] = {}

@@ -215,6 +215,14 @@ def _on_gpu(folder: Path, call: Call) -> Trial:
             return _tried(folder, copied, lambda _: None, is_interpreted=False)
     except torch.OutOfMemoryError:
         return Trial(Verdict.NOT_RUN, "the GPU's memory does not hold the model twice, and once in float64")
+    finally:
+        _forget()
+
+
+def _forget() -> None:
+    """Takes the modules of the unit that was tried before out of this process: the next has the same names."""
+    for name in [name for name in sys.modules if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]:
+        del sys.modules[name]
 
 
 def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted: bool) -> Trial:
@@ -224,6 +232,7 @@ def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted
     ):
         return Trial(Verdict.NOT_RUN, "the example has shapes and no values")
     torch.manual_seed(SEED)
+    _forget()
     package = import_file(_PACKAGE, folder / "__init__.py", [str(folder)])
     if is_interpreted:
         move_to_cpu(package)
@@ -260,7 +269,9 @@ def _of_error(folder: Path, error: Exception) -> Trial:
 
 def _announce(package: Any, enter: Callable[[str], Any]) -> None:
     """Tells of each kernel before it runs: of the last one if it crashes."""
-    kernels = package.kernels
+    kernels = getattr(package, "kernels", None)
+    if kernels is None:  # library calls alone
+        return
 
     def announced(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
