@@ -335,21 +335,3 @@ def forget_if_full(known):
     """Empty a dict that sizes which never repeat have filled."""
     if len(known) >= 1024:
         known.clear()
-
-
-# ---- Kernels in PyTorch calls: what their references read, and where what they return belongs ----
-
-
-def window(tensor, shape, stride, offset=0):
-    """The part of a tensor's memory that a kernel sees, in the kernel's own shape."""
-    return tensor.as_strided(shape, stride, tensor.storage_offset() + offset)
-
-
-def fill(windows, results):
-    """Copy what a reference returned to where its kernel writes it."""
-    results = results if isinstance(results, tuple) else (results,)
-    for place, result in zip(windows, results, strict=True):
-        if isinstance(result, torch.Tensor):
-            place.copy_(result)
-        else:
-            place.fill_(result)

@@ -1,5 +1,6 @@
 """What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
 
+import collections
 import functools
 import itertools
 import operator
@@ -256,22 +257,87 @@ def forget_if_full(known):
         known.clear()
 
 
-# ---- Kernels in PyTorch calls: what their references read, and where what they return belongs ----
+# ---- Lists of tensors: a kernel reads where they lie from a table on the device ----
+
+TABLES = 64  # kept of each kind: gradients that are made anew mostly lie where earlier ones lay
 
 
-def window(tensor, shape, stride, offset=0):
-    """The part of a tensor's memory that a kernel sees, in the kernel's own shape."""
-    return tensor.as_strided(shape, stride, tensor.storage_offset() + offset)
+class TensorTable:
+    """Where the tensors of a launch lie, and which elements each program takes.
+
+    Attributes:
+        addresses: For each list the addresses of its tensors.
+        n_elements: Of each tensor.
+        first_block: The first program of each tensor.
+        tensor_of_block: For each program its tensor.
+        n_blocks: How many programs there are.
+        alignment: What all addresses and sizes are multiples of: 16, or 1.
+    """
+
+    def __init__(self, addresses, layout, alignment):
+        self.addresses = addresses.unbind()
+        self.n_elements, self.first_block, self.tensor_of_block = layout
+        self.n_blocks = len(self.tensor_of_block)
+        self.alignment = alignment
 
 
-def fill(windows, results):
-    """Copy what a reference returned to where its kernel writes it."""
-    results = results if isinstance(results, tuple) else (results,)
-    for place, result in zip(windows, results, strict=True):
-        if isinstance(result, torch.Tensor):
-            place.copy_(result)
-        else:
-            place.fill_(result)
+def tensor_table(lists, block):
+    """The table of a launch over `lists`, in which each program takes `block` elements of one tensor.
+
+    It is made when the tensors lie elsewhere than in the calls that are remembered: two small copies to the device,
+    which nothing waits for. While a CUDA graph is recorded it must be known: the recording would copy what is gone.
+    """
+    device = lists[0][0].device
+    sizes = tuple([tensor.numel() for tensor in lists[0]])
+    addresses = tuple([tensor.data_ptr() for tensors in lists for tensor in tensors])
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    key = (device, stream, block, sizes, addresses)
+    table = _tables.get(key)
+    is_recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    if table is None:
+        if is_recording:
+            raise RuntimeError(
+                "a CUDA graph is being recorded: call once before, with tensors at the same addresses"
+            )
+        layout = remembered(_layouts, (device, stream, block, sizes), lambda: layout_of(sizes, block, device))
+        alignment = 1 if any(number % 16 for number in itertools.chain(sizes, addresses)) else 16
+        rows = torch.tensor(addresses, device="cpu").view(len(lists), len(sizes))
+        table = remembered(_tables, key, lambda: TensorTable(on_device(rows, device), layout, alignment))
+    if is_recording:
+        _recorded[key] = table  # a replay reads it
+    return table
+
+
+_tables = collections.OrderedDict()
+
+_layouts = collections.OrderedDict()
+
+_recorded = {}
+
+
+def remembered(known, key, make):
+    """What was made for `key`; the oldest goes where there are too many."""
+    if key not in known:
+        known[key] = make()
+        if len(known) > TABLES:
+            known.popitem(last=False)
+    return known[key]
+
+
+def layout_of(sizes, block, device):
+    """The numbers of elements, the first program of each tensor, and for each program its tensor."""
+    n_elements = torch.tensor(sizes, device="cpu")
+    n_blocks = (n_elements + block - 1) // block
+    first_block = n_blocks.cumsum(0) - n_blocks
+    tensor_of_block = torch.arange(len(sizes), device="cpu").repeat_interleave(n_blocks)
+    return [on_device(numbers, device) for numbers in (n_elements, first_block, tensor_of_block)]
+
+
+def on_device(numbers, device):
+    """Whole numbers on the device, without waiting for it."""
+    if device.type != "cuda":
+        return numbers.to(device)
+    return numbers.pin_memory().to(device, non_blocking=True)
 
 
 class TorchMath:

@@ -2,26 +2,78 @@
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-In PyTorch calls, those of its reference: as a kernel it does not compile for sm_90.
+Reads conv1 once, writes out once; running_mean, running_var, weight and bias stay in cache.
 """
 
 import torch
+import triton
+import triton.language as tl
 
-from ..runtime import fill, window
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 4096  # per program: short rows share one
+COLS = 512  # widest piece of a row
+NUM_WARPS = 4
+
+
+@triton.jit
+def nan_maximum(a, b):
+    """The larger; NaN if either is, as in PyTorch."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@fast_launch
+@triton.jit
+def batch_norm_relu_kernel(
+    conv1_ptr,  # bf16 (n_rows, n_cols)
+    running_mean_ptr,  # bf16 (n_cols,)
+    running_var_ptr,  # bf16 (n_cols,)
+    weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    out_ptr,  # bf16 (n_rows, n_cols); may be conv1_ptr
+    n_rows,
+    n_cols,
+    eps: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (row < n_rows) & in_cols
+    at = row * n_cols + col
+
+    conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
+    running_mean = tl.load(running_mean_ptr + col, mask=in_cols).to(tl.float32)
+    running_var = tl.load(running_var_ptr + col, mask=in_cols).to(tl.float32)
+    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+
+    rstd = tl.rsqrt(running_var + eps)
+    normalized = (conv1 - running_mean) * rstd
+    tl.store(out_ptr + at, nan_maximum(normalized * weight + bias, 0.0), mask=in_range)
 
 
 def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):
-    """Fills out."""
-    fill(
-        (window(out, (n_rows, n_cols), (n_cols, 1)),),
-        reference(
-            window(conv1, (n_rows, n_cols), (n_cols, 1)),
-            window(running_mean, (n_cols,), (1,)),
-            window(running_var, (n_cols,), (1,)),
-            window(weight, (n_cols,), (1,)),
-            window(bias, (n_cols,), (1,)),
-            eps,
-        ),
+    """Fill out."""
+    cols = min(COLS, next_power_of_2(n_cols))
+    rows = max(1, ELEMENTS // cols)
+    grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
+    batch_norm_relu_kernel[grid](
+        conv1,
+        running_mean,
+        running_var,
+        weight,
+        bias,
+        out,
+        n_rows,
+        n_cols,
+        eps,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
     )
 
 
