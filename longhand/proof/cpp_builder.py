@@ -40,7 +40,7 @@ def build_kernels(files: Mapping[str, str], tell: Callable[[str], None] = lambda
         (folder / "kernels").mkdir()
         native = [path for path in files if path.endswith((".cpp", ".h"))]
         for path in [*native, "runtime.py"]:
-            (folder / path).write_text(files[path])
+            (folder / path).write_text(files[path], encoding="utf-8")
         with _runtime(folder) as runtime:
             if shutil.which(runtime.COMPILER) is None:
                 raise BuilderUnavailable(f"the C++ compiler {runtime.COMPILER!r} is not here")
