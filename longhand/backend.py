@@ -233,7 +233,7 @@ def _callable(
     eager: EagerGraph,
 ) -> GraphFunction:
     """The unit as a function of Dynamo's inputs, right for every call that Dynamo's guards let through."""
-    function = _bind(unit, graph)
+    function = _bind(unit, graph, options.target.device)
     if options.train:
         if not torch.is_grad_enabled():
             function = with_gradients(function)
@@ -269,7 +269,7 @@ def _unit_folder(out: Path, name: str) -> Path:
     return out / (word if number == 1 else f"{word}_{number}")
 
 
-def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:
+def _bind(unit: Any, graph: CapturedGraph, device: Device) -> GraphFunction:
     """The unit as a function of Dynamo's inputs."""
     given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
     arguments = [i for i, entry in enumerate(given) if entry.kind in _ARGUMENTS]
@@ -277,7 +277,7 @@ def _bind(unit: Any, graph: CapturedGraph) -> GraphFunction:
         take = arguments_of(graph)
         return lambda *inputs: unit(*take(inputs))
     weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
-    threads = _ModuleOfThread(unit, weights)
+    threads = _ModuleOfThread(unit, weights, device)
 
     def run(*inputs: Any) -> Any:
         for slots, name, i in threads.weights:
@@ -307,7 +307,7 @@ class _ModuleOfThread(threading.local):
     tensors in their places. No other thread may see that.
     """
 
-    def __init__(self, unit: Callable[[], nn.Module], weights: list[tuple[int, str]]) -> None:
+    def __init__(self, unit: Callable[[], nn.Module], weights: list[tuple[int, str]], device: Device) -> None:
         self.module = unit()
         self.weights: list[tuple[dict[str, Any], str, int]] = []
         for i, path in weights:
@@ -315,6 +315,11 @@ class _ModuleOfThread(threading.local):
             holder = self.module.get_submodule(holder_path)
             slots = holder._parameters if name in holder._parameters else holder._buffers
             self.weights.append((slots, name, i))
+        given = {(id(slots), name) for slots, name, _ in self.weights}
+        for part in self.module.modules():  # what comes with no call lies where the unit runs
+            for name, value in part._buffers.items():
+                if value is not None and (id(part._buffers), name) not in given:
+                    part._buffers[name] = value.to(device.value)
 
 
 def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:
