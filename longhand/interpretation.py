@@ -73,8 +73,8 @@ def _mend_splats() -> None:
 
     Such a block is no mask then. The compiler has no such fault.
     """
-    from triton.runtime import interpreter
-
+    # Not at the top: triton is imported after the environment said that it interprets.
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     original = interpreter.InterpreterBuilder.create_splat
     if getattr(original, "is_mended", False) or list(inspect.signature(original).parameters) != [
         "self",

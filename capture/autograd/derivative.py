@@ -213,7 +213,9 @@ def _for_any_device(device: Device) -> Iterator[None]:
         yield
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch 2.13 warns of a flag for Intel's GPUs, which stays what it was
+        warnings.simplefilter(
+            "ignore"
+        )  # torch 2.13 warns of a flag for Intel's GPUs, which stays what it was
         with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
             yield
 
