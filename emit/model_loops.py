@@ -195,9 +195,8 @@ def _position_word(branch: Branch) -> str:
     """A word for a block's place in its list that is not the name of anything it holds."""
     words = ("layer", "position", "place_in_list")
     held = {*branch.branches, *branch.held}
-    return next(
-        word for word in (*words, *(f"{words[0]}_{n}" for n in itertools.count())) if word not in held
-    )
+    numbered = (f"{words[0]}_{n}" for n in itertools.count())
+    return next(word for word in itertools.chain(words, numbered) if word not in held)
 
 
 def write_first_call(call: FirstCall, loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
