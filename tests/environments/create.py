@@ -65,7 +65,7 @@ def newest_cpu_build(listing: str) -> str | None:
 
 
 def find_cpu_build() -> tuple[str, str] | None:
-    """(version, index): a build without CUDA where pip looks (index is empty then), else in the index of such builds."""
+    """(version, index) of a build without CUDA: where pip looks (index is empty then), else where such builds lie."""
     for index in dict.fromkeys(("", os.environ.get("TORCH_INDEX", CPU_BUILDS))):
         command = [sys.executable, "-m", "pip", *LOOK]
         command += ["--extra-index-url", index] if index else []
