@@ -85,8 +85,8 @@ class ModelWriter:
         self.made_lists = find_made_lists(plan, names, taken)
         self.variables = self._variables()
         self.tensors = self._tensor_arguments()
-        # A function of no tensors needs no torch.
-        self.imports: set[str] = {"import torch"} if self.steps or self.variables else set()
+        has_tensors = bool(self.steps) or any(one.kind is not InputKind.SIZE for one in self.graph.inputs)
+        self.imports: set[str] = {"import torch"} if has_tensors else set()
         self.runtime: set[str] = set()
         self.is_cpu = plan.options.target.device is Device.CPU
         self.records = (
