@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 import transformers
@@ -51,14 +52,29 @@ def make_generic(name: str, **settings: Any) -> tuple[nn.Module, dict[str, Any]]
         raise ValueError(f"{n_parameters:,} parameters: the rule does not make it small")
     module = model_class(config).eval()
     failure: Exception | None = None
+    only_in_eager: dict[str, Any] | None = None
     for inputs in _candidates(model_class, config):
         try:
             with torch.no_grad():
                 module(**inputs)
-            return module, inputs
+            if _runs_when_compiled(module, inputs):
+                return module, inputs
+            only_in_eager = only_in_eager or inputs
         except Exception as error:
             failure = failure or error
+    if only_in_eager is not None:
+        return module, only_in_eager
     raise failure or ValueError("forward takes no input that is known")
+
+
+def _runs_when_compiled(module: nn.Module, inputs: dict[str, Any]) -> bool:
+    """Whether the model's own code runs where it is told that it is compiled: some then make no mask by themselves."""
+    try:
+        with torch.no_grad(), mock.patch("torch.compiler.is_compiling", lambda: True):
+            module(**inputs)
+    except Exception:
+        return False
+    return True
 
 
 def _candidates(model_class: type, config: Any) -> Iterator[dict[str, Any]]:
