@@ -57,6 +57,18 @@ def test_kernels_compile(name):
     assert result.numbers["kernels"], result
 
 
+def test_nothing_ties_in_a_model_of_the_table():
+    """Doge scales what `topk` chooses among by a parameter that is made of zeros."""
+    module, *_ = catalog.example("transformers/doge")
+    assert all(p.any() for p in module.parameters() if p.numel() > 1)
+
+
+def test_inputs_are_those_that_a_compiled_model_takes():
+    """LongT5 makes itself a mask in eager, and expects one where it is told that it is compiled."""
+    _, _, kwargs = catalog.example("transformers/longt5")
+    assert "attention_mask" in kwargs
+
+
 def test_results_are_kept_and_found_again(tmp_path):
     book = Book(tmp_path / "results.jsonl")
     book.add("family/a", "cpu fp32", Part.INFERENCE, Result(Verdict.WRONG, "error", {"error": 1.0}))
