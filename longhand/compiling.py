@@ -12,11 +12,11 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.api import generate
-from longhand.backend import longhand_backend, number_from_one
+from longhand.backend import is_strict, longhand_backend, number_from_one
 from longhand.capture.bytecode.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.emit.merge_report import Outcome
-from longhand.errors import GraphBreakError, OptionError
+from longhand.errors import EagerWarning, GraphBreakError, OptionError, ReplacementError
 from longhand.from_bytecode import captured, default_frontend
 from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
@@ -157,6 +157,11 @@ class Owned:
                 if self._fullgraph:
                     raise
                 return self._in_parts()(*args, **kwargs)
+            except ReplacementError as error:
+                if is_strict(self._options):
+                    raise
+                self._refusal = str(error)
+                warnings.warn(f"{error} Calls run in eager.", EagerWarning, stacklevel=2)
             if self._refusal is not None:
                 return self._eager(self._refusal, args, kwargs)
             self._unit = self._bind()

@@ -43,7 +43,6 @@ from longhand.tunable_text import read_values, tunable_names, with_values
 from longhand.tune_contest import Contest, Course
 from longhand.tune_search import Values, search
 
-DEFAULT_BUDGET = 120.0  # seconds
 _LEAST_GAIN = 0.02
 _LEAST_WINS = 0.8
 _FINAL_TURNS = 21
@@ -92,7 +91,7 @@ def tune(
     kernels: Sequence[str] = (),
     *,
     includes_persons: bool = False,
-    budget: float = DEFAULT_BUDGET,
+    budget: float = 120.0,
     tell: Tell = lambda _: None,
 ) -> Iterator[Tuning]:
     """Tunes a unit's kernels one after the other; each is written before it is yielded.

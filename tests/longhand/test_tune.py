@@ -323,7 +323,7 @@ def test_an_interrupt_keeps_what_was_found(units, tmp_path, monkeypatch, capsys)
 
         return tune(folder, kernels, tell=tell_until_second, **options)
 
-    monkeypatch.setattr("longhand.tune_command.tune", interrupting)
+    monkeypatch.setattr("longhand.cli.tuning.tune", interrupting)
     monkeypatch.setattr(Contest, "seconds", lambda self, path: 2.0 if "scale_column_sum" in path else 1.0)
     code = cli.run(["tune", str(unit), "--budget", "40"])
     shown = capsys.readouterr().out
