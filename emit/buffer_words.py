@@ -104,17 +104,14 @@ class BufferWords:
         node = self._nodes.get(buffer)
         if node is None:
             # A buffer that lowering or scheduling added: its name is a node's with a word appended.
+            yield from self._of_unread_result(buffer)
             source, suffix = source_of_copy(buffer)
             if source in self._nodes:
                 word = next(self.candidates(source))
                 if suffix == "_contiguous":
                     yield word  # where the word is free: nothing reads the other layout any more
                 yield f"{word}{suffix}"
-            for ending in (
-                "_losses",
-                PIECE_MEANS,
-                PIECE_SQUARES,
-            ):  # of parts, before these are reduced to one
+            for ending in ("_losses", PIECE_MEANS, PIECE_SQUARES):  # of parts, before these are reduced to one
                 if buffer.endswith(ending):
                     of = buffer.removesuffix(ending)
                     yield from (f"{word}{ending}" for word in self.candidates(of) if ending != "_losses")
@@ -181,10 +178,9 @@ class BufferWords:
         local = origin.local or self._users.get(node.name)
         if local:
             yield local
-        piece = _result_of_call(node)
-        if piece and not origin.local:
-            path = without_positions(origin.module)
-            yield f"{last_word(path)}_{piece}" if piece in _STATISTICS.values() and path else piece
+        source = node.args[0] if node.target is operator.getitem else None
+        if isinstance(source, fx.Node) and not origin.local:
+            yield from self._of_result(source, node.args[1])
         yield from self._returned(node, origin)
         yield from words_of_module(origin)
         yield from self._of_stream(node)
@@ -211,6 +207,19 @@ class BufferWords:
         if origin.module_class:
             yield f"{snake_case(origin.module_class)}_{result}"
         yield hint
+
+    def _of_unread_result(self, buffer: str) -> Iterator[str]:
+        """For what a call returns and no node takes: lowering names it after the call and its place."""
+        source, _, place = buffer.rpartition("_")
+        if source in self._nodes and place.isdigit():
+            yield from self._of_result(self._nodes[source], int(place))
+
+    def _of_result(self, call: fx.Node, place: object) -> Iterator[str]:
+        """What a call's further results are, with the module's name where the word alone does not say whose."""
+        word = _result_of_call(call, place)
+        if word is not None:
+            path = without_positions(self._provenance_of(call).module)
+            yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
 
     def _of_pattern(self, node: fx.Node, local: str) -> Iterator[str]:
         """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
@@ -331,20 +340,14 @@ def _summand_word(origin: Provenance, of: str) -> str:
     return "lookup" if word in of else word
 
 
-def _result_of_call(node: fx.Node) -> str | None:
+def _result_of_call(call: fx.Node, place: object) -> str | None:
     """The name that a library call's further results have in its own signature: ``logsumexp``."""
-    source = node.args[0] if node.target is operator.getitem else None
-    if not isinstance(source, fx.Node) or not isinstance(source.target, torch._ops.OpOverload):
+    if not isinstance(call.target, torch._ops.OpOverload) or not isinstance(place, int):
         return None
-    position = node.args[1]
-    if aten_name(source) == "_native_batch_norm_legit_functional":
-        statistic = _STATISTICS.get(position) if isinstance(position, int) else None
-        if statistic is not None:
-            return statistic
-    returns = source.target._schema.returns
-    if not isinstance(position, int) or position == 0 or position >= len(returns):
-        return None
-    return returns[position].name or None
+    if aten_name(call) == "_native_batch_norm_legit_functional" and place in _STATISTICS:
+        return _STATISTICS[place]
+    returns = call.target._schema.returns
+    return (returns[place].name or None) if 0 < place < len(returns) else None
 
 
 def source_of_copy(buffer: str) -> tuple[str, str]:

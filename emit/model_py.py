@@ -85,7 +85,8 @@ class ModelWriter:
         self.made_lists = find_made_lists(plan, names, taken)
         self.variables = self._variables()
         self.tensors = self._tensor_arguments()
-        self.imports: set[str] = {"import torch"}
+        has_tensors = bool(self.steps) or any(one.kind is not InputKind.SIZE for one in self.graph.inputs)
+        self.imports: set[str] = {"import torch"} if has_tensors else set()
         self.runtime: set[str] = set()
         self.is_cpu = plan.options.target.device is Device.CPU
         self.records = (

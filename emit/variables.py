@@ -164,13 +164,20 @@ class _Namer:
             if isinstance(step, Loop):
                 self._name_loop(step, last_use, number)
             else:
+                unread = self._unread_results(step, last_use, number)
                 for buffer in (made for plain in plain_steps(step) for made in buffers_made(plain)):
-                    if buffer and buffer not in self.names:
+                    if buffer and buffer not in self.names and buffer not in unread:
                         self.names[buffer] = self.scope.pick(self.words.variables(buffer))
             if not early:
                 self._release(dying, given)
             for variable in seen_as:
                 self.scope.release(variable)
+
+    def _unread_results(self, step: ModelStep, last_use: Mapping[str, int], number: int) -> set[str]:
+        """What a library call returns besides and nothing reads: ``_``."""
+        if not isinstance(step, Extern) or len(step.outputs) < 2:
+            return set()
+        return {buffer for buffer in step.outputs if last_use.get(buffer) == number}
 
     def _name_views(self, step: Extern, dying: list[str]) -> list[str]:
         """Names the views that get lines before the call; the names of those that hold them still.

@@ -216,6 +216,13 @@ class CompiledModule(nn.Module):
     def __delattr__(self, name: str) -> None:
         delattr(self._original, name)
 
+    def __eq__(self, other: object) -> bool:
+        """Who keeps a table by module, as fully_shard does, finds the original's entry."""
+        return self._original is (other._original if isinstance(other, CompiledModule) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._original)
+
     def __repr__(self) -> str:
         return f"longhand.compile({self._original!r})"
 

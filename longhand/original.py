@@ -116,8 +116,28 @@ def moved(call: Call, device: str) -> Call:
     """The call with model and tensors on a device."""
     if isinstance(call.model, nn.Module):
         call.model.to(device)
-    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: tensor.to(device))
+    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: _in_its_layout(tensor, device))
     return Call(call.model, args, kwargs)
+
+
+def _in_its_layout(tensor: torch.Tensor, device: str | torch.device, *, again: bool = False) -> torch.Tensor:
+    """The tensor on a device, with its strides: to() and clone() lose them where elements lie apart or on each other.
+
+    Args:
+        tensor: Any.
+        device: Where to.
+        again: Copy what is there already.
+    """
+    found = tensor.to(device)
+    if again and found is tensor:
+        found = tensor.clone()
+    is_plain = tensor.layout is torch.strided and not tensor.is_conj() and not tensor.is_neg()
+    if found is tensor or not is_plain or found.stride() == tensor.stride():
+        return found
+    with torch.no_grad():
+        held = tensor.detach().new_empty(0).set_(tensor.untyped_storage()).to(device, copy=True)
+        laid_out = held.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    return laid_out.requires_grad_(tensor.requires_grad)
 
 
 def told_apart(call: Call) -> Call:
@@ -131,7 +151,9 @@ def told_apart(call: Call) -> Call:
         turned = tensor.detach().flatten().roll(1).view(tensor.shape)
         if turned.is_floating_point() and torch.equal(turned, tensor):
             turned = turned * 0.75  # all elements are one number
-        same_layout = torch.empty_like(tensor).copy_(turned)
+        if any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True)):
+            return turned.requires_grad_(tensor.requires_grad)  # it lies on itself
+        same_layout = _in_its_layout(tensor.detach(), tensor.device, again=True).copy_(turned)
         return same_layout.requires_grad_(tensor.requires_grad)
 
     args, kwargs = _mapped((call.args, call.kwargs), other)
@@ -140,7 +162,7 @@ def told_apart(call: Call) -> Call:
 
 def copied(call: Call) -> Call:
     """The call with copies of its tensors, so that what the model writes into them stays apart."""
-    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: tensor.clone())
+    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: _in_its_layout(tensor, tensor.device, again=True))
     return Call(copy.deepcopy(call.model), args, kwargs)
 
 

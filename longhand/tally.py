@@ -51,10 +51,11 @@ class EagerGraph:
         self._calls = calls
 
     def __call__(self, reason: str, inputs: tuple[Any, ...]) -> Any:
-        """Runs it, and tells why."""
+        """Runs it, and tells why, unless it raises: then the user's own call is at fault, in eager as elsewhere."""
+        results = self.function(*inputs)
         logger(Subject.EAGER).info("a call runs in eager: %s", reason)
         self._calls.in_eager[reason] += 1
-        return self.function(*inputs)
+        return results
 
 
 _graphs: list[GraphCalls] = []

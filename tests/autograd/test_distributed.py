@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import traceback
 import warnings
 
 import pytest
@@ -47,7 +48,7 @@ def _process(rank: int, rendezvous: str, is_inside: bool, failures: mp.SimpleQue
             torch.testing.assert_close(found[name], gradient)
         assert reports and all(report.reason is None for report in reports), reports
     except BaseException as error:
-        failures.put(f"process {rank}: {type(error).__name__}: {error}")
+        failures.put(f"process {rank}: {''.join(traceback.format_exception(error))}")
     finally:
         dist.destroy_process_group()
 
@@ -79,7 +80,7 @@ def _sharded_process(rank: int, rendezvous: str, frontend: str, failures: mp.Sim
                 ours.full_tensor(), gradient, msg=lambda text, name=name: f"{name}: {text}"
             )
     except BaseException as error:
-        failures.put(f"process {rank}: {type(error).__name__}: {error}")
+        failures.put(f"process {rank}: {''.join(traceback.format_exception(error))}")
     finally:
         dist.destroy_process_group()
 

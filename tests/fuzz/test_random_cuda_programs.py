@@ -17,7 +17,15 @@ from tests.fuzz.statements import STATEMENTS
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-@pytest.mark.parametrize("words", [["--seeds", "0:32"], ["--seeds", "0:8", "--train"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--seeds", "0:8"],
+        ["--seeds", "0:3", "--train"],
+        pytest.param(["--seeds", "8:200"], marks=pytest.mark.slow),
+        pytest.param(["--seeds", "3:60", "--train"], marks=pytest.mark.slow),
+    ],
+)
 def test_random_programs_do_what_eager_does(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0, capsys.readouterr().out
 
