@@ -162,7 +162,9 @@ def told_apart(call: Call) -> Call:
 
 def copied(call: Call) -> Call:
     """The call with copies of its tensors, so that what the model writes into them stays apart."""
-    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: _in_its_layout(tensor, tensor.device, again=True))
+    args, kwargs = _mapped(
+        (call.args, call.kwargs), lambda tensor: _in_its_layout(tensor, tensor.device, again=True)
+    )
     return Call(copy.deepcopy(call.model), args, kwargs)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import platform
+import time
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,10 @@ def tune_command(
 
     The sizes are those of the unit's example call.
     """
-    return doing("tuning").run_tune(folder, kernels, includes_persons, budget, is_json)
+    begin = time.monotonic()
+    tuning = doing("tuning")
+    left = max(0.0, budget - (time.monotonic() - begin))
+    return tuning.run_tune(folder, kernels, includes_persons, left, is_json)
 
 
 @commands.command("explain", epilog=example("longhand explain examples.gpt:small"))

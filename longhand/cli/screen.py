@@ -148,13 +148,17 @@ def show_verification(result: Verification) -> None:
 
 def show_times(times: Mapping[str, Times]) -> None:
     """What `bench` measured."""
-    table = Table("", "median ms", "min ms", "speedup", box=None, pad_edge=False)
+    table = Table("", "median ms", "noise", "min ms", "speedup", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    baseline = next(iter(times.values())).median
+    baseline = next(iter(times.values()))
     for name, measured in times.items():
-        speedup = f"{baseline / measured.median:.2f}x"
-        table.add_row(name, f"{measured.median:.3f}", f"{measured.minimum:.3f}", speedup)
+        ratio, noise = baseline.median / measured.median, baseline.noise + measured.noise
+        is_told_apart = measured is baseline or abs(ratio - 1) > noise
+        speedup = f"{ratio:.2f}x" if is_told_apart else f"{ratio:.2f}x, within noise"
+        table.add_row(
+            name, f"{measured.median:.3f}", f"{100 * measured.noise:.1f}%", f"{measured.minimum:.3f}", speedup
+        )
     console().print(table)
 
 
@@ -162,13 +166,14 @@ def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
     """What `bench` measured of each kernel."""
     is_edited = any(found.base for found in times.values())
     unedited = ["unedited ms"] if is_edited else []
-    table = Table("kernel", "ms", *unedited, "GB/s", "of a copy", box=None, pad_edge=False)
+    table = Table("kernel", "ms", "noise", *unedited, "GB/s", "of a copy", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, found in times.items():
         base = [f"{found.base.median:.4f}" if found.base else ""] if is_edited else []
         share = f"{100 * found.share:.0f}%"
-        table.add_row(name, f"{found.times.median:.4f}", *base, f"{found.gb_per_s:.1f}", share)
+        noise = f"{100 * found.times.noise:.1f}%"
+        table.add_row(name, f"{found.times.median:.4f}", noise, *base, f"{found.gb_per_s:.1f}", share)
     console().print(table)
 
 
@@ -176,11 +181,15 @@ def times_as_json(times: Mapping[str, Times], kernels: Mapping[str, KernelTime])
     """The same, for programs: milliseconds, GB/s, and the share of the copy bandwidth."""
     return json.dumps(
         {
-            "model": {name: {"ms": one.median, "min_ms": one.minimum} for name, one in times.items()},
+            "model": {
+                name: {"ms": one.median, "min_ms": one.minimum, "noise": one.noise}
+                for name, one in times.items()
+            },
             "kernels": {
                 name: {
                     "ms": one.times.median,
                     "min_ms": one.times.minimum,
+                    "noise": one.times.noise,
                     "base_ms": one.base.median if one.base else None,
                     "gb_per_s": one.gb_per_s,
                     "share_of_copy": one.share,
