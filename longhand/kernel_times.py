@@ -85,11 +85,11 @@ def time_kernels(folder: Path, *, n_turns: int = 7) -> dict[str, KernelTime]:
     times = {}
     for name, given in arguments.items():
         n_calls = sum(one.count for one in given.values())
-        own, base = found[name], found.get(f"{name} {BASE}")
+        own, written = found[name], found.get(f"{name} {BASE}")
         n_bytes = _copied(moved[name])
         bandwidth = 2 * n_bytes / found[f"a copy of {n_bytes}"].median
         share = moved[name] * n_calls / own.median / bandwidth
-        times[name] = KernelTime(_each(own, n_calls), base and _each(base, n_calls), moved[name], share)
+        times[name] = KernelTime(_each(own, n_calls), written and _each(written, n_calls), moved[name], share)
     return times
 
 

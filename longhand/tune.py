@@ -291,7 +291,13 @@ class _TunedFile:
 
     def left_alone(self, reason: str = "") -> Tuning:
         """The kernel as it is."""
-        return Tuning(self.kernel, self.path, self.values, self.values, note=reason or self.note)
+        return Tuning(
+            self.kernel,
+            self.path,
+            self.values,
+            self.values,
+            note="; ".join(filter(None, (self.note, reason))),
+        )
 
     def write(self, values: Values) -> bool:
         """Sets the tunables, in one step; False if the file is no longer what it was."""

@@ -221,6 +221,38 @@ def tune_command(
     return tuning.run_tune(folder, kernels, includes_persons, left, is_json)
 
 
+@commands.command("build", epilog=example("longhand build generated/attention_cpu --wheel dist"))
+@_FOLDER
+@click.option("--out", type=click.Path(path_type=Path), help="A folder for the built unit.")
+@click.option("--wheel", "wheels", type=click.Path(path_type=Path), help="A folder for a wheel of it.")
+@click.option(
+    "--isa",
+    "levels",
+    multiple=True,
+    metavar="LEVEL",
+    help="Instructions to build for, like x86-64-v4; may be repeated. By default x86-64-v3.",
+)
+@click.option("--name", default="", help="The package; by default the unit's folder.")
+@click.option("--version", default="1.0", show_default=True, help="The wheel's.")
+@_JSON
+def build_command(
+    folder: Path,
+    out: Path | None,
+    wheels: Path | None,
+    levels: tuple[str, ...],
+    name: str,
+    version: str,
+    is_json: bool,
+) -> int:
+    """Build a unit's C++ kernels, for where there is no compiler.
+
+    The folder, or the wheel, holds the unit with a shared object of each
+    kernel, and needs torch alone. With several --isa the processor at hand
+    decides. The kernels of CUDA units are compiled by Triton where they run.
+    """
+    return doing("deploying").build(folder, out, wheels, levels, name, version, is_json=is_json)
+
+
 @commands.command("explain", epilog=example("longhand explain examples.gpt:small"))
 @click.argument("factory", metavar="MODULE:FACTORY")
 @click.option(

@@ -246,7 +246,7 @@ def test_a_slow_tunable_is_found_written_and_kept(unit, capsys):
     assert json.loads((unit / "longhand.lock").read_text())["tuned"] == lock["tuned"]
     # What it set itself it may set again.
     again = only(tune(unit, budget=0))
-    assert again.note == "a person set ROWS, SPLITS, GRAIN; the time was up"
+    assert again.note.startswith("a person set ROWS, SPLITS, GRAIN; the time was up")
 
 
 def regenerate(unit):
