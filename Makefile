@@ -1,18 +1,23 @@
-# Everything a newcomer needs: `make demo` shows what longhand does, `make test` tests it. Both set themselves up.
-PYTHON ?= python3.11
+# Everything a newcomer needs: `make demo` shows what longhand does, `make test` tests it. Both set themselves up, with
+# the newest Python that longhand supports: `make test PYTHON=python3.12 TORCH='torch==2.12.*'` chooses otherwise.
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/attention_cpu
 # Named after the list of modules: a new file needs to be linked into the installation.
 STAMP := $(VENV)/installed-$(shell ls */*.py | cksum | cut -d ' ' -f 1)
+# Named after what was asked for: a plain `make` takes the environment that is there, another PYTHON= makes another.
+ASKED := $(strip $(PYTHON) $(TORCH))
+CHOICE := $(VENV)/$(if $(ASKED),asked-$(shell echo '$(ASKED)' | cksum | cut -d ' ' -f 1),made)
 
-.PHONY: demo test lint sweep sanitize gallery bench clean
+.PHONY: demo test lint sweep sanitize gallery bench matrix clean
 
-$(STAMP): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
+$(CHOICE):
+	PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/environments/create.sh $(VENV)
+	touch $(VENV)/made $@
+
+$(STAMP): pyproject.toml $(CHOICE)
 	# Strict: the rooms are linked one by one, so that type checkers and imports see what an installed longhand has.
-	$(BIN)/pip install --quiet --config-settings editable_mode=strict -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --config-settings editable_mode=strict -e '.[dev]'
 	rm -f $(VENV)/installed-*
 	touch $@
 
@@ -23,10 +28,10 @@ demo: $(STAMP)
 	$(BIN)/longhand view $(DEMO)
 
 lint: $(STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/black --check --quiet .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m black --check --quiet .
 	# From another folder: here, `longhand` would be the bare folder of that name, without its rooms.
-	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p longhand
+	cd build && ../$(BIN)/python -m mypy --config-file ../pyproject.toml -p longhand
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"

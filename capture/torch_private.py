@@ -14,6 +14,7 @@ import torch.utils.checkpoint
 from torch import fx
 from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
 from torch._C._dynamo.guards import TensorGuards
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
@@ -196,6 +197,15 @@ def quiet_fakes() -> Iterator[None]:
         logger.disabled = was
 
 
+# Before torch 2.13, C++ counts elements when it takes matmul apart, and so takes symbols for the numbers that they stand for.
+_COUNTS_IN_CPP = torch.__version__.startswith(("2.11.", "2.12."))
+
+
+def symbolic_rules() -> contextlib.AbstractContextManager[None]:
+    """While inside, ops that are made of others are taken apart by code that leaves symbolic sizes symbolic."""
+    return enable_python_dispatcher() if _COUNTS_IN_CPP else contextlib.nullcontext()
+
+
 # What a guard compares: layout, device type, conjugate and negative views, inference tensors.
 dispatch_keys = torch._C._dispatch_keys
 KEYS_TEXT = "dispatch_keys({})"
@@ -243,6 +253,8 @@ TRANSFORMS = (
     "_jvp_increment_nesting",
     "_func_increment_nesting",
 )
+# What ends a transform, by its kind.
+_ENDS = {"Grad": "_grad", "Vmap": "_vmap", "Jvp": "_jvp", "Functionalize": "_func"}
 
 
 def opens_transform(node: fx.Node) -> bool:
@@ -268,7 +280,10 @@ def keeping_transforms() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        # One by one: torch 2.11's own function for it ends two at a time.
+        while n_transforms() > depth:
+            kind = torch._C._functorch.peek_interpreter_stack().key().name
+            getattr(torch._C._functorch, f"{_ENDS[kind]}_decrement_nesting")()
         raise
 
 

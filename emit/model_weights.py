@@ -112,6 +112,8 @@ class _Writer:
 
     def module(self, branch: Branch, path: str) -> str:
         """The expression that makes a sub-module."""
+        if branch.is_gap:
+            return "nn.Identity()"
         if branch.is_list and path in self.blocks:
             made = [self.block(child, f"{path}.{key}", int(key)) for key, child in branch.branches.items()]
             return _blocks_in_list(made)
@@ -196,6 +198,10 @@ class _Writer:
             self.names.add("filters")
             dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
             return f"filters({', '.join(map(str, held.shape))}{dtype_text})"
+        if held.strides:
+            dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
+            made = f"torch.empty_strided({shape}, {held.strides}{dtype_text})"
+            return f"nn.Parameter({made}, False)" if held.kind is InputKind.PARAMETER else made
         if held.kind is InputKind.PARAMETER:
             return (
                 shape

@@ -187,7 +187,7 @@ def _record(
         raise Unsupported(f"{name} writes into out=")
     run = target if op == "call_function" else getattr(fake_args[0], name)
     try:
-        with trace.mode, torch_private.quiet_fakes():
+        with trace.mode, torch_private.quiet_fakes(), torch_private.symbolic_rules():
             fake = (
                 run(*fake_args, **fake_kwargs)
                 if op == "call_function"

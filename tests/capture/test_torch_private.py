@@ -105,12 +105,35 @@ def test_levels_are_closed_where_a_graph_fails_half_way():
     depth = torch_private.n_transforms()
     with pytest.raises(KeyError), torch_private.keeping_transforms():
         torch._C._functorch._vmap_increment_nesting(3, "error")
-        assert torch_private.n_transforms() == depth + 1
+        torch._C._functorch._grad_increment_nesting()
+        torch._C._functorch._jvp_increment_nesting()
+        torch._C._functorch._func_increment_nesting(True)
+        assert torch_private.n_transforms() == depth + 4
         raise KeyError
     assert torch_private.n_transforms() == depth
+    torch._C._functorch._vmap_increment_nesting(3, "error")
+    with pytest.raises(KeyError), torch_private.keeping_transforms():
+        torch._C._functorch._vmap_increment_nesting(3, "error")
+        raise KeyError
+    assert torch_private.n_transforms() == depth + 1  # what was begun outside goes on
+    torch._C._functorch._vmap_decrement_nesting()
     assert torch_private.is_transformed(torch.vmap(torch.sin)) and not torch_private.is_transformed(copied)
     node = torch.fx.Graph().call_function(torch._C._functorch._vmap_increment_nesting, (3, "error"))
     assert torch_private.opens_transform(node) and "_vmap_increment_nesting" in torch_private.TRANSFORMS
+
+
+def test_products_of_sizes_that_are_symbols():
+    environment = torch_private.ShapeEnv()
+    with (
+        torch_private.FakeTensorMode(shape_env=environment) as mode,
+        torch_private.symbolic_rules(),
+    ):
+        sizes = torch_private.symbolic_sizes((False,) * 3), torch_private.symbolic_sizes((False,) * 2)
+        x, w = (
+            mode.from_tensor(torch.ones(shape), symbolic_context=context)
+            for shape, context in zip(((2, 5, 32), (32, 96)), sizes, strict=True)
+        )
+        assert str((x @ w).shape[-1]) == str(w.shape[-1])
 
 
 def test_constants_behind_fake_tensors():
@@ -428,6 +451,7 @@ def test_every_name_has_a_test():
         "DimDynamic",
         "StatelessSymbolicContext",
         "TensorGuards",
+        "enable_python_dispatcher",
         "TracerBase",
         "unset_fake_temporarily",
     }  # by what is tested

@@ -1,8 +1,8 @@
 """A newer torch is warned of once; one that lacks what is needed is named; the versions are the same everywhere."""
 
 import importlib
-import importlib.util
 import re
+import runpy
 import sys
 import tomllib
 import warnings
@@ -63,12 +63,10 @@ def test_what_a_newer_torch_lacks_is_named(monkeypatch):
 
 
 def test_the_versions_are_the_same_everywhere():
-    spec = importlib.util.spec_from_file_location("rate", ROOT / "tests" / "environments" / "rate.py")
-    rate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(rate)
-    assert (rate.OLDEST_TORCH, rate.NEWEST_TORCH) == torch_versions.TORCH
+    create = runpy.run_path(str(ROOT / "tests" / "environments" / "create.py"))
+    assert create["TORCH"] == torch_versions.TORCH
     assert tuple(KNOWN) == cli._SUPPORTED
-    assert (min(KNOWN), max(KNOWN)) == (rate.OLDEST_PYTHON, rate.NEWEST_PYTHON)
+    assert create["PYTHON"] == (min(KNOWN), max(KNOWN))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lowest, after = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"]).groups()
     assert (3, int(lowest)) == min(KNOWN) and (3, int(after) - 1) == max(KNOWN)

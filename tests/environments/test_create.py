@@ -1,0 +1,82 @@
+"""The environment of `make`: which Python, which torch."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+LISTING = "torch (2.16.0)\nAvailable versions: {}\n  INSTALLED: 2.12.0"
+
+
+@pytest.fixture(scope="module")
+def create() -> dict[str, object]:
+    return runpy.run_path(str(HERE / "create.py"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "build"),
+    [
+        ("2.16.0+cpu, 2.15.0, 2.13.0+cpu, 2.13.0, 2.12.0+cpu", "2.13.0+cpu"),
+        ("2.15.0, 2.14.1", None),
+        ("2.10.0+cpu", None),
+    ],
+)
+def test_the_newest_build_without_cuda(create, versions, build):
+    assert create["newest_cpu_build"](LISTING.format(versions)) == build
+
+
+def test_no_listing_is_no_build(create):
+    assert create["newest_cpu_build"]("ERROR: No matching distribution found for torch") is None
+
+
+def test_releases_only(create):
+    assert create["is_supported"]("2.15.1") and create["is_supported"]("2.11.0+cu130")
+    assert not create["is_supported"]("2.15.0a0+git1234") and not create["is_supported"]("2.9.1")
+
+
+def _command(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def _made(commands: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """create.sh where `commands` are the only Pythons there are."""
+    for tool in ("dirname", "sh"):
+        if not (commands / tool).exists():
+            (commands / tool).symlink_to(f"/usr/bin/{tool}")
+    environment = {"PATH": str(commands), **variables}
+    script = [str(HERE / "create.sh"), "FOLDER"]
+    return subprocess.run(script, env=environment, capture_output=True, text=True)
+
+
+_WORKS = '[ "$1" = -c ] || echo "$0 makes $2"'
+_INSTALLS_NOTHING = '[ "$1" = -c ] || { echo "no torch for $0" >&2; exit 1; }'
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/dirname"), reason="no /usr/bin/dirname")
+def test_the_newest_python_that_works(tmp_path):
+    _command(tmp_path, "python3.13", "exit 127")  # a shim
+    _command(tmp_path, "python3.12", _INSTALLS_NOTHING)
+    _command(tmp_path, "python3.11", _WORKS)
+    _command(tmp_path, "python3", "echo never asked")
+    done = _made(tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == f"{tmp_path}/python3.11 makes FOLDER\n"
+    assert done.stderr == f"no torch for {tmp_path}/python3.12\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/dirname"), reason="no /usr/bin/dirname")
+def test_python_is_chosen(tmp_path):
+    _command(tmp_path, "python3.13", _WORKS)
+    _command(tmp_path, "python3.11", _WORKS)
+    assert _made(tmp_path, PYTHON="python3.11").stdout == f"{tmp_path}/python3.11 makes FOLDER\n"
+    refused = _made(tmp_path, PYTHON="python3.12")
+    assert refused.returncode == 1
+    assert "PYTHON=python3.12 does not run." in refused.stderr and "makes" not in refused.stdout
