@@ -76,7 +76,8 @@ class Trace(Wrapping):
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """A node with the user's place."""
-        args, kwargs = (fx.node.map_aggregate(given, _dtype_of) for given in (args, kwargs))
+        given: Any = fx.node.map_aggregate((args, kwargs), _dtype_of)
+        args, kwargs = given
         node = self.graph.create_node(op, target, args, kwargs)
         node.meta["stack_trace"] = self.place_text()
         if self.modules:
