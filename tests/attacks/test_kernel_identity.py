@@ -96,7 +96,9 @@ def test_a_clash_names_both():
         _refuse_clash({"one": "scale", "other": "Scale"})
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=() if seed < 60 else pytest.mark.slow) for seed in range(300)]
+)
 def test_random_merges(seed):
     """Texts of three sides, cut and joined at random with git's markers between: an answer in words, or a unit."""
     source = random.Random(seed)

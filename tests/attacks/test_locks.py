@@ -25,7 +25,7 @@ from tests.emit.merge_units import version
 ROOT = Path(__file__).resolve().parents[2]
 REAL = json.loads((ROOT / "generated" / "attention_cpu" / LOCK).read_text())
 COUNT = 1000
-IN_CI = 200
+IN_CI = 100
 LONGEST = 10.0  # seconds
 
 

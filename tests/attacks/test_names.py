@@ -136,7 +136,13 @@ def test_locals_and_arguments(tmp_path, monkeypatch):
         torch.testing.assert_close(unit(*args), model(*args))
 
 
-@pytest.mark.parametrize("word", ["torch_", "torch", "kernels", "F", "launch", "dtype", "__x", "ctx"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("torch_", "kernels", "__x"),
+        *(pytest.param(word, marks=pytest.mark.slow) for word in ("torch", "F", "launch", "dtype", "ctx")),
+    ],
+)
 def test_one_argument(word, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = f"import torch as t\ndef function({word}, y):\n    {word} = t.relu({word}) * y\n    return {word} + 1\n"
