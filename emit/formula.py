@@ -70,11 +70,11 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         for formula in (coarse, exact) if is_coarser else (exact, coarse):
             if formula and len(formula) <= room:
                 return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
+    if plan.style is Style.FOREACH:
+        return f"{_update_in_words(plan, names)}."
     stepwise = formula_in_steps(plan, names, words)
     if stepwise and len(stepwise) + len(names.kernel) <= _THREE_LINES:
         return f"{stepwise}."
-    if plan.style is Style.FOREACH:
-        return f"{_update_in_words(plan, names)}."
     return f"{_in_words(plan, names, words)}{how}."
 
 
