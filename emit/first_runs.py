@@ -104,7 +104,7 @@ def _matched(
         for one, other in named:
             if other in weights and weights[other] != one:
                 return None
-            if not _are_alike(memory[one], memory[other]):
+            if one and not _are_alike(memory[one], memory[other]):  # no name: a result that nothing reads
                 return None
             if found.setdefault(other, one) != one or back.setdefault(one, other) != other:
                 return None

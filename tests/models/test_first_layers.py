@@ -49,3 +49,20 @@ def test_dimensions_of_what_the_first_layer_is_given(is_flat, train, tmp_path):
     torch.manual_seed(0)
     model, x = Windows(is_flat), torch.randn(2, HEIGHT, WIDTH, DIM)
     assert not differences(model, ((x,), {}), tmp_path / "unit", train=train)
+
+
+class SortingBlock(nn.Module):
+    """A library call of which one result is not read."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mix, self.back = nn.LayerNorm(DIM), nn.Linear(DIM, DIM), nn.Linear(DIM, DIM)
+
+    def forward(self, x):
+        return x + self.back(self.mix(self.norm(x)).sort(-1).values)
+
+
+def test_results_that_nothing_reads(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(DIM, DIM), nn.Sequential(*(SortingBlock() for _ in range(5))))
+    assert not differences(model, ((torch.randn(3, DIM),), {}), tmp_path / "unit")
