@@ -56,7 +56,7 @@ class Change:
     what: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class CheckResult:
     """What `check` found.
 
@@ -89,6 +89,10 @@ class CheckResult:
     not_run: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     sizes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        found = f"{len(self.changes)} changes, {len(self.breaches)} breaches, {len(self.edited)} edited files"
+        return f"<CheckResult {self.folder}: {self.currency.name.lower()}; {found}>"
 
     @property
     def currency(self) -> Currency:

@@ -38,7 +38,7 @@ class Break:
     hint: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Explanation:
     """What one call becomes.
 
@@ -52,6 +52,10 @@ class Explanation:
     graphs: tuple[GraphReport, ...]
     breaks: tuple[Break, ...]
     guards: tuple[tuple[str, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        counts = f"{_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"
+        return f"<Explanation {counts}; print it for more>"
 
     def __str__(self) -> str:
         lines = [f"{_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"]

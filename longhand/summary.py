@@ -47,7 +47,7 @@ class LibraryCall:
     count: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Summary:
     """What was generated.
 
@@ -83,6 +83,15 @@ class Summary:
     in_torch: tuple[str, ...] = ()
     trial: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Summary {self}>"
+
+    def __str__(self) -> str:
+        n_calls = sum(call.count for call in self.library_calls)
+        launches = f"launched {counted(self.n_launches, 'time')}" if self.n_launches != 1 else "launched once"
+        kernels = counted(self.n_kernels, "kernel")
+        return f"{self.out}: {self.name}, {kernels} {launches}, {counted(n_calls, 'library call')}"
+
     @property
     def fallbacks(self) -> tuple[LibraryCall, ...]:
         """Calls to a library that longhand has no lowering for."""
@@ -93,6 +102,11 @@ class Summary:
         """Of the bytes moved outside products, convolutions and attention, the part that generated kernels move."""
         total = self.kernel_bytes + self.library_bytes
         return self.kernel_bytes / total if total else 1.0
+
+
+def counted(count: int, word: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def flat_steps(plan: UnitPlan) -> Iterator[PlanStep]:

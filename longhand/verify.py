@@ -26,7 +26,7 @@ from longhand.varied_sizes import SizeRules, Sizes, in_words
 from longhand.worker_progress import Tell, no_progress
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Verification:
     """What was compared.
 
@@ -49,6 +49,15 @@ class Verification:
     seconds: float = 0.0
     stale: str = ""
     sizes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        wrong = [f"{one.name}{f' at {one.at}' if one.at else ''}" for one in self.kernels if not one.is_right]
+        wrong += [one.name for one in self.whole if not one.is_right]
+        verdict = f"WRONG: {', '.join(wrong[:3])}" if wrong else "right"
+        n_kernels = len({one.name for one in self.kernels})
+        return (
+            f"<Verification {verdict}; {len(self.whole)} results, {n_kernels} kernels and tensors compared>"
+        )
 
     @property
     def is_right(self) -> bool:

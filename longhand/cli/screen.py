@@ -78,14 +78,7 @@ def working(what: str, number: int = 1, of: int = 1) -> Iterator[Show]:
 def show_summary(summary: Summary) -> None:
     """What `generate` made."""
     terminal = console()
-    n_calls = sum(call.count for call in summary.library_calls)
-    launches = (
-        f"launched {counted(summary.n_launches, 'time')}" if summary.n_launches != 1 else "launched once"
-    )
-    terminal.print(
-        f"{summary.out}: {summary.name}, {counted(summary.n_kernels, 'kernel')} {launches}, "
-        f"{counted(n_calls, 'library call')}"
-    )
+    terminal.print(str(summary))
     if summary.in_torch:
         terminal.print(f"  in PyTorch calls, which is a bug in longhand: {', '.join(summary.in_torch)}")
     for call in summary.fallbacks[:_LISTED_CALLS]:
@@ -98,11 +91,6 @@ def show_summary(summary: Summary) -> None:
         terminal.print(summary.report.rstrip(), soft_wrap=True)
     terminal.print(str(summary.timings).replace(" (of which ", "\n(of which "))
     show_merge(summary.merge, summary.out)
-
-
-def counted(count: int, word: str) -> str:
-    """``1 kernel``, ``2 kernels``."""
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def show_verification(result: Verification) -> None:

@@ -8,9 +8,14 @@ import sys
 
 import click
 import pytest
+import torch
 
+import longhand
 from longhand import cli
 from longhand.cli.commands import commands
+from longhand.currency import check
+from longhand.verify import verify
+from tests.longhand import manners_model
 
 ASKED = [
     ["--help"],
@@ -83,7 +88,7 @@ def test_verbose_counts_what_is_done_where_there_is_no_terminal(capsys, tmp_path
     code, _, error = run(capsys, "-v", *words)
     assert code == 0 and "s generating" in error and "capture" in error
     code, shown, error = run(capsys, "verify", tmp_path / "unit", "--verbose")
-    assert code == 0 and "1 of 1, scale_softmax_add" in error and "the model against eager" in error
+    assert code == 0 and "1 of 1, " in error and "the model against eager" in error
     code, shown, error = run(capsys, "verify", tmp_path / "unit", "-q")
     assert (code, shown, error) == (0, "", "")
 
@@ -141,3 +146,18 @@ def test_settings_that_are_none_are_told(capsys, tmp_path, monkeypatch, text, to
     project(tmp_path, text, monkeypatch)
     code, _, error = run(capsys, "check")
     assert code == 2 and told in error
+
+
+def test_results_have_a_short_repr(tmp_path):
+    summary = longhand.generate(*manners_model.wide(), out=tmp_path / "unit", run=False)
+    assert repr(summary) == f"<Summary {tmp_path / 'unit'}: rows, 1 kernel launched once, 0 library calls>"
+    (kernel,) = tmp_path.glob("unit/kernels/*.cpp")
+    factory = "tests.longhand.manners_model:wide"
+    assert repr(verify(tmp_path / "unit", factory)).startswith("<Verification right; 1 results, ")
+    kernel.write_text(kernel.read_text().replace("* 0.5f", "* 0.75f"))
+    assert repr(verify(tmp_path / "unit", factory)).startswith(f"<Verification WRONG: {kernel.stem}, ")
+    found = check(tmp_path / "unit", factory)
+    assert repr(found) == f"<CheckResult {tmp_path / 'unit'}: current; 0 changes, 0 breaches, 1 edited files>"
+    with torch.no_grad():
+        explanation = longhand.explain(manners_model.rows)(torch.randn(4, 8))
+    assert repr(explanation) == "<Explanation 1 graph, 0 breaks; print it for more>"

@@ -155,19 +155,21 @@ def test_a_triton_kernel_that_cannot_fit_is_not_compiled():
 MODEL = """
 import torch
 
-def column_sum(x):
-    return (x * 2).sum(0)
+class Summed(torch.nn.Module):
+    def forward(self, x):
+        return (x * 2).sum(0) @ x[:4].T
 
-def two_kernels(x):
-    return (x * 2).sum(0), torch.softmax(x, -1)
+class SummedAndWeighed(torch.nn.Module):
+    def forward(self, x):
+        return (x * 2).sum(0), torch.softmax(x, -1)
 
 def small():
     torch.manual_seed(0)
-    return column_sum, (torch.randn(2048, 256),)
+    return Summed(), (torch.randn(2048, 256),)
 
 def both():
     torch.manual_seed(0)
-    return two_kernels, (torch.randn(2048, 256),)
+    return SummedAndWeighed(), (torch.randn(2048, 256),)
 """
 SLOW = ("constexpr long COLS = 1024;", "constexpr long COLS = 1;   ")
 # So that the search has one tunable to look at, and ends soon on a busy machine too.
