@@ -132,7 +132,9 @@ def steps_of(tensor):
     """The strides that kernels rely on, of dimensions with more than one position; None: filters lie as they like."""
     if hasattr(tensor, "lies_as_it_likes"):
         return None
-    return tuple(step for size, step in zip(tensor.shape, tensor.stride()) if size > 1 and tensor.numel())
+    return tuple(
+        step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1 and tensor.numel()
+    )
 
 
 def check_own_tensors(path, module, device):
