@@ -44,7 +44,7 @@ from longhand.capture.held_inputs import lift_written
 from longhand.capture.result_views import peel
 from longhand.clock import Clock
 from longhand.emit.merge_report import Outcome
-from longhand.errors import EagerWarning, LonghandError, OptionError, UnitError
+from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
 from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
 from longhand.lower.layouts import input_strides
@@ -133,6 +133,8 @@ def longhand_backend(
 
     if reason := _reason_for_eager(graph_module, example_inputs):
         logger(Subject.EAGER).info("a graph of %d ops runs in eager: %s", n_ops, reason)
+        if strict and report is None:  # whoever asks for a report is told
+            raise CaptureError(f"A graph of {n_ops} ops would run in eager: {reason.rstrip('.')}.")
         return left_in_eager(reason)
     try:
         made = _compile(graph_module, example_inputs, mode, (options or {}).get("out"), calls, strict)

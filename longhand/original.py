@@ -17,7 +17,7 @@ from longhand.emit.lock import LOCK
 from longhand.emit.lock_schema import parsed
 from longhand.emit.merge import lock_versions
 from longhand.emit.reading import read_regular
-from longhand.errors import UnitError
+from longhand.errors import NotRunHereError, UnitError
 from longhand.factory import Call, resolve
 
 SEED = 0
@@ -39,7 +39,7 @@ def original_of(folder: Path, factory: str | None = None) -> Call:
     call = call_of(folder, factory)
     device = str(read_lock(folder).get("device", "cpu"))
     if device == "cuda" and not torch.cuda.is_available():
-        raise UnitError(
+        raise NotRunHereError(
             f"{folder} is for CUDA and this machine has no GPU that torch can use.",
             hint="Run it where there is one, or generate for the CPU.",
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+
+from longhand.emit.names import AxisNames, KernelNames
+from longhand.emit.triton_scope import FileScope
+from longhand.emit.triton_styles import side_words
+from tests.emit.conftest import plan_unit
 
 
 def causal_softmax(scores: torch.Tensor) -> torch.Tensor:
@@ -13,12 +16,13 @@ def causal_softmax(scores: torch.Tensor) -> torch.Tensor:
     return torch.softmax(torch.where(col <= row, scores, float("-inf")), dim=-1)
 
 
-def test_a_product_of_sizes_has_a_name_of_its_own(emit: Any) -> None:
-    files = emit(causal_softmax, (torch.randn(6, 40, 40),), device="cuda")
-    (kernel,) = (
-        str(text) for path, text in files.items() if "tl.exp(" in str(text) and path.startswith("kernels/")
-    )
-    assert "n_flat_rows = n_groups * n_rows" in kernel
-    assert "flat_row = tl.program_id(0)" in kernel
-    assert "row = flat_row % n_rows" in kernel
-    assert "n_rows = n_groups" not in kernel
+def test_a_product_of_sizes_has_a_name_of_its_own() -> None:
+    plan = plan_unit(causal_softmax, (torch.randn(6, 40, 40),), device="cuda")
+    (kernel,) = plan.kernels.values()
+    batch, row = (axis.name for axis in kernel.rows)
+    words = {batch: AxisNames("group", "n_groups"), row: AxisNames("row", "n_rows")}
+    names = KernelNames("kernel", "", (), {}, words, {}, {}, {})
+    side = side_words(kernel, kernel.rows, names, FileScope(kernel, names), "row", "n_rows")
+    assert side.size == "n_flat_rows" and side.index == "flat_row"
+    assert side.size_lines == ("n_flat_rows = n_groups * n_rows",)
+    assert side.split_lines == ("row = flat_row % n_rows", "group = flat_row // n_rows")

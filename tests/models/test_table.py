@@ -1,6 +1,7 @@
 """A varied thirty of the table of architectures: every kernel of their CUDA units compiles to a binary, without a GPU.
 
-All of the table: ``make sweep``, or ``python -m benchmarks.architectures --compile-only``.
+Every second one belongs to ``make test``, as all thirty take ten minutes of two cores; the others, and the whole table
+(``python -m benchmarks.architectures --compile-only``), to ``make sweep``.
 """
 
 import itertools
@@ -46,7 +47,10 @@ THIRTY = (
 )
 
 
-@pytest.mark.parametrize("name", THIRTY)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (place % 2)) for place, name in enumerate(THIRTY)],
+)
 def test_kernels_compile(name):
     result = cubin_result(catalog.example(f"transformers/{name}"), "sm_90", train=False)
     assert result.verdict is Verdict.RIGHT, result
