@@ -197,7 +197,7 @@ def quiet_fakes() -> Iterator[None]:
         logger.disabled = was
 
 
-# Before torch 2.13, C++ counts elements when it takes matmul apart, and takes symbols for the numbers they stand for.
+# Before torch 2.13, C++ counts elements when it takes matmul apart, and so takes symbols for the numbers behind them.
 _COUNTS_IN_CPP = torch.__version__.startswith(("2.11.", "2.12."))
 
 

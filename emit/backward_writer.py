@@ -25,6 +25,7 @@ from longhand.emit.variables import given_to_layers, list_words, name_block
 from longhand.emit.words import snake_case
 from longhand.lower.ir import View
 
+_MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
 _OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
 
 
@@ -105,7 +106,7 @@ class BackwardWriter(ModelWriter):
         """
         if not self.layers:
             return [f"{', '.join(saved)}{',' * (len(saved) == 1)} = saved", "saved.clear()"] if saved else []
-        lines = [f"{', '.join([*saved, '*of_layers'])} = saved", "saved.clear()"]
+        lines = [*first_and_rest(saved, "of_layers", "saved"), "saved.clear()"]
         begin, last_record = 0, ""
         for layers in self.layers:
             end = begin + layers.n_each * len(layers.own)
@@ -212,6 +213,13 @@ class BackwardWriter(ModelWriter):
 
     def _parameter_texts(self) -> Iterator[str]:
         yield "saved"
+
+
+def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:
+    """Lines that take a list apart: its first items one by one, the others as a list."""
+    if len(first) <= _MOST_BEFORE_A_STAR:
+        return [f"{', '.join([*first, f'*{rest}'])} = {source}"]
+    return [f"{rest} = {source}[{len(first)}:]", f"{', '.join(first)} = {source}[: {len(first)}]"]
 
 
 def _backwards(positions: Sequence[int]) -> str:

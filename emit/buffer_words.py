@@ -111,7 +111,11 @@ class BufferWords:
                 if suffix == "_contiguous":
                     yield word  # where the word is free: nothing reads the other layout any more
                 yield f"{word}{suffix}"
-            for ending in ("_losses", PIECE_MEANS, PIECE_SQUARES):  # of parts, before these are reduced to one
+            for ending in (
+                "_losses",
+                PIECE_MEANS,
+                PIECE_SQUARES,
+            ):  # of parts, before these are reduced to one
                 if buffer.endswith(ending):
                     of = buffer.removesuffix(ending)
                     yield from (f"{word}{ending}" for word in self.candidates(of) if ending != "_losses")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from longhand.emit.buffer_flow import buffers_made, buffers_read
-from longhand.lower.ir import Extern, View
+from longhand.lower.ir import Buffer, Extern, View
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
 
 FEWEST = 4  # launches and library calls that are worth a call
@@ -35,7 +35,10 @@ class FirstRun:
 
 
 def find_first_run(
-    before: Sequence[PlanStep], run: Sequence[PlanStep], weights: Mapping[str, str]
+    before: Sequence[PlanStep],
+    run: Sequence[PlanStep],
+    weights: Mapping[str, str],
+    memory: Mapping[str, Buffer],
 ) -> FirstRun | None:
     """The longest common end of the steps before a loop and its first run; None if it is short or the whole run.
 
@@ -43,6 +46,7 @@ def find_first_run(
         before: The steps right before the loop.
         run: The loop's first run.
         weights: The run's own weights, and what stands for each in the block before.
+        memory: The plan's buffers.
     """
     left = [n for n, step in enumerate(before) if not isinstance(step, Release)]
     right = [n for n, step in enumerate(run) if not isinstance(step, Release)]
@@ -50,7 +54,7 @@ def find_first_run(
         pairs = [(before[a], run[b]) for a, b in zip(left[-length:], right[-length:], strict=True)]
         if sum(isinstance(step, Launch | Extern) for step, _ in pairs) < FEWEST:
             return None
-        buffers = _matched(pairs, weights)
+        buffers = _matched(pairs, weights, memory)
         if buffers is not None and _is_closed(pairs, buffers):
             start = left[-length]
             return FirstRun(start, tuple(before[start:]), right[-length], buffers)
@@ -58,7 +62,10 @@ def find_first_run(
 
 
 def matching_buffers(
-    first: Sequence[PlanStep], second: Sequence[PlanStep], weights: Mapping[str, str]
+    first: Sequence[PlanStep],
+    second: Sequence[PlanStep],
+    weights: Mapping[str, str],
+    memory: Mapping[str, Buffer],
 ) -> dict[str, str] | None:
     """For each buffer of the second run the first's in its place; None if they do not do the same.
 
@@ -66,9 +73,11 @@ def matching_buffers(
         first: The steps of a run.
         second: Of another.
         weights: The second run's own weights, and what stands for each in the first.
+        memory: The plan's buffers.
     """
     left, right = ([step for step in run if not isinstance(step, Release)] for run in (first, second))
-    return _matched(list(zip(left, right, strict=True)), weights) if len(left) == len(right) else None
+    same = len(left) == len(right)
+    return _matched(list(zip(left, right, strict=True)), weights, memory) if same else None
 
 
 def _is_closed(pairs: Sequence[tuple[PlanStep, PlanStep]], buffers: Mapping[str, str]) -> bool:
@@ -78,8 +87,14 @@ def _is_closed(pairs: Sequence[tuple[PlanStep, PlanStep]], buffers: Mapping[str,
     return all((buffers[name] in made) == (name in twins) for name in buffers)
 
 
-def _matched(pairs: Sequence[tuple[PlanStep, PlanStep]], weights: Mapping[str, str]) -> dict[str, str] | None:
-    """For each buffer of the second run's steps the first's; None if the steps do not correspond."""
+def _matched(
+    pairs: Sequence[tuple[PlanStep, PlanStep]], weights: Mapping[str, str], memory: Mapping[str, Buffer]
+) -> dict[str, str] | None:
+    """For each buffer of the second run's steps the first's; None if the steps do not correspond.
+
+    Buffers in one place are alike: a kernel may see the same in (batch, height * width, channels) and in (batch,
+    height, width, channels), but the function around it takes sizes from their shapes.
+    """
     found: dict[str, str] = {}
     back: dict[str, str] = {}
     for first, second in pairs:
@@ -89,9 +104,15 @@ def _matched(pairs: Sequence[tuple[PlanStep, PlanStep]], weights: Mapping[str, s
         for one, other in named:
             if other in weights and weights[other] != one:
                 return None
+            if one and not _are_alike(memory[one], memory[other]):  # no name: a result that nothing reads
+                return None
             if found.setdefault(other, one) != one or back.setdefault(one, other) != other:
                 return None
     return found
+
+
+def _are_alike(one: Buffer, other: Buffer) -> bool:
+    return dataclasses.replace(one, name=other.name, kind=other.kind) == other
 
 
 def buffer_pairs(first: PlanStep, second: PlanStep) -> list[tuple[str, str]] | None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.expression import Operator, Precedence, Text
 from longhand.emit.kernel_names import BATCH_STATISTICS, FILL
 from longhand.emit.names import KernelNames
 from longhand.emit.op_formula import op_formula
-from longhand.emit.op_words import derivative_word, op_word, provenance_of
-from longhand.emit.reference_calls import Group, find_groups
+from longhand.emit.op_words import derivative_word, provenance_of
 from longhand.emit.reference_joins import find_joins
-from longhand.emit.reference_ops import operation
-from longhand.emit.view_calls import literal_text
+from longhand.emit.value_formula import formula_in_steps, value_formula
 from longhand.emit.words import listed, plural
-from longhand.lower.ir import Constant, Extent, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Scalar, Store
-from longhand.schedule.plan import Access, KernelPlan, SizeOf, Style
+from longhand.lower.ir import Load, ReduceOp, Store
+from longhand.schedule.plan import Access, KernelPlan, Style
 
 _LONGEST = 88
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
+_THREE_LINES = 300
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
 _OF_TWO = frozenset(
     {"cross_entropy"}
@@ -68,27 +64,24 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan, names)
-    exact, coarse = _Formula(plan, names, words).text(), op_formula(plan, names, words)
+    exact, coarse = value_formula(plan, names, words), op_formula(plan, names, words)
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)
     for room in (_WIDEST - len(names.kernel), _TWO_LINES - len(names.kernel)):
         for formula in (coarse, exact) if is_coarser else (exact, coarse):
             if formula and len(formula) <= room:
                 return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
+    stepwise = formula_in_steps(plan, names, words)
+    if stepwise and len(stepwise) + len(names.kernel) <= _THREE_LINES:
+        return f"{stepwise}."
     if plan.style is Style.FOREACH:
         return f"{_update_in_words(plan, names)}."
     return f"{_in_words(plan, names, words)}{how}."
 
 
 def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """``batch norm, add and relu in one pass, from conv2 and features to activated``."""
-    nodes = [words.nodes[name] for name in plan.origins if name in words.nodes]
-    ops = list(
-        dict.fromkeys(op_word(node).word.replace("_", " ") for node in nodes if not op_word(node).silent)
-    )
-    derived = list(dict.fromkeys(derivative_word(o) for n in nodes if (o := provenance_of(n)).differentiated))
-    ops = derived or ops
-    if len(ops) > 5:
-        ops = [*ops[:4], "more"]
+    """``features from conv2 and residual, in one pass``; of a derivative what it differentiates, too."""
+    origins = [provenance_of(words.nodes[name]) for name in plan.origins if name in words.nodes]
+    derived = dict.fromkeys(derivative_word(origin) for origin in origins if origin.differentiated)
     bodies = [value for value in plan.body if isinstance(value, Load | Store)]
     written = dict.fromkeys(names.pointers[v.buffer] for v in bodies if isinstance(v, Store))
     whole = max(
@@ -101,7 +94,9 @@ def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     )
     given = listed(list(read)[:3])
     source = f" from {given}" if given else ""
-    return f"{listed(ops) or 'a copy'} in one pass,{source} to {_some(list(written))}"
+    backward = [word.removeprefix("d_").replace("_", " ") for word in derived]
+    of = f"the backward pass of {_some(backward)}: " if backward else ""
+    return f"{of}{_some(list(written))}{source}, in one pass"
 
 
 def _some(words: list[str]) -> str:
@@ -130,88 +125,3 @@ def _walk(plan: KernelPlan, names: KernelNames) -> str:
     if plan.style is Style.TRANSPOSED:
         return ", in tiles" if plan.turned else ", in square tiles"
     return ""
-
-
-class _Formula:
-    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
-        self.plan = plan
-        self.names = names
-        self.words = words
-        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
-        self.stored: dict[int, str] = {}
-
-    def text(self) -> str:
-        """All results; empty where there is no formula for them."""
-        parts: list[str] = []
-        for value in self.plan.body:
-            if not isinstance(value, Store):
-                continue
-            if value.mask is not None or value.value in self.stored:
-                return ""
-            text = self._value(value.value)
-            if text is None or len(text.text) > _LONGEST:
-                return ""
-            parts.append(f"{self.names.pointers[value.buffer]} = {text.text}")
-            self.stored[value.value] = self.names.pointers[value.buffer]
-        return "; ".join(parts)
-
-    def _value(self, position: int) -> Text | None:
-        if position in self.stored:
-            return Text(self.stored[position])
-        group = self.groups.get(position)
-        value = self.plan.body[position]
-        if group is not None:
-            node = self.words.nodes[getattr(value, "origin", "")]
-            given = group.inputs if op_word(node).word in _OF_TWO else group.inputs[:1]
-            inner = [made for one in given if (made := self._value(one)) is not None]
-            if len(inner) < len(given):
-                return None
-            if group.memory:
-                return Text(f"{self.names.pointers[group.memory[0]]}[{inner[0].text}]")
-            return Text(f"{op_word(node).word}({', '.join(made.text for made in inner)})")
-        match value:
-            case Load():
-                return self._load(position, value)
-            case Constant() if position in self.names.constants:
-                return Text(self.names.constants[position])
-            case Constant(value=number):
-                text = literal_text(number)
-                return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
-            case Scalar():
-                word = self.names.scalars.get(position) or value.name
-                return Text(word) if word else None
-            case Extent():
-                return Text("n")
-            case Reduce(op=op):
-                arg = self._value(value.arg)
-                return None if arg is None else Text(f"{_REDUCED.get(op, op.value)}({arg.text})")
-            case Pointwise():
-                return self._pointwise(value)
-        return None
-
-    def _pointwise(self, value: Pointwise) -> Text | None:
-        given = [self._value(argument) for argument in value.args]
-        texts = [text for text in given if text is not None]
-        if len(texts) != len(given) or any(len(text.text) > _LONGEST for text in texts):
-            return None
-        if value.op is PointwiseOp.CAST:
-            return texts[0]
-        if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
-            return Operator("{0}**2", Precedence.UNARY, (Precedence.ATOM,)).apply(texts)
-        if value.op is PointwiseOp.POW:
-            return Operator("{0}**{1}", Precedence.UNARY, (Precedence.ATOM, Precedence.ATOM)).apply(texts)
-        types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
-        made = operation(value, texts, types, [False] * len(texts))
-        return Text(made.text.replace("torch.", ""), made.precedence)
-
-    def _load(self, position: int, value: Load) -> Text | None:
-        if value.mask is not None or value.index.values:
-            return None
-        word = self.names.pointers[value.buffer]
-        address = dict(self.plan.addresses[position].axes)
-        rows, cols = self.plan.rows, self.plan.cols
-        if self.plan.style is Style.TRANSPOSED and rows and cols and address.get(rows[-1].name) == ():
-            return Text(
-                f"{word}.t()" if any(isinstance(f, SizeOf) for f in address.get(cols[-1].name, ())) else word
-            )
-        return Text(word)

@@ -12,6 +12,7 @@ from torch import fx
 from longhand.capture.graph import Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.op_words import derivative_word, name_of_ops, op_word, provenance_of
+from longhand.emit.people_names import is_list_of_ops, name_of_people
 from longhand.emit.words import (
     RESERVED_IN_KERNEL,
     KernelScope,
@@ -84,7 +85,10 @@ def _candidates(
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
     derivatives = _of_derivatives(plan, nodes, words) or _of_summands(nodes)
-    base = derivatives or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
+    people = (
+        name_of_people(nodes, _stored(plan), words) if not derivatives and is_list_of_ops(nodes) else None
+    )
+    base = derivatives or people or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
     base = _of_many_results(plan, nodes, base, words) or base
     if plan.style is Style.COLUMNS and not derivatives:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
@@ -279,6 +283,10 @@ def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
         yield "strided"
     if other.ints and not plan.ints:
         yield "packed"
+
+
+def _stored(plan: KernelPlan) -> list[str]:
+    return [value.buffer for value in plan.body if isinstance(value, Store)]
 
 
 def _n_stores(plan: KernelPlan) -> int:

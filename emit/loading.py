@@ -37,7 +37,33 @@ def load_unit(path: Path) -> Any:
     exported = list(getattr(module, "__all__", ()))
     if len(exported) != 1 or not hasattr(module, exported[0]):
         raise UnitError(f"{entry} must export one class or function in __all__, found {exported}.")
-    return getattr(module, exported[0])
+    unit = getattr(module, exported[0])
+    if isinstance(unit, type):
+        _make_picklable(unit, folder)
+    return unit
+
+
+def _make_picklable(unit: Any, folder: Path) -> None:
+    """Lets pickle note the folder: under the name that the package has here no other process finds it."""
+    if "__reduce_ex__" not in vars(unit):
+        package = unit.__module__.partition(".")[0]
+        made_of = (str(folder), package, unit.__qualname__)
+        unit.__reduce_ex__ = lambda self, _: (_unpickled, made_of, vars(self))
+
+
+def _unpickled(folder: str, package: str, name: str) -> Any:
+    """An empty object of a unit, in whatever process; the unit must be where it was.
+
+    It is imported under the package's name in the process that pickled, where the classes of its parts are looked for.
+
+    Raises:
+        UnitError: It is not there any more, or another.
+    """
+    load_unit(Path(folder))
+    unit = getattr(_import(package, Path(folder)), name, None)
+    if unit is None:
+        raise UnitError(f"{folder} no longer has the class {name} that was pickled.")
+    return unit.__new__(unit)
 
 
 def _fingerprint(folder: Path) -> str:

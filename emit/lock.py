@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 
-from longhand.capture.graph import CapturedGraph, InputKind, Provenance
+from longhand.capture.graph import CapturedGraph, InputKind, Literal, Provenance
 from longhand.emit.buffer_words import BufferWords
+from longhand.emit.call_checks import as_size
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock_schema import FORMAT
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
+from longhand.emit.size_text import condition_text, size_text
 from longhand.emit.source_files import in_project, source_fingerprints
 from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_for_lock
 from longhand.options import Frontend
@@ -74,6 +76,8 @@ def write_lock(
         lock["activation_memory_budget"] = options.activation_memory_budget
     if options.frontend is not Frontend.EXPORT:
         lock["frontend"] = options.frontend.value
+    if options.factory and not options.run:
+        lock["run"] = False
     return lock_text(lock)
 
 
@@ -99,21 +103,33 @@ def tool_versions() -> dict[str, str]:
 
 
 def _guards(graph: CapturedGraph, words: BufferWords) -> list[dict[str, Any]]:
-    """What a call must be given, input by input."""
+    """What a call must be given, input by input; the sizes that may vary; what must hold of them."""
+    names = {str(size.symbol): size.name for size in graph.symbols}
+
+    def sizes(given: Iterable[object]) -> list[int | str]:
+        found = map(as_size, given)
+        return [size if isinstance(size, int) else size_text(size, names) for size in found]
+
     guards: list[dict[str, Any]] = []
-    for entry in graph.inputs:
-        value = words.nodes[entry.node].meta.get("val")
+    inputs = {entry.node: entry for entry in graph.inputs}
+    for leaf in graph.argument_leaves:
+        if isinstance(leaf, Literal):
+            continue
+        entry, value = inputs[leaf], words.nodes[leaf].meta.get("val")
         if entry.kind is InputKind.ARGUMENT and isinstance(value, torch.Tensor):
             guards.append(
                 {
                     "name": entry.target,
                     "dtype": str(value.dtype).removeprefix("torch."),
-                    "shape": [size if isinstance(size, int) else str(size) for size in value.shape],
-                    "stride": [step if isinstance(step, int) else str(step) for step in value.stride()],
+                    "shape": sizes(value.shape),
+                    "stride": sizes(value.stride()),
                 }
             )
     for size in graph.symbols:
-        guards.append({"name": size.name, "minimum": size.minimum, "maximum": size.maximum})
+        limits = {"minimum": size.minimum, "maximum": size.maximum, "example": size.example}
+        guards.append({"name": size.name, "dim": size.dim, **limits})
+    for condition in graph.conditions:
+        guards.append({"condition": condition_text(condition, names)})
     return guards
 
 

@@ -159,6 +159,7 @@ _ENTRIES: dict[str, _Check] = {
         statements=_list(_row(_is_text, _is_text, _is_text)), locals=_list(_row(_is_text, _is_text, _is_text))
     ),
     "train": _is_flag,
+    "run": _is_flag,
     "activation_memory_budget": lambda value: _is_number(value) and 0 <= value <= 1,
     "ejected": _list(is_path),
     "tuned": _table(is_path, _table(is_word, _is_whole)),

@@ -75,7 +75,9 @@ class ModelWriter:
         self.dims = self._dim_words()
         self.dims.learn_copies(externs(plan))
         self.steps: tuple[ModelStep, ...] = names.steps
-        self.tree: ModuleTree = grow(self.graph, _channels_last_weights(plan), layers_by_class(self.steps))
+        self.tree: ModuleTree = grow(
+            self.graph, plan.buffers, _channels_last_weights(plan), layers_by_class(self.steps)
+        )
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)

@@ -112,17 +112,19 @@ class _Writer:
 
     def module(self, branch: Branch, path: str) -> str:
         """The expression that makes a sub-module."""
+        if branch.is_gap:
+            return "nn.Identity()"
         if branch.is_list and path in self.blocks:
-            made = [self.block(child, f"{path}.{key}", int(key)) for key, child in branch.branches.items()]
+            made = [self.block(child, _below(path, key), int(key)) for key, child in branch.branches.items()]
             return _blocks_in_list(made)
         if branch.is_list:
-            parts = [self.module(child, f"{path}.{key}") for key, child in branch.branches.items()]
+            parts = [self.module(child, _below(path, key)) for key, child in branch.branches.items()]
             if len(parts) > 1 and len(set(parts)) == 1 and not any("self." in part for part in parts):
                 return f"nn.ModuleList({parts[0]} for _ in range({len(parts)}))"
             return f"nn.ModuleList([{', '.join(parts)}])"
         if branch.is_dict:
             pairs = ", ".join(
-                f"{python_string(key)}: {self.module(child, f'{path}.{key}')}"
+                f"{python_string(key)}: {self.module(child, _below(path, key))}"
                 for key, child in branch.branches.items()
             )
             return f"nn.ModuleDict({{{pairs}}})"
@@ -176,7 +178,7 @@ class _Writer:
             if not (held.tied_to and only_held):  # the root's own are tied once all is there
                 made[name] = self.tensor(held, dtype)
         if not only_held:
-            made |= {name: self.module(child, f"{path}.{name}") for name, child in branch.branches.items()}
+            made |= {name: self.module(child, _below(path, name)) for name, child in branch.branches.items()}
         # What a ParameterList holds is named 0, 1, 2, ...; a state_dict may have any keys.
         if all(is_attribute(name) and name != "dtype" for name in made):
             return found + [f"{name}={text}" for name, text in made.items()]
@@ -196,6 +198,10 @@ class _Writer:
             self.names.add("filters")
             dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
             return f"filters({', '.join(map(str, held.shape))}{dtype_text})"
+        if held.strides:
+            dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
+            made = f"torch.empty_strided({shape}, {held.strides}{dtype_text})"
+            return f"nn.Parameter({made}, False)" if held.kind is InputKind.PARAMETER else made
         if held.kind is InputKind.PARAMETER:
             return (
                 shape
@@ -204,6 +210,11 @@ class _Writer:
             )
         self.names.add("buffer")
         return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"
+
+
+def _below(path: str, name: str) -> str:
+    """The path of a member; the root's own is empty."""
+    return f"{path}.{name}" if path else name
 
 
 def _assigned(name: str, made: str, kind: str) -> str:

@@ -12,6 +12,8 @@ from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.held_values import ByLayer, held_values, is_in_state_dict
 from longhand.emit.quoting import python_string
 from longhand.emit.words import identifier, is_attribute
+from longhand.lower.ir import Buffer
+from longhand.lower.sizes import contiguous_strides, same
 
 _OF_MODULES = frozenset({*dir(nn.Module), "launch"})
 
@@ -28,6 +30,7 @@ class Held:
         source: For what is in no state_dict: the expression that makes its value, or which of the layer's own it is.
         tied_to: The path of the tensor that this one is, if that has another path.
         channels_last: Whether it is made channels last: a convolution's weight.
+        strides: How it lies in memory, if that is not contiguous and the kernels rely on it.
     """
 
     kind: InputKind
@@ -37,14 +40,22 @@ class Held:
     source: str | ByLayer = ""
     tied_to: str = ""
     channels_last: bool = False
+    strides: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass
 class Branch:
-    """A module: what it holds, and its sub-modules, in order."""
+    """A module: what it holds, and its sub-modules, in order.
+
+    Attributes:
+        held: Its tensors, by name.
+        branches: Its sub-modules, by name.
+        is_gap: Whether it only keeps a place in a list: it computes nothing, and nobody calls it.
+    """
 
     held: dict[str, Held] = dataclasses.field(default_factory=dict)
     branches: dict[str, Branch] = dataclasses.field(default_factory=dict)
+    is_gap: bool = False
 
     def at(self, path: str) -> Branch:
         """The sub-module at a dotted path; made where there is none."""
@@ -107,12 +118,16 @@ class ModuleTree:
 
 
 def grow(
-    graph: CapturedGraph, channels_last: frozenset[str], layers: Mapping[str, frozenset[int]]
+    graph: CapturedGraph,
+    buffers: Mapping[str, Buffer],
+    channels_last: frozenset[str],
+    layers: Mapping[str, frozenset[int]],
 ) -> ModuleTree:
     """The tree for all parameters, buffers and constants of a captured graph.
 
     Args:
         graph: What was captured.
+        buffers: How the placeholders lie in memory.
         channels_last: Placeholders of the parameters that are made channels last.
         layers: By the path of a list: the positions of those of its layers that share a class.
     """
@@ -138,6 +153,7 @@ def grow(
             is_in_state_dict(entry),
             values.sources.get(entry.target, ""),
             channels_last=entry.node in channels_last,
+            strides=() if entry.node in channels_last else _odd_strides(buffers.get(entry.node)),
         )
         places[entry.node] = path
     for first, *others in graph.tied:
@@ -146,8 +162,26 @@ def grow(
         for other in others:
             other_owner, _, other_name = other.rpartition(".")
             root.at(other_owner).held[other_name] = dataclasses.replace(held, tied_to=first)
+    for owner in layers:
+        _fill_gaps(root.at(owner))
     _number_in_order(root)
     return ModuleTree(root, _expressions(root, places), values.stored)
+
+
+def _odd_strides(buffer: Buffer | None) -> tuple[int, ...]:
+    """The strides of a tensor that is not contiguous; of one that no kernel reads, none."""
+    if buffer is None:
+        return ()
+    own, plain = buffer.stride, contiguous_strides(buffer.shape)
+    is_plain = all(same(size, 1) or same(a, b) for size, a, b in zip(buffer.shape, own, plain, strict=True))
+    return () if is_plain else tuple(int(step) for step in own)
+
+
+def _fill_gaps(layers: Branch) -> None:
+    """Keeps the places of layers that hold nothing (a skipped layer, ``nn.Identity``): a loop counts by places."""
+    if all(name.isdigit() for name in layers.branches):
+        for number in range(max(map(int, layers.branches), default=0)):
+            layers.branches.setdefault(str(number), Branch(is_gap=True))
 
 
 def _number_in_order(branch: Branch) -> None:

@@ -104,6 +104,7 @@ _TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
 
 _LONGEST = 40
 _MOST_OPS = 4
+_FORMULA = 3  # from this weight on a word tells what, and not how
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,13 +192,7 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
 
     Runs with a name of their own are put together; of a long list the most telling operations stay.
     """
-    words = _derivatives_as_one(nodes)
-    if _rotates(nodes):
-        words = _rotation_as_one(words)
-    loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
-    if all(word.silent for word in words):
-        loud = [next((word for word in loud if word != "copy"), "copy")]
-    loud = _collapse(_derivatives_once(_match_patterns(loud)))
+    loud = loud_words(nodes)
     while len(loud) > _MOST_OPS or len("_".join(loud)) > _LONGEST:
         if len(loud) == 1:
             return loud[0][:_LONGEST].rstrip("_")
@@ -205,6 +200,22 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
         del loud[least]
         loud = _collapse(loud)
     return "_".join(loud)
+
+
+def loud_words(nodes: list[fx.Node]) -> list[str]:
+    """What `nodes` do, in order: runs with a name of their own as that."""
+    words = _derivatives_as_one(nodes)
+    if _rotates(nodes):
+        words = _rotation_as_one(words)
+    loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
+    if all(word.silent for word in words):
+        loud = [next((word for word in loud if word != "copy"), "copy")]
+    return _collapse(_derivatives_once(_match_patterns(loud)))
+
+
+def is_formula(word: str) -> bool:
+    """Whether a word is a known formula's, and not that of one operation among others."""
+    return _TELLING.get(word, 1) >= _FORMULA
 
 
 def provenance_of(node: fx.Node) -> Provenance:

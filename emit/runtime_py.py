@@ -34,6 +34,9 @@ _PARTS = (
 )
 
 
+_BUILT = "built"  # what it defines stands in place of the others' definitions of that name
+
+
 @dataclasses.dataclass(frozen=True)
 class _Definition:
     """A top-level statement of a part.
@@ -65,14 +68,19 @@ _ENVIRONMENT = jinja2.Environment(
 )
 
 
-def write_runtime(roots: Iterable[str]) -> str:
+def write_runtime(roots: Iterable[str], *, is_built: bool = False) -> str:
     """The text of runtime.py, not yet formatted.
 
     Args:
         roots: The names that the unit's other files import from it.
+        is_built: Its C++ kernels are loaded as they were built, instead of by a builder.
     """
-    parts = {name: part for name in _PARTS if (part := _load(name)) is not None}
+    chosen = (*_PARTS, _BUILT) if is_built else _PARTS
+    parts = {name: part for name in chosen if (part := _load(name)) is not None}
     definitions = [definition for part in parts.values() for definition in part.definitions]
+    if is_built:
+        own = frozenset[str]().union(*(one.names for one in definitions if one.part == _BUILT))
+        definitions = [one for one in definitions if one.part == _BUILT or not own & one.names]
     wanted = _reached(set(roots), definitions)
     known = frozenset[str]().union(*(definition.names for definition in definitions))
     missing = set(roots) - known

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from longhand.capture.graph import CapturedGraph
 from longhand.clock import Clock
 from longhand.doors import capture_call
 from longhand.errors import GraphBreakError
@@ -16,6 +17,7 @@ from longhand.options import Frontend, parse_enum
 from longhand.parts import Parts, write_parts
 from longhand.pipeline import compile_unit
 from longhand.proof.trial import Stage
+from longhand.replacing import lock_there, refuse_other_options, refuse_other_sizes
 from longhand.summary import Summary
 from longhand.targets import options_for, tensors_of
 from longhand.torch_versions import check_versions
@@ -40,6 +42,7 @@ def generate(
     dynamic: tuple[str, ...] = (),
     sample: bool = False,
     run: bool = True,
+    replace: bool = False,
     listener: Callable[[str], None] | None = None,
 ) -> Summary | Parts:
     """Writes one call of a model as source code.
@@ -67,9 +70,12 @@ def generate(
         sample: Also estimate how much time was spent inside SymPy and black.
         run: Run the unit once before it is kept, on the example and against eager; in a fork of this process, unless
             there is a GPU for it. Where that would take long it is not done, and `Summary.trial` says so.
+        replace: Let a unit that is there become one for another device, with or without a backward pass, or with other
+            sizes that vary.
         listener: Is told what is being done, in a few words.
 
     Raises:
+        ReplacementError: `out` holds a unit for something else, and `replace` is not set.
         VerificationError: The unit does not compute what the model does, or crashes.
         GraphBreakError: With the bytecode frontend, where the call is not one graph; it lists every break.
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
@@ -84,13 +90,22 @@ def generate(
         train=train,
         activation_memory_budget=activation_memory_budget,
         frontend=parse_enum(Frontend, frontend, "The frontend"),
+        run=run,
     )
+    lock = {} if replace else lock_there(Path(out))
+    refuse_other_options(lock, options, Path(out))
+
+    def capture() -> CapturedGraph:
+        graph = capture_call(model, args, kwargs or {}, options, dynamic_shapes)
+        refuse_other_sizes(lock, graph, Path(out))
+        return graph
+
     try:
         with contextlib.ExitStack() as until:
             call = Call(model, args, dict(kwargs or {}))
             stage = until.enter_context(Stage(call, options.target.device)) if run else None
             return compile_unit(
-                lambda: capture_call(model, args, kwargs or {}, options, dynamic_shapes),
+                capture,
                 options,
                 Path(out),
                 Clock(sample=sample, listener=listener),

@@ -44,9 +44,10 @@ from longhand.capture.held_inputs import lift_written
 from longhand.capture.result_views import peel
 from longhand.clock import Clock
 from longhand.emit.merge_report import Outcome
-from longhand.errors import EagerWarning, LonghandError, OptionError, UnitError
+from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
 from longhand.loading import load
 from longhand.logs import Subject, logger, set_logs_from_environment
+from longhand.lower.layouts import input_strides
 from longhand.options import Device, Options
 from longhand.pipeline import compile_unit
 from longhand.proof.fallbacks import refuse_torch_kernels
@@ -132,6 +133,8 @@ def longhand_backend(
 
     if reason := _reason_for_eager(graph_module, example_inputs):
         logger(Subject.EAGER).info("a graph of %d ops runs in eager: %s", n_ops, reason)
+        if strict and report is None:  # whoever asks for a report is told
+            raise CaptureError(f"A graph of {n_ops} ops would run in eager: {reason.rstrip('.')}.")
         return left_in_eager(reason)
     try:
         made = _compile(graph_module, example_inputs, mode, (options or {}).get("out"), calls, strict)
@@ -278,13 +281,31 @@ def _bind(unit: Any, graph: CapturedGraph, device: Device) -> GraphFunction:
         return lambda *inputs: unit(*take(inputs))
     weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
     threads = _ModuleOfThread(unit, weights, device)
+    spread = _spread_out(graph)
 
     def run(*inputs: Any) -> Any:
         for slots, name, i in threads.weights:
-            slots[name] = inputs[i]
+            slots[name] = inputs[i].contiguous() if i in spread else inputs[i]
         return threads.module(*(inputs[i] for i in arguments))
 
     return run
+
+
+def _spread_out(graph: CapturedGraph) -> frozenset[int]:
+    """Weights that do not lie in memory as the unit holds them (rows of a larger table, one row repeated).
+
+    What the call writes into is not among them: the unit refuses it.
+    """
+    values = {node.name: node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"}
+    written = {mutation.input_node for mutation in graph.mutations}
+    given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
+    return frozenset(
+        i
+        for i, entry in enumerate(given)
+        if entry.kind not in _ARGUMENTS
+        and entry.node not in written
+        and input_strides(entry, values[entry.node]) != values[entry.node].stride()
+    )
 
 
 _hidden: weakref.WeakSet[type] = weakref.WeakSet()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ class Times:
         median: Of the turns.
         minimum: Of the turns.
         n_turns: How many there were.
+        noise: The part of the median that may be chance: half the width of its 95% interval.
     """
 
     median: float
     minimum: float
     n_turns: int
+    noise: float = 0.0
 
 
 def time_side_by_side(
@@ -45,9 +48,16 @@ def time_side_by_side(
     """
     found = turns_side_by_side(calls, device=device, n_turns=n_turns)
     return {
-        name: Times(statistics.median(turns) * 1e3, min(turns) * 1e3, n_turns)
+        name: Times(statistics.median(turns) * 1e3, min(turns) * 1e3, n_turns, noise_of(turns))
         for name, turns in found.items()
     }
+
+
+def noise_of(turns: Sequence[float]) -> float:
+    """Half the width of the 95% interval of the median, as a part of it."""
+    middle = statistics.median(turns)
+    deviation = 1.4826 * statistics.median([abs(turn - middle) for turn in turns])
+    return 1.96 * 1.2533 * deviation / math.sqrt(len(turns)) / middle
 
 
 def turns_side_by_side(

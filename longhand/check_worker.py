@@ -1,8 +1,9 @@
 """Runs a unit's kernels against references in a process of its own: an edited C++ kernel may crash it.
 
-``python -m longhand.check_worker FOLDER RESULT [KERNEL ...]`` writes RESULT, a JSON list of rows. The references and
-check.py are taken from `.base/`, as longhand wrote them: an edited reference proves nothing. With TRITON_INTERPRET=1 a
-CUDA unit's kernels run in Triton's interpreter, on the CPU.
+``python -m longhand.check_worker FOLDER RESULT SETS [KERNEL ...]`` writes RESULT, a JSON list of rows. SETS is a JSON
+list of sizes to try beside the example's. The references and check.py are taken from `.base/`, as longhand wrote them:
+an edited reference proves nothing. With TRITON_INTERPRET=1 a CUDA unit's kernels run in Triton's interpreter, on the
+CPU.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from longhand.errors import UnitError
 from longhand.factory import Call
 from longhand.interpretation import limit_interpreter, move_to_cpu
 from longhand.loading import import_file
+from longhand.original import read_lock
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
+from longhand.varied_sizes import SizeRules, Sizes, in_words, with_tensors
+from longhand.worker_progress import tell
 
 _NAME = "longhand_checked_unit"
 
 
-def main(folder: Path, result: Path, names: list[str]) -> None:
-    """Checks the named kernels, or all of them and the model."""
+def main(folder: Path, result: Path, sets: list[Sizes], names: list[str]) -> None:
+    """Checks the named kernels, or all of them and the model, at each set of sizes."""
     limit_interpreter()
     package = import_file(_NAME, folder / "__init__.py", [str(folder)])
     check = trusted_check(folder, _NAME)
@@ -47,9 +52,13 @@ def main(folder: Path, result: Path, names: list[str]) -> None:
             seconds.clear()
     if part is None:
         rows = _rows(check, kernels, is_whole=not names)
+    rows = [[*row, ""] for row in rows]
+    for place, sizes in enumerate(sets):
+        tell(f"at {in_words(sizes)}", place, len(sets))
+        rows += _rows_at(check, kernels, folder, sizes, is_whole=not names)
     called = {row[0] for row in rows}
     rows += [
-        (name, (), math.inf, 0.0, "anywhere: the check did not call it")
+        [name, (), math.inf, 0.0, "anywhere: the check did not call it", ""]
         for name in kernels
         if name not in called
     ]
@@ -90,13 +99,32 @@ def _rows(check: Any, kernels: list[str], *, is_whole: bool) -> list[Any]:
     return check.check_kernels(kernels) + (check.check_model() if is_whole else [])
 
 
+def _rows_at(check: Any, kernels: list[str], folder: Path, sizes: Sizes, *, is_whole: bool) -> list[Any]:
+    """The rows at other sizes than the example's; where it does not even run, one that says so."""
+    rules, make = SizeRules.of(read_lock(folder)), check.make_arguments
+    check.make_arguments = lambda: with_tensors(make(), lambda tensors: rules.resized(tensors, sizes))
+    try:
+        rows = _rows(check, kernels, is_whole=is_whole)
+    except UnitError:
+        raise
+    except Exception as error:
+        words = f"does not run: {type(error).__name__}: {' '.join(str(error).split())}"
+        rows = [("the model", (), math.inf, 0.0, words)]
+    finally:
+        check.make_arguments = make
+    return [[*row, in_words(sizes)] for row in rows]
+
+
 def _timed(package: Any) -> dict[str, float]:
     """Lets each kernel measure itself: seconds by name."""
     seconds: dict[str, float] = {}
+    names = list(package.kernels.__all__)
 
     def timed(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             begin = time.perf_counter()
+            if name not in seconds:
+                tell(name, len(seconds), len(names))
             try:
                 return kernel(*args)
             finally:
@@ -104,7 +132,7 @@ def _timed(package: Any) -> dict[str, float]:
 
         return run
 
-    for name in package.kernels.__all__:
+    for name in names:
         setattr(package.kernels, name, timed(name, getattr(package.kernels, name)))
     return seconds
 
@@ -124,4 +152,4 @@ def _trusted(folder: Path, path: str) -> Path:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4:])

@@ -18,8 +18,10 @@ from typing import Any
 import torch
 
 from longhand.emit.cpp_syntax import syntax_errors
-from longhand.errors import OptionError, UnitError
+from longhand.errors import NotRunHereError, OptionError, UnitError
 from longhand.original import read_lock
+from longhand.varied_sizes import Sizes
+from longhand.worker_progress import Listener, Tell, no_progress
 
 _MOST_SECONDS = 1800.0
 
@@ -36,6 +38,7 @@ class KernelCheck:
             last place.
         mismatch: The first element that is wrong, its index and both values; else empty.
         seconds: What all calls of the kernel took together, in the check.
+        at: The sizes that vary, where they are not the example's: ``batch=7``.
     """
 
     name: str
@@ -44,6 +47,7 @@ class KernelCheck:
     allowed: float
     mismatch: str
     seconds: float = 0.0
+    at: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -64,19 +68,23 @@ class Checks:
     part: str = ""
 
 
-def check_kernels(folder: Path, names: Sequence[str] = ()) -> Checks:
-    """The named kernels of a unit, or all of them and the model on top.
+def check_kernels(
+    folder: Path, names: Sequence[str] = (), sets: Sequence[Sizes] = (), tell: Tell = no_progress
+) -> Checks:
+    """The named kernels of a unit, or all of them and the model on top, at the example's sizes and at others.
 
     A CUDA unit on a machine without a GPU runs in Triton's interpreter, large arguments cut down.
 
     Raises:
         UnitError: It cannot run here, or crashed; the message says why.
     """
-    found = run_worker("longhand.check_worker", folder, *names)
+    found = run_worker("longhand.check_worker", folder, json.dumps(list(sets)), *names, tell=tell)
     seconds = found["seconds"]
     checks = tuple(
-        KernelCheck(name, tuple(sizes), _number(error), _number(allowed), mismatch, seconds.get(name, 0.0))
-        for name, sizes, error, allowed, mismatch in found["rows"]
+        KernelCheck(
+            name, tuple(sizes), _number(error), _number(allowed), mismatch, seconds.get(name, 0.0), at
+        )
+        for name, sizes, error, allowed, mismatch, at in found["rows"]
     )
     return Checks(checks, found["part"])
 
@@ -86,7 +94,7 @@ def is_interpreted(folder: Path) -> bool:
     return read_lock(folder).get("device") == "cuda" and not torch.cuda.is_available()
 
 
-def run_worker(worker: str, folder: Path, *words: str) -> dict[str, Any]:
+def run_worker(worker: str, folder: Path, *words: str, tell: Tell = no_progress) -> dict[str, Any]:
     """Runs ``python -m WORKER FOLDER RESULT WORD...`` in a process of its own; what it wrote to RESULT, as JSON.
 
     Raises:
@@ -101,35 +109,43 @@ def run_worker(worker: str, folder: Path, *words: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         result = Path(scratch) / "rows.json"
         command = [sys.executable, "-m", worker, str(folder), str(result), *words]
-        done = _run(command, environment, folder)
+        listener = Listener(tell)
+        done = _run(command, environment, folder, listener)
         if done.returncode == -signal.SIGXCPU:
-            raise UnitError(
+            raise NotRunHereError(
                 f"{folder} is too large for Triton's interpreter, and there is no GPU here.",
                 hint="Run longhand verify where there is one.",
             )
         if done.returncode != 0 or not result.exists():
-            raise UnitError(f"{folder} cannot run: {_last_words(done)}")
+            at = f" ({listener.last})" if listener.last else ""
+            raise UnitError(f"{folder} cannot run: {_last_words(done)}{at}")
         found: dict[str, Any] = json.loads(result.read_text())
     return found
 
 
-def _run(command: list[str], environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: list[str], environment: dict[str, str], folder: Path, listener: Listener
+) -> subprocess.CompletedProcess[str]:
     """Runs a worker to its end.
 
     Raises:
         UnitError: It has none: a kernel loops for ever, say.
     """
     seconds = _most_seconds()
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    ) as process:
+    with (
+        listener.pipe(environment) as progress,
+        subprocess.Popen(
+            command,
+            pass_fds=(progress,),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+    ):
         try:
             out, errors = process.communicate(timeout=seconds)
         except BaseException as error:
@@ -174,9 +190,9 @@ def inspect_edits(folder: Path, edited: Sequence[str]) -> dict[str, str]:
         return problems
     try:
         rows = check_kernels(folder, names).kernels
+    except NotRunHereError:
+        return problems
     except UnitError as error:
-        if "no GPU here" in str(error):
-            return problems
         return problems | {path: error.what for name in names for path in kernels[name]}
     for row in rows:
         if not row.is_right:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,11 +14,11 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.api import generate
-from longhand.backend import longhand_backend, number_from_one
+from longhand.backend import is_strict, longhand_backend, number_from_one
 from longhand.capture.bytecode.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.emit.merge_report import Outcome
-from longhand.errors import GraphBreakError, OptionError
+from longhand.errors import EagerWarning, GraphBreakError, OptionError, ReplacementError, UnitError
 from longhand.from_bytecode import captured, default_frontend
 from longhand.loading import bound, load
 from longhand.logs import Subject, logger, set_logs_from_environment
@@ -129,11 +131,11 @@ class Owned:
         self._fullgraph = fullgraph
         self._options = dict(options or {})
         self._parts: Callable[..., Any] | None = None  # where the code is not one graph
-        self._call_of_unit: object = None
+        self._call_of_unit: _Described | None = None
         self._unit: Callable[..., Any] | None = None
         self._state = ModuleState.of(original)
         self._refusal: str | None = None  # why the unit must not run
-        self._told_of_change = False
+        self._told: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
@@ -157,21 +159,24 @@ class Owned:
                 if self._fullgraph:
                     raise
                 return self._in_parts()(*args, **kwargs)
+            except ReplacementError as error:
+                if is_strict(self._options):
+                    raise
+                self._refusal = str(error).removesuffix(".")
+                return self._eager(self._refusal, args, kwargs)
             if self._refusal is not None:
                 return self._eager(self._refusal, args, kwargs)
             self._unit = self._bind()
             self._call_of_unit = call
         standing = self._state.standing()
         if standing is Standing.CHANGED:
-            reason = f"the model was changed after {self._out} was written"
-            if not self._told_of_change:
-                self._told_of_change = True
-                warnings.warn(f"{reason}. Calls run in eager: compile it anew.", stacklevel=2)
-            return self._eager(reason, args, kwargs)
+            return self._eager(
+                f"the model was changed after {self._out} was written. Compile it anew", args, kwargs
+            )
         if standing is Standing.MOVED:
             self._unit = self._bind()
         if call != self._call_of_unit:
-            return self._eager(f"{self._out} was written for other shapes, types or values", args, kwargs)
+            return self._eager(self._other_call(call), args, kwargs)
         return self._unit(*args, **kwargs)
 
     def _bind(self) -> Callable[..., Any]:
@@ -210,9 +215,43 @@ class Owned:
 
     def _eager(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         logger(Subject.EAGER).info("a call runs in eager: %s", reason)
+        if is_strict(self._options):
+            raise UnitError(f"A call would run in eager: {reason}.")
+        if reason not in self._told:
+            self._told.add(reason)
+            warnings.warn(f"A call runs in eager: {reason}.", EagerWarning, stacklevel=3)
         return self._original(*args, **kwargs)
 
-    def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    def _other_call(self, call: _Described) -> str:
+        """Why the unit is not for a call, in words."""
+        assert self._call_of_unit is not None
+        names = [
+            *inspect.signature(
+                self._original.forward if isinstance(self._original, torch.nn.Module) else self._original
+            ).parameters
+        ]
+        differing = [
+            (place, was, now)
+            for place, (was, now) in enumerate(zip(self._call_of_unit.leaves, call.leaves, strict=False))
+            if was != now
+        ]
+        what = "another structure of arguments, other autocast or another default type"
+        if differing:
+            place, was, now = differing[0]
+            name = names[place] if len(names) >= len(call.leaves) else f"argument {place}"
+            one, other = _in_words(was), _in_words(now)
+            if one == other:
+                one, other = (
+                    f"{one} with strides {was[2]} on {was[3]}",
+                    f"{other} with strides {now[2]} on {now[3]}",
+                )
+            what = f"{name} {one}, not {other}"
+        return (
+            f"{self._out} was written for {what}. longhand.generate(dynamic_shapes=...) writes a unit whose sizes "
+            "vary; without out=, each call is compiled for its own sizes"
+        )
+
+    def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Described:
         """What the unit was specialized on."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         described = [
@@ -229,4 +268,23 @@ class Owned:
             for device in sorted(devices)
             if torch.is_autocast_enabled(device)
         ]
-        return (described, spec, casts, torch.get_default_dtype())
+        return _Described(tuple(described), (spec, casts, torch.get_default_dtype()))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Described:
+    """What a unit was specialized on.
+
+    Attributes:
+        leaves: For each leaf of the arguments its type, shape, strides and device, or the value that it is.
+        around: Their structure, autocast and the default type.
+    """
+
+    leaves: tuple[Any, ...]
+    around: Any
+
+
+def _in_words(leaf: Any) -> str:
+    if isinstance(leaf, tuple) and leaf and isinstance(leaf[0], torch.dtype):
+        return f"{str(leaf[0]).removeprefix('torch.')} {tuple(leaf[1])}"
+    return repr(leaf)[:40]

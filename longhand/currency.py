@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,12 @@ from longhand.emit.lock import LOCK, tool_versions
 from longhand.emit.merge import ASIDE, BASE, NEW, UnitOnDisk, edits
 from longhand.emit.threeway import changed_lines
 from longhand.emit.writer import read_unit
-from longhand.errors import UnitError
 from longhand.factory import dynamic_shapes, resolve
 from longhand.freshness import changed_sources, listed_briefly, texts_of
-from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum
 from longhand.original import SEED, read_lock
 from longhand.pipeline import plan_and_text
 from longhand.proof.fallbacks import torch_kernels_of
+from longhand.renewal import command_of, options_of
 
 
 class Currency(enum.IntEnum):
@@ -38,6 +38,7 @@ class Currency(enum.IntEnum):
     BROKEN = 2
     OTHER_VERSIONS = 3
     UNKNOWN = 4
+    WRONG = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,11 @@ class CheckResult:
         sources: Functions of the model that changed since the lock was written, whatever that means for the unit.
         factory: What makes the model; empty if nothing says it.
         is_compared: Whether the model was made and generated again.
+        renewal: The command that brings it up to date; empty if nothing says how to make its model.
+        verified: What was run: empty if nothing was, else in words.
+        not_run: Why it could not be run on this machine, where it was to be; else empty.
+        faults: (file, what is wrong) of what was run.
+        sizes: At which other sizes it was run.
     """
 
     folder: Path
@@ -78,14 +84,21 @@ class CheckResult:
     sources: tuple[str, ...] = ()
     factory: str = ""
     is_compared: bool = True
+    renewal: str = ""
+    verified: str = ""
+    not_run: str = ""
+    faults: tuple[tuple[str, str], ...] = ()
+    sizes: tuple[str, ...] = ()
 
     @property
     def currency(self) -> Currency:
         """The answer. A broken edit is told first; with other versions nothing can be said about staleness."""
         if self.breaches:
             return Currency.BROKEN
+        if self.faults:
+            return Currency.WRONG
         if not self.changes:
-            return Currency.CURRENT if self.is_compared else Currency.UNKNOWN
+            return Currency.CURRENT if self.is_compared and not self.not_run else Currency.UNKNOWN
         return Currency.OTHER_VERSIONS if self.versions else Currency.STALE
 
 
@@ -123,7 +136,14 @@ def check(folder: Path, factory: str | None = None, *, is_trusted: bool = True) 
         tuple(sources),
         factory or str(lock.get("factory") or ""),
         is_trusted,
+        _renewal(lock, folder, factory),
     )
+
+
+def _renewal(lock: Mapping[str, Any], folder: Path, factory: str | None) -> str:
+    if factory is None:
+        return f"longhand generate {shlex.quote(str(folder))}" if lock.get("factory") else ""
+    return command_of(options_of(lock, folder, factory), folder)
 
 
 def broken_edits(folder: Path, disk: UnitOnDisk | None = None) -> list[Breach]:
@@ -142,29 +162,14 @@ def broken_edits(folder: Path, disk: UnitOnDisk | None = None) -> list[Breach]:
 def regenerated(folder: Path, factory: str | None = None) -> dict[str, bytes]:
     """The files that the unit's model generates today, with the unit's own names."""
     lock = read_lock(folder)
-    spec = factory or lock.get("factory")
-    if not spec:
-        raise UnitError(
-            f"{folder} was generated from a model object: nothing says how to make it again.",
-            hint="Name it: --factory MODULE:FACTORY.",
-        )
+    options = options_of(lock, folder, factory)
+    assert options.factory is not None
     torch.manual_seed(SEED)
-    inputs = () if factory else tuple(lock.get("inputs", ()))
-    call = resolve(spec, inputs)
-    dynamic = tuple(lock.get("dynamic", ()))
-    options = Options(
-        Target(parse_enum(Device, str(lock.get("device")), "The lock's device"), lock.get("arch")),
-        parse_enum(Mode, str(lock.get("mode")), "The lock's mode"),
-        factory=spec,
-        inputs=inputs,
-        dynamic=dynamic,
-        train=bool(lock.get("train", False)),
-        activation_memory_budget=float(lock.get("activation_memory_budget", 1.0)),
-        frontend=parse_enum(Frontend, str(lock.get("frontend", "export")), "The lock's frontend"),
-    )
+    call = resolve(options.factory, options.inputs)
 
     def capture() -> CapturedGraph:
-        return capture_call(call.model, call.args, call.kwargs, options, dynamic_shapes(call, dynamic))
+        shapes = dynamic_shapes(call, options.dynamic)
+        return capture_call(call.model, call.args, call.kwargs, options, shapes)
 
     _, _, files = plan_and_text(capture, options, folder, Clock(), torch_kernels_of(lock))
     return {

@@ -11,6 +11,7 @@ from longhand.capture import torch_private
 from longhand.capture.bytecode_door import capture_bytecode
 from longhand.capture.call import told_apart
 from longhand.capture.export_door import capture_export
+from longhand.capture.fixed_sizes import refuse_fixed_sizes
 from longhand.capture.graph import CapturedGraph
 from longhand.errors import CaptureError, OptionError
 from longhand.options import Frontend, Options
@@ -30,7 +31,8 @@ def capture_call(
 
     Raises:
         OptionError: The frontend captures no call on its own.
-        CaptureError: The call is no sound graph; with the bytecode frontend GraphBreakError lists every break.
+        CaptureError: The call is no sound graph, or a size that was to vary is fixed in it; with the
+            bytecode frontend GraphBreakError lists every break.
     """
     door = _DOORS.get(options.frontend)
     if door is None:
@@ -45,6 +47,8 @@ def capture_call(
         )
     args, keywords = told_apart(model, args, kwargs)
     with torch_private.keeping_transforms():
-        return door(
+        graph = door(
             model, args, keywords, target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
         )
+    refuse_fixed_sizes(graph, model, args, keywords, dynamic_shapes)
+    return graph

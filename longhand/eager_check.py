@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from longhand.factory import Call
 from longhand.loading import bound
 from longhand.original import SEED, copied, in_float64, read_lock, told_apart
 from longhand.training_check import compare_training
+from longhand.varied_sizes import SizeRules, Sizes, in_words, resized_call
+from longhand.worker_progress import Tell, no_progress
 
 
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
@@ -21,6 +24,37 @@ def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, .
     call = told_apart(call)
     compared = compare_training if read_lock(folder).get("train") else compare_with_eager
     return compared(unit, call)
+
+
+def compare_at_sizes(
+    folder: Path, unit: object, call: Call, sets: Sequence[Sizes], tell: Tell = no_progress
+) -> tuple[Comparison, ...]:
+    """The same at each set of sizes; what the unit cannot do and eager can is wrong."""
+    rules = SizeRules.of(read_lock(folder))
+    found: list[Comparison] = []
+    for place, sizes in enumerate(sets):
+        words = in_words(sizes)
+        tell(f"the model at {words}", place, len(sets))
+        one = resized_call(rules, call, sizes)
+        try:
+            rows: tuple[Comparison, ...] = compare_whole(folder, unit, one)
+        except Exception as error:
+            if not _runs(one):
+                continue  # the model's own limit
+            note = f"does not run: {type(error).__name__}: {' '.join(str(error).split())}"
+            rows = (Comparison("result", math.inf, 0.0, 0.0, note),)
+        found += [dataclasses.replace(row, name=f"{row.name} at {words}") for row in rows]
+    return tuple(found)
+
+
+def _runs(call: Call) -> bool:
+    try:
+        with torch.no_grad():
+            one = copied(call)
+            one.model(*one.args, **one.kwargs)
+    except Exception:
+        return False
+    return True
 
 
 def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:

@@ -17,6 +17,7 @@ from longhand.errors import OptionError, UnitError
 from longhand.original import read_lock
 
 # A repository's own configuration may name programs to run.
+_WRONG, _NOT_RUN = "WRONG", "not run"
 _GIT = ("git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
@@ -62,6 +63,11 @@ class KernelLine:
     after: tuple[int, int] | None
     numerics: str
     time: str
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it was run and computes something else, or could not run."""
+        return self.numerics.startswith((_WRONG, _NOT_RUN))
 
 
 def edits_of(folder: Path) -> tuple[FileEdit, ...]:
@@ -175,14 +181,14 @@ def _numerics(folder: Path, names: list[str]) -> dict[str, str]:
     try:
         rows = check_kernels(folder, names).kernels
     except UnitError as error:
-        return dict.fromkeys(names, f"not run: {error.what}")
+        return dict.fromkeys(names, f"{_NOT_RUN}: {error.what}")
     return {name: _in_words([row for row in rows if row.name == name]) for name in names}
 
 
 def _in_words(rows: list[KernelCheck]) -> str:
     wrong = [row for row in rows if not row.is_right]
     if wrong:
-        return f"WRONG {wrong[0].mismatch}"
+        return f"{_WRONG} {wrong[0].mismatch}"
     if not rows:
         return "not called"
     worst = max(rows, key=lambda row: row.error / row.allowed if row.allowed else 0.0)

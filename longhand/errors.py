@@ -24,6 +24,10 @@ class OptionError(LonghandError):
     """An option, target or argument that longhand does not know, or that contradicts another."""
 
 
+class ReplacementError(OptionError):
+    """A folder holds a unit for another device, with other training or other variable sizes than are asked for."""
+
+
 class CaptureError(LonghandError):
     """The model could not be captured as one sound graph."""
 
@@ -73,6 +77,10 @@ class FactoryError(LonghandError):
 
 class UnitError(LonghandError):
     """A generated unit on disk is missing, incomplete or does not fit what it is asked to do."""
+
+
+class NotRunHereError(UnitError):
+    """A unit cannot run on this machine: it is for a GPU, or too large for Triton's interpreter."""
 
 
 class OutputError(LonghandError):

@@ -19,6 +19,7 @@ from longhand.capture.bytecode.breaks import BreakRecord
 from longhand.capture.bytecode.entries import Capture, Event, EventKind
 from longhand.capture.bytecode.hook import frame_hook, is_available
 from longhand.capture.bytecode.skips import GENERATED, reason_to_skip
+from longhand.errors import CaptureError
 from longhand.logs import Subject, logger
 from longhand.options import Frontend
 from longhand.tally import frame_in_eager
@@ -72,7 +73,7 @@ def captured(
         listener: Is told what capture meets; by default the logs are.
     """
     _make_callable()
-    _tell_generated_code(original, listener or log_event)
+    _tell_generated_code(original, listener or log_event, strict=is_strict(options))
     settings = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "options": options}
     if isinstance(original, type):
         call = CompiledFunction(original.__call__, settings, report, listener)
@@ -83,13 +84,17 @@ def captured(
     return CompiledFunction(original, settings, report, listener)
 
 
-def _tell_generated_code(original: Any, tell: Callable[[Event], None]) -> None:
+def _tell_generated_code(original: Any, tell: Callable[[Event], None], *, strict: bool) -> None:
     """What was made of text that is in no file, and is no session's, stays CPython's: that must not be silent."""
     entry = getattr(original, "forward", None) if isinstance(original, nn.Module) else original
     code = getattr(entry, "__code__", None)  # also a bound method's
     if isinstance(code, types.CodeType) and reason_to_skip(code) == GENERATED:
         where = f"{code.co_filename}:{code.co_firstlineno}"
         hint = "Name its text <string ...> where it is compiled to code, or write it to a file."
+        if strict:
+            raise CaptureError(
+                f"{code.co_qualname} is {GENERATED}, which runs in eager.", where=where, hint=hint
+            )
         record = BreakRecord(
             f"{code.co_qualname} is {GENERATED}, which runs in eager", where, hint, skipped=True
         )

@@ -1,7 +1,8 @@
 """Compares a whole CUDA unit with the eager original where there is no GPU: both run on the CPU.
 
-``python -m longhand.interpreted_worker FOLDER RESULT [FACTORY]``, with TRITON_INTERPRET=1, writes RESULT, a JSON list
-of comparisons. The kernels run in Triton's interpreter, library calls as the CPU's.
+``python -m longhand.interpreted_worker FOLDER RESULT SETS [FACTORY]``, with TRITON_INTERPRET=1, writes RESULT, a JSON
+list of comparisons, at the example's sizes and at each of SETS, a JSON list. The kernels run in Triton's interpreter,
+library calls as the CPU's.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import sys
 from pathlib import Path
 
 from longhand.comparison import Comparison
-from longhand.eager_check import compare_whole
+from longhand.eager_check import compare_at_sizes, compare_whole
 from longhand.interpretation import limit_interpreter, move_to_cpu
 from longhand.loading import import_file
 from longhand.original import call_of, moved
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
+from longhand.varied_sizes import Sizes
 
 _NAME = "longhand_interpreted_unit"
 
 
-def main(folder: Path, result: Path, factory: str | None = None) -> None:
+def main(folder: Path, result: Path, sets: list[Sizes], factory: str | None = None) -> None:
     """Runs the unit and its original."""
     limit_interpreter()
     package = import_file(_NAME, folder / "__init__.py", [str(folder)])
@@ -36,9 +38,10 @@ def main(folder: Path, result: Path, factory: str | None = None) -> None:
             rows = compare_whole(folder, unit, part.call)
     if part is None or not rows or not all(row.is_right for row in rows):
         part, rows = None, compare_whole(folder, unit, call)
+    rows += compare_at_sizes(folder, unit, call, sets)
     found = {"rows": [dataclasses.asdict(row) for row in rows], "part": part.how if part is not None else ""}
     result.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]), *sys.argv[4:])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from longhand.errors import UnitError
 from longhand.loading import import_file, load
 from longhand.original import read_lock
 
-_COPIED = 64 * 2**20  # bytes read; as many are written
-_COPY = "copy"
+_MOST_COPIED = 64 * 2**20  # bytes read; as many are written
+_LEAST_COPIED = 4096
 _turn = (
     itertools.count()
 )  # a unit may have been edited since it was timed last: it is imported anew each time
@@ -29,13 +30,13 @@ _turn = (
 
 @dataclasses.dataclass(frozen=True)
 class KernelTime:
-    """One kernel on the arguments of its first call in the unit's own check.
+    """One kernel in all of its calls in the unit's own check, taken together.
 
     Attributes:
-        times: As the file is.
+        times: Of one call, on average over its calls, as the file is.
         base: As longhand last wrote it; None where nobody edited it.
         bytes_moved: In one call, on average over its calls.
-        share: Of the copy bandwidth that was measured beside it.
+        share: Of the bandwidth of a copy of as many bytes, measured beside it.
     """
 
     times: Times
@@ -64,11 +65,8 @@ def time_kernels(folder: Path, *, n_turns: int = 7) -> dict[str, KernelTime]:
     edited = {Path(path).stem for path, _, _ in edits(read_unit(folder).files) if path.startswith("kernels/")}
     number = next(_turn)
     calls: dict[str, Callable[[], Any]] = {}
-    source = torch.empty(_COPIED // 4, device=device)
-    target = torch.empty_like(source)
-    calls[_COPY] = functools.partial(target.copy_, source)
     with tempfile.TemporaryDirectory() as scratch, torch.no_grad():
-        arguments = _first_arguments(folder, f"longhand_timed_unit_{number}", calls)
+        arguments = _arguments(folder, f"longhand_timed_unit_{number}", calls)
         if edited & set(arguments):
             base = Path(scratch) / "base"
             shutil.copytree(folder / BASE, base)
@@ -78,29 +76,65 @@ def time_kernels(folder: Path, *, n_turns: int = 7) -> dict[str, KernelTime]:
             check: Any = import_file(f"{originals.__name__}.check", base / "check.py")
             for name in edited & set(arguments):
                 kernel = getattr(check.kernels, name)
-                calls[f"{name} {BASE}"] = functools.partial(kernel, *arguments[name])
+                calls[f"{name} {BASE}"] = functools.partial(_run, kernel, arguments[name])
+        moved = {name: _bytes_of_a_call(lock, name) for name in arguments}
+        for n_bytes in {_copied(one) for one in moved.values()}:
+            source = torch.empty(n_bytes // 4, device=device)
+            calls[f"a copy of {n_bytes}"] = functools.partial(torch.empty_like(source).copy_, source)
         found = time_side_by_side(calls, device=device, n_turns=n_turns)
-    copied = 2 * _COPIED / found[_COPY].median
     times = {}
-    for name in arguments:
-        n_calls, moved = lock.get("traffic", {}).get(name, (1, 0))
-        per_call = moved // max(n_calls, 1)
-        share = per_call / found[name].median / copied
-        times[name] = KernelTime(found[name], found.get(f"{name} {BASE}"), per_call, share)
+    for name, given in arguments.items():
+        n_calls = sum(one.count for one in given.values())
+        own, written = found[name], found.get(f"{name} {BASE}")
+        n_bytes = _copied(moved[name])
+        bandwidth = 2 * n_bytes / found[f"a copy of {n_bytes}"].median
+        share = moved[name] * n_calls / own.median / bandwidth
+        times[name] = KernelTime(_each(own, n_calls), written and _each(written, n_calls), moved[name], share)
     return times
 
 
-def _first_arguments(folder: Path, package: str, calls: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """What each kernel is given first in one call of the model; adds the kernels to `calls`."""
+def _bytes_of_a_call(lock: Mapping[str, Any], name: str) -> int:
+    n_calls, moved = lock.get("traffic", {}).get(name, (1, 0))
+    return int(moved) // max(int(n_calls), 1)
+
+
+def _copied(moved: int) -> int:
+    """The bytes that a copy reads which moves about as many as a kernel: a power of two."""
+    return min(_MOST_COPIED, max(_LEAST_COPIED, 2 ** round(math.log2(max(moved, 2) / 2))))
+
+
+def _each(times: Times, n_calls: int) -> Times:
+    return dataclasses.replace(times, median=times.median / n_calls, minimum=times.minimum / n_calls)
+
+
+@dataclasses.dataclass
+class _Given:
+    """What a kernel is given at one set of sizes, and how often."""
+
+    arguments: tuple[Any, ...]
+    count: int = 0
+
+
+def _run(kernel: Callable[..., Any], given: Mapping[object, _Given]) -> None:
+    for one in given.values():
+        for _ in range(one.count):
+            kernel(*one.arguments)
+
+
+def _arguments(
+    folder: Path, package: str, calls: dict[str, Callable[[], Any]]
+) -> dict[str, dict[object, _Given]]:
+    """What each kernel is given in one call of the model, by its sizes; adds the kernels to `calls`."""
     import_file(package, folder / "__init__.py", [str(folder)])
     check: Any = import_file(f"{package}.check", folder / "check.py")
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, dict[object, _Given]] = {}
 
     def recording(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def record(*given: Any) -> Any:
-            if name not in arguments:
-                arguments[name] = given
-                calls[name] = functools.partial(kernel, *given)
+            sizes = tuple(tuple(one.shape) if isinstance(one, torch.Tensor) else str(one) for one in given)
+            known = arguments.setdefault(name, {})
+            known.setdefault(sizes, _Given(given)).count += 1
+            calls[name] = functools.partial(_run, kernel, known)
             return kernel(*given)
 
         return record

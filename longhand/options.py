@@ -78,6 +78,7 @@ class Options:
         activation_memory_budget: In training: between 0 and 1, how much of what the cheapest cut would keep for the
             backward pass may be kept; what is missing is computed again.
         frontend: What captures the call that a unit is written from.
+        run: The unit is run once before it is kept.
     """
 
     target: Target
@@ -88,6 +89,7 @@ class Options:
     train: bool = False
     activation_memory_budget: float = 1.0
     frontend: Frontend = Frontend.EXPORT
+    run: bool = True
 
 
 _E = TypeVar("_E", bound=enum.Enum)

@@ -17,7 +17,7 @@ from longhand.emit.lock import LOCK
 from longhand.emit.lock_schema import parsed
 from longhand.emit.merge import lock_versions
 from longhand.emit.reading import read_regular
-from longhand.errors import UnitError
+from longhand.errors import NotRunHereError, UnitError
 from longhand.factory import Call, resolve
 
 SEED = 0
@@ -39,7 +39,7 @@ def original_of(folder: Path, factory: str | None = None) -> Call:
     call = call_of(folder, factory)
     device = str(read_lock(folder).get("device", "cpu"))
     if device == "cuda" and not torch.cuda.is_available():
-        raise UnitError(
+        raise NotRunHereError(
             f"{folder} is for CUDA and this machine has no GPU that torch can use.",
             hint="Run it where there is one, or generate for the CPU.",
         )
@@ -162,7 +162,9 @@ def told_apart(call: Call) -> Call:
 
 def copied(call: Call) -> Call:
     """The call with copies of its tensors, so that what the model writes into them stays apart."""
-    args, kwargs = _mapped((call.args, call.kwargs), lambda tensor: _in_its_layout(tensor, tensor.device, again=True))
+    args, kwargs = _mapped(
+        (call.args, call.kwargs), lambda tensor: _in_its_layout(tensor, tensor.device, again=True)
+    )
     return Call(copy.deepcopy(call.model), args, kwargs)
 
 

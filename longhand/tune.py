@@ -19,7 +19,9 @@ faster by more than the noise, by at least 2%, and in four of five turns. Files 
 step, as soon as it is settled: whoever interrupts keeps what was found. A file that somebody saved meanwhile is left
 alone.
 
-The costliest kernels come first. The budget is shared: each kernel may use an equal part of what is left.
+The costliest kernels come first. The budget is all the time there is: starting the worker, building the unit, and
+the last comparison of each kernel are in it. Each kernel may use an equal part of what is left; a candidate is begun
+only if the longest so far, and a last comparison, would still fit.
 """
 
 from __future__ import annotations
@@ -40,13 +42,14 @@ from longhand.emit.writer import read_unit, replace_file
 from longhand.errors import UnitError
 from longhand.original import read_lock, settled_lock
 from longhand.tunable_text import read_values, tunable_names, with_values
-from longhand.tune_contest import Contest, Course
+from longhand.tune_contest import Contest, Course, TimeUpError
 from longhand.tune_search import Values, search
 
-DEFAULT_BUDGET = 120.0  # seconds
 _LEAST_GAIN = 0.02
 _LEAST_WINS = 0.8
 _FINAL_TURNS = 21
+_LEAST_FINAL_SECONDS = 1.6  # three contestants, and no turn is shorter than 20 ms
+_TIME_UP_AT_ONCE = "the time was up while the unit was built and started: give it a larger --budget"
 _SEARCH_TURNS = 7
 Tell = Callable[[str], None]
 
@@ -92,7 +95,7 @@ def tune(
     kernels: Sequence[str] = (),
     *,
     includes_persons: bool = False,
-    budget: float = DEFAULT_BUDGET,
+    budget: float = 120.0,
     tell: Tell = lambda _: None,
 ) -> Iterator[Tuning]:
     """Tunes a unit's kernels one after the other; each is written before it is yielded.
@@ -101,13 +104,14 @@ def tune(
         folder: The unit.
         kernels: Only these.
         includes_persons: Also change what a person set.
-        budget: Seconds, without the start and the final measurement of each kernel.
+        budget: Seconds, for all of it.
         tell: Is told what is being tried.
 
     Raises:
         UnitError: There is no such unit or kernel, or the unit cannot run here.
         EditError: An edit breaks what other files rely on.
     """
+    end = time.monotonic() + budget
     lock = settled_lock(folder)
     known = lock.get("kernels", {})
     if unknown := [name for name in kernels if name not in known]:
@@ -121,11 +125,11 @@ def tune(
             hint="Run longhand tune where there is one. Nothing was changed.",
         )
     refuse(broken_edits(folder), folder)
-    return _tuned(folder, list(kernels or sorted(known)), includes_persons, budget, tell)
+    return _tuned(folder, list(kernels or sorted(known)), includes_persons, end, tell)
 
 
 def _tuned(
-    folder: Path, names: list[str], includes_persons: bool, budget: float, tell: Tell
+    folder: Path, names: list[str], includes_persons: bool, end: float, tell: Tell
 ) -> Iterator[Tuning]:
     traffic = read_lock(folder).get("traffic", {})
     files = [_TunedFile(folder, name, includes_persons) for name in names]
@@ -136,19 +140,24 @@ def _tuned(
     if not files:
         return
     tell("starting")
-    with Contest(folder) as contest:
+    try:
+        started = Contest(folder, end).start()
+    except TimeUpError:
+        yield from (file.left_alone(_TIME_UP_AT_ONCE) for file in files)
+        return
+    with started as contest:
         for file in [file for file in files if file.kernel not in contest.n_calls]:
             yield file.left_alone("the unit's example call does not call it")
         files = [file for file in files if file.kernel in contest.n_calls]
         cost = {file.kernel: contest.seconds(file.path) for file in files}
         files.sort(key=lambda file: -cost[file.kernel])
-        left = budget
         for number, file in enumerate(files):
-            begin = time.monotonic()
-            deadline = begin + left / (len(files) - number)
+            now = time.monotonic()
             moved = int(traffic.get(file.kernel, (0, 0))[1])
-            yield _tune_one(file, contest, deadline, moved, tell)
-            left = max(0.0, left - (time.monotonic() - begin))
+            if now + _LEAST_FINAL_SECONDS > end:
+                yield file.left_alone("the time was up")
+                continue
+            yield _tune_one(file, contest, now + (end - now) / (len(files) - number), moved, tell)
 
 
 def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: int, tell: Tell) -> Tuning:
@@ -157,9 +166,13 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
         tell(f"{file.kernel}: {', '.join(changed)}")
 
     plain = {name: value for name, value in file.values.items() if value is not None}
-    course = Course(contest, file.path, plain, _SEARCH_TURNS)
+    course = _TimedCourse(Course(contest, file.path, plain, _SEARCH_TURNS))
     found = search(
-        file.start, file.free, course, is_over=lambda: time.monotonic() > deadline, tell=tell_values
+        file.start,
+        file.free,
+        course,
+        is_over=lambda: time.monotonic() + course.longest + course.final > deadline,
+        tell=tell_values,
     )
     tell(f"{file.kernel}: comparing")
     old, again, new = contest.turns(file.path, [file.start, file.start, found.best], _FINAL_TURNS)
@@ -171,8 +184,7 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
     if found.best != file.start:
         is_steady = all(_share_of_wins(new, one) >= _LEAST_WINS for one in (old, again))
         if gain <= max(_LEAST_GAIN, noise) or not is_steady:
-            words = f"{100 * gain:.1f}% faster: within noise" if gain > 0 else "no faster when compared again"
-            notes.append(f"best: {_in_words(found.best, file.start)}, {words}")
+            notes.append(f"best: {_in_words(found.best, file.start)}, {_why_kept(gain, noise)}")
         elif file.write(found.best):
             after, ms_after = {**file.values, **found.best}, ms_before * (1 - gain)
         else:
@@ -190,6 +202,48 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
         found.skipped,
         "; ".join(filter(None, notes)),
     )
+
+
+class _TimedCourse:
+    """A course that remembers how long its measurements take.
+
+    Attributes:
+        longest: Seconds of the longest candidate, its build and its check included.
+        final: About what the last comparison takes.
+    """
+
+    def __init__(self, course: Course) -> None:
+        self.longest, self.final = 0.0, _LEAST_FINAL_SECONDS
+        self._course = course
+        self._checked = 0.0
+
+    def refusal(self, values: Values) -> str | None:
+        """Why these values cannot be; None if they can."""
+        begin = time.monotonic()
+        reason = self._course.refusal(values)
+        self._checked = time.monotonic() - begin
+        self.longest = max(self.longest, self._checked)
+        return reason
+
+    def ratio(self, values: Values) -> float:
+        """Their time over that of the start."""
+        begin = time.monotonic()
+        ratio = self._course.ratio(values)
+        seconds = time.monotonic() - begin
+        self.longest = max(self.longest, self._checked + seconds)
+        self.final = max(self.final, seconds * 3 * _FINAL_TURNS / (2 * _SEARCH_TURNS))
+        return ratio
+
+
+def _why_kept(gain: float, noise: float) -> str:
+    """Why the winner of a search is not written."""
+    if gain <= 0:
+        return "no faster when compared again"
+    if gain <= noise:
+        return f"{100 * gain:.1f}% faster, with a noise of {100 * noise:.1f}%: not to be told apart"
+    if gain <= _LEAST_GAIN:
+        return f"{100 * gain:.1f}% faster, and less than {100 * _LEAST_GAIN:.0f}% is not written"
+    return f"{100 * gain:.1f}% faster in the median, but not in four of five turns"
 
 
 def _ratio(one: list[float], other: list[float]) -> tuple[float, float]:
@@ -237,7 +291,13 @@ class _TunedFile:
 
     def left_alone(self, reason: str = "") -> Tuning:
         """The kernel as it is."""
-        return Tuning(self.kernel, self.path, self.values, self.values, note=reason or self.note)
+        return Tuning(
+            self.kernel,
+            self.path,
+            self.values,
+            self.values,
+            note="; ".join(filter(None, (self.note, reason))),
+        )
 
     def write(self, values: Values) -> bool:
         """Sets the tunables, in one step; False if the file is no longer what it was."""

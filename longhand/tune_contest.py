@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,18 +33,24 @@ class WorkerDiedError(Exception):
     """The worker ended, or did not answer in time; the message says which, as half a line."""
 
 
+class TimeUpError(Exception):
+    """The time for all of it was up before the worker had started."""
+
+
 class Contest:
     """Measures the kernels of one unit; a context manager.
 
     Args:
         folder: The unit. It is copied at the beginning, and only the copy is looked at.
+        end: When the worker must have started, on `time.monotonic`'s clock.
 
     Attributes:
         n_calls: How often each kernel is called in one call of the model.
         device: ``cpu`` or ``cuda``.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, end: float = math.inf) -> None:
+        self._end = end
         self.n_calls: dict[str, int] = {}
         self.device = ""
         self._folder = folder
@@ -52,6 +60,15 @@ class Contest:
         self._connection: Connection | None = None
 
     def __enter__(self) -> Contest:
+        return self if self._process is not None else self.start()
+
+    def start(self) -> Contest:
+        """Starts the worker.
+
+        Raises:
+            TimeUpError: It has not started in time.
+            UnitError: The unit cannot run.
+        """
         try:
             copy_unit(self._folder.resolve(), Path(self._scratch.name) / "unit", has_base=True)
             self._start()
@@ -136,8 +153,12 @@ class Contest:
             )
         self._connection = ours
         try:
-            answer = self._answer(_START_SECONDS)
-        except (EOFError, OSError, WorkerDiedError) as error:
+            answer = self._answer(max(0.0, min(_START_SECONDS, self._end - time.monotonic())))
+        except WorkerDiedError as error:
+            if time.monotonic() >= self._end:
+                raise TimeUpError from error
+            raise UnitError(f"{self._folder} cannot run: it {error}.") from error
+        except (EOFError, OSError) as error:
             raise UnitError(f"{self._folder} cannot run: {self._last_words()}.") from error
         if isinstance(answer, str):
             raise UnitError(f"{self._folder} cannot run: {answer}")

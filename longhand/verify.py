@@ -6,19 +6,24 @@ Of a unit with a backward pass the gradients are compared, too.
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from longhand.checking import KernelCheck, check_kernels, is_interpreted, run_worker
 from longhand.comparison import Comparison
 from longhand.currency import Currency, broken_edits, check
-from longhand.eager_check import compare_whole
+from longhand.eager_check import compare_at_sizes, compare_whole
 from longhand.emit.merge import refuse
 from longhand.errors import LonghandError, UnitError
 from longhand.freshness import changed_sources, listed_briefly
 from longhand.loading import load
 from longhand.original import original_of, read_lock
+from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved
+from longhand.varied_sizes import SizeRules, Sizes, in_words
+from longhand.worker_progress import Tell, no_progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Verification:
         is_interpreted: A CUDA unit ran on the CPU, its kernels in Triton's interpreter.
         part: On what part of the example that was, in words; empty if on all of it.
         seconds: What comparing the whole with the original took.
+        sizes: What else sizes that vary were, beside the example's: ``batch=7``.
         stale: Where something is wrong: why that may be the model's doing and not the unit's, in words; else empty.
     """
 
@@ -42,6 +48,7 @@ class Verification:
     part: str = ""
     seconds: float = 0.0
     stale: str = ""
+    sizes: tuple[str, ...] = ()
 
     @property
     def is_right(self) -> bool:
@@ -49,15 +56,26 @@ class Verification:
         return all(check.is_right for check in self.kernels) and all(one.is_right for one in self.whole)
 
 
-def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()) -> Verification:
+def verify(
+    folder: Path,
+    factory: str | None = None,
+    kernels: Sequence[str] = (),
+    *,
+    sizes: Sequence[str] = (),
+    tell: Tell = no_progress,
+) -> Verification:
     """Runs the unit, its original and its own checks; a CUDA unit in Triton's interpreter where there is no GPU.
 
     Args:
         folder: The unit.
         factory: ``MODULE:FACTORY``; by default the one that the lock names.
         kernels: Only these kernels, and not the whole.
+        sizes: ``batch=1,7``: what sizes that vary are to be beside the example's; a few at random if empty, and
+            ``none`` for none.
+        tell: Is told what is being done.
 
     Raises:
+        OptionError: A size is none that varies, or out of its range.
         UnitError: There is no such unit, or it cannot run here.
         EditError: An edit breaks what other files rely on.
         FactoryError: The original cannot be made again.
@@ -70,13 +88,17 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
             f"{folder} has no kernel {unknown[0]!r}.", hint=f"It has: {', '.join(sorted(known))}."
         )
     refuse(broken_edits(folder), folder)
+    sets = _sets(folder, lock, sizes)
+    words = tuple(map(in_words, sets))
     if kernels:
-        checks = check_kernels(folder, kernels)
-        return Verification((), checks.kernels, is_interpreted(folder), checks.part)
-    checks = check_kernels(folder)  # first: in a process of its own, which may crash and is ended in time
+        checks = check_kernels(folder, kernels, sets, tell)
+        return Verification((), checks.kernels, is_interpreted(folder), checks.part, sizes=words)
+    checks = check_kernels(
+        folder, (), sets, tell
+    )  # first: in a process of its own, which may crash and is ended in time
     begin = time.perf_counter()
     try:
-        whole, part = _compared_whole(folder, factory)
+        whole, part = _compared_whole(folder, factory, sets, tell)
     except LonghandError:
         raise
     except Exception as error:
@@ -88,18 +110,40 @@ def verify(folder: Path, factory: str | None = None, kernels: Sequence[str] = ()
             ) from error
         raise
     seconds = time.perf_counter() - begin
-    result = Verification(whole, checks.kernels, is_interpreted(folder), part or checks.part, seconds)
+    result = Verification(
+        whole, checks.kernels, is_interpreted(folder), part or checks.part, seconds, sizes=words
+    )
     if all(one.is_right for one in whole):
         return result
     return dataclasses.replace(result, stale=_why_stale(folder, factory))
 
 
-def _compared_whole(folder: Path, factory: str | None) -> tuple[tuple[Comparison, ...], str]:
+def _sets(folder: Path, lock: Mapping[str, Any], texts: Sequence[str]) -> tuple[Sizes, ...]:
+    """The sets of sizes to try; in the interpreter, which takes a millisecond a program, smaller ones alone."""
+    rules = SizeRules.of(lock)
+    if texts:
+        return rules.sets_of(texts)
+    if is_interpreted(folder) and bytes_moved(folder) > INTERPRETED_WHOLE:
+        return ()
+    return rules.drawn(only_smaller=is_interpreted(folder))
+
+
+def _compared_whole(
+    folder: Path, factory: str | None, sets: Sequence[Sizes], tell: Tell
+) -> tuple[tuple[Comparison, ...], str]:
     """The comparisons, and on what part of the example they were made, in words."""
     if is_interpreted(folder):
-        found = run_worker("longhand.interpreted_worker", folder, *([factory] if factory else []))
+        found = run_worker(
+            "longhand.interpreted_worker",
+            folder,
+            json.dumps(list(sets)),
+            *([factory] if factory else []),
+            tell=tell,
+        )
         return tuple(Comparison(**row) for row in found["rows"]), str(found["part"])
-    return compare_whole(folder, load(folder, check=False), original_of(folder, factory)), ""
+    tell("the model against eager", 0, 1 + len(sets))
+    unit, call = load(folder, check=False), original_of(folder, factory)
+    return (*compare_whole(folder, unit, call), *compare_at_sizes(folder, unit, call, sets, tell)), ""
 
 
 def _why_stale(folder: Path, factory: str | None) -> str:

@@ -128,7 +128,7 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
         place = position if several else None
         is_wanted = isinstance(item, torch.Tensor) and (place is None or _is_read(node, place))
         made.append(_make_output(ctx, place, known, image is not None) if is_wanted else None)
-    outputs = tuple("" if view is None else view.buffer for view in made)
+    outputs = tuple("" if view is None else view.buffer for view in made if target._schema.returns)
     twin = _COPYING_TWIN.get(target, target)
     mutates = _mutated(target, args, kwargs)
     reason = _reason(target, declined)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.lower.body import Size
 from longhand.lower.sizes import as_size, contiguous_strides, multiply, product, same
 from longhand.lower.views import TensorView
@@ -80,6 +80,20 @@ def eager_strides(value: torch.Tensor) -> tuple[Size, ...] | None:
         wide.remove(inner)
         expected = multiply(expected, inner[0])
     return strides
+
+
+def input_strides(entry: GraphInput, value: torch.Tensor) -> tuple[Size, ...]:
+    """How an input lies in memory: as it is given; of what a unit holds, contiguous where it makes the value itself.
+
+    Args:
+        entry: The input.
+        value: Its example.
+    """
+    if entry.kind is InputKind.ARGUMENT:
+        return tuple(as_size(step) for step in value.stride())
+    loaded = entry.kind is not InputKind.CONSTANT and entry.persistent
+    own = eager_strides(value) if loaded else None
+    return own or contiguous_strides(tuple(as_size(size) for size in value.shape))
 
 
 def wants_channels_last(graph: CapturedGraph, options: Options) -> bool:

@@ -35,7 +35,12 @@ from longhand.lower.externs import call_extern
 from longhand.lower.in_place import written_in_place
 from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
 from longhand.lower.layers import keep_first_layers
-from longhand.lower.layouts import channels_last_strides, convolution_weights, wants_channels_last
+from longhand.lower.layouts import (
+    channels_last_strides,
+    convolution_weights,
+    input_strides,
+    wants_channels_last,
+)
 from longhand.lower.pruning import prune
 from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.results import result_of, store_mutations
@@ -154,8 +159,7 @@ def _placeholder(
         return ctx.make_buffer(
             ctx.name, value.dtype, shape, channels_last_strides(shape), kind=kind, layout_is_known=False
         )
-    stride = [as_size(step) for step in value.stride()]
-    return ctx.make_buffer(ctx.name, value.dtype, shape, stride, kind=kind)
+    return ctx.make_buffer(ctx.name, value.dtype, shape, input_strides(entry, value), kind=kind)
 
 
 def _lower_node(ctx: Context) -> Any:

@@ -55,6 +55,8 @@ def views_in(value: Any) -> list[View]:
 
 
 def _prune_extern(step: Extern, needed: set[str]) -> Extern | None:
+    if not step.outputs:  # it makes nothing: it is called for what it does, such as raise
+        return step
     if step.mutates or needed & set(step.outputs) or torch.Tag.nondeterministic_seeded in step.target.tags:
         return step
     return None if step.target._schema.name.startswith("aten::") else step

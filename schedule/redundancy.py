@@ -97,9 +97,12 @@ def _is_unread(name: str, buffers: Mapping[str, Buffer], wanted: set[str]) -> bo
 
 
 def _has_only_results(step: Extern) -> bool:
-    """Whether a call does nothing but make its results: no writes, no random numbers, nothing its schema hides."""
+    """Whether a call does nothing but make its results: no writes, no random numbers, nothing its schema hides.
+
+    What makes no result is called for what it does: ``_linalg_check_errors`` raises.
+    """
     is_random = torch.Tag.nondeterministic_seeded in step.target.tags
-    return not step.mutates and not is_random and step.target.namespace == "aten"
+    return bool(step.outputs) and not step.mutates and not is_random and step.target.namespace == "aten"
 
 
 def _step_key(

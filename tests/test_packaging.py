@@ -71,5 +71,6 @@ def test_the_entry_points_exist():
     ):
         for target in group.values():
             module, _, name = target.partition(":")
-            path = ROOT / Path(*module.split(".")).with_suffix(".py")
+            path = ROOT / Path(*module.split("."))
+            path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
             assert f"def {name}(" in path.read_text()

@@ -72,6 +72,11 @@ class Captured:
     source: str = ""
     failure: str = ""
 
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the frame is left to CPython whole."""
+        return any(record.skipped for record in self.breaks)
+
     def first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
         """The first guard that these arguments do not satisfy."""
         given = {"f": function, **dict(zip(self.parameters, args, strict=True))}

@@ -11,7 +11,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
@@ -168,6 +168,11 @@ class CodeEntries:
         if self.captured:
             owner.tell(Event(EventKind.RECOMPILE, f"{self.title()}: {self._first_failure(function, args)}"))
         if len(self.entries) >= owner.most_entries:
+            if owner.strict:
+                raise CaptureError(
+                    f"{self.title()} was compiled {len(self.entries)} times, and this call needs another.",
+                    hint="What changes from call to call is told with LONGHAND_LOGS=recompiles.",
+                )
             self.given_up = f"{self.title()} was compiled {len(self.entries)} times"
             warnings.warn(
                 f"longhand: {self.given_up}; other calls run in eager. What changes from call to call is told with "
@@ -186,6 +191,8 @@ class CodeEntries:
         if captured.failure:
             owner.tell_failure(f"{self.title()} runs in eager: {captured.failure}")
         if captured.entry is None:
+            if owner.strict and not captured.failure and (owner.begins_with(self) or captured.is_skipped):
+                owner.refuse_left(self, captured.breaks)
             if not captured.failure and captured.breaks and owner.begins_with(self):
                 owner.tell_left(f"{self.title()} runs in eager: {captured.breaks[-1].reason}")
             if not self.entries:
@@ -290,6 +297,8 @@ class Capture:
 
     def tell_eager(self, entries: CodeEntries, reason: str) -> None:
         """A call runs in eager, with all that it calls; warns once that functions do."""
+        if self.strict:
+            raise CaptureError(f"A call of {entries.title()} would run in eager: {reason}.")
         if entries.given_up:
             self.tell(Event(EventKind.EAGER, reason))
             return
@@ -305,6 +314,16 @@ class Capture:
     def begins_with(self, entries: CodeEntries) -> bool:
         """Whether a code is the first that was asked for: what the user compiled."""
         return next(iter(self.codes.values()), None) is entries
+
+    def refuse_left(self, entries: CodeEntries, breaks: Sequence[BreakRecord]) -> None:
+        """In strict mode: a function that is left to CPython whole is an error, with the reason."""
+        if breaks:
+            last = breaks[-1]
+            raise CaptureError(
+                f"{entries.title()} would run in eager: {last.reason}.",
+                where=last.where or None,
+                hint=last.hint,
+            )
 
     def tell_left(self, text: str) -> None:
         """What the user compiled is CPython's, but for what it calls: that must not be silent."""

@@ -32,6 +32,18 @@ __all__ = ["DELETED", "Trace"]
 
 DELETED = Const("deleted")
 
+# What torch takes for a dtype; the code that fx writes of a graph has no words for a class.
+_DTYPES: dict[object, torch.dtype] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+
+
+def _dtype_of(argument: Any) -> Any:
+    return _DTYPES.get(argument, argument) if isinstance(argument, type) else argument
+
 
 class Trace(Wrapping):
     """What one run of the symbolic interpreter collects.
@@ -64,6 +76,8 @@ class Trace(Wrapping):
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """A node with the user's place."""
+        given: Any = fx.node.map_aggregate((args, kwargs), _dtype_of)
+        args, kwargs = given
         node = self.graph.create_node(op, target, args, kwargs)
         node.meta["stack_trace"] = self.place_text()
         if self.modules:

@@ -50,6 +50,8 @@ def python_faults(files: Mapping[str, str]) -> list[Fault]:
 def _faults(path: str, text: str) -> tuple[Fault, ...]:
     try:
         tree = ast.parse(text)
+        # It refuses more than the grammar does: too many targets.
+        compile(text, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         return (Fault(path, error.lineno or 1, "", f"no Python: {error.msg}"),)
     found = set(binding_faults(path, tree))

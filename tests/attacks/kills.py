@@ -104,7 +104,7 @@ def finish(out: Path) -> None:
 
 def sweep(n_kills: int, seed: int = 0) -> Counter[str]:
     """What was killed how often."""
-    importlib.import_module("longhand.commands")  # with everything that a run imports
+    importlib.import_module("longhand.cli.commands")  # with everything that a run imports
     source = random.Random(seed)
     counts: Counter[str] = Counter()
     folder = Path(tempfile.mkdtemp(prefix="longhand-kills-"))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import longhand
-import longhand.commands  # here, and not while the clock runs
+import longhand.cli.commands  # here, and not while the clock runs
 from longhand import cli
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK

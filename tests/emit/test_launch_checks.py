@@ -30,8 +30,9 @@ def kernels(tmp_path: Path) -> ModuleType:
     write_unit(tmp_path / "unit", texts)
     names = 'from .kernels.softmax import softmax_kernel\nfrom .kernels import rms_norm\n__all__ = ["softmax_kernel"]\n'
     (tmp_path / "unit" / "__init__.py").write_text(names)
+    before = set(sys.modules)
     load_unit(tmp_path / "unit")
-    return next(module for name, module in sys.modules.items() if name.endswith("kernels.softmax"))
+    return next(sys.modules[name] for name in set(sys.modules) - before if name.endswith("kernels.softmax"))
 
 
 def meta(n: int) -> torch.Tensor:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import torch
+
 from longhand.emit.names import AxisNames, KernelNames
+from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_styles import side_words
-from longhand.schedule.plan import AxisRole, PlanAxis
+from tests.emit.conftest import plan_unit
+
+
+def causal_softmax(scores: torch.Tensor) -> torch.Tensor:
+    row = torch.arange(scores.shape[1], device=scores.device)[:, None]
+    col = torch.arange(scores.shape[2], device=scores.device)
+    return torch.softmax(torch.where(col <= row, scores, float("-inf")), dim=-1)
 
 
 def test_a_product_of_sizes_has_a_name_of_its_own() -> None:
-    axes = (PlanAxis("batch", AxisRole.ROW), PlanAxis("row", AxisRole.ROW))
-    words = {"batch": AxisNames("group", "n_groups"), "row": AxisNames("row", "n_rows")}
+    plan = plan_unit(causal_softmax, (torch.randn(6, 40, 40),), device="cuda")
+    (kernel,) = plan.kernels.values()
+    batch, row = (axis.name for axis in kernel.rows)
+    words = {batch: AxisNames("group", "n_groups"), row: AxisNames("row", "n_rows")}
     names = KernelNames("kernel", "", (), {}, words, {}, {}, {})
-    side = side_words(axes, names, "row", "n_rows")
+    side = side_words(kernel, kernel.rows, names, FileScope(kernel, names), "row", "n_rows")
     assert side.size == "n_flat_rows" and side.index == "flat_row"
     assert side.size_lines == ("n_flat_rows = n_groups * n_rows",)
     assert side.split_lines == ("row = flat_row % n_rows", "group = flat_row // n_rows")

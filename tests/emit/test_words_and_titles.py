@@ -220,7 +220,7 @@ def counters(step: torch.Tensor, lr: torch.Tensor) -> tuple[torch.Tensor, torch.
 def test_a_title_of_many_results_is_still_a_formula(emit: Any) -> None:
     files = emit(counters, (torch.tensor(3.0), torch.tensor(1e-3)))
     titles = [str(text).splitlines()[0] for path, text in files.items() if path.endswith(".cpp")]
-    assert any("decay = 1.0 - lr * 0.01" in title for title in titles), titles
+    assert any("decay = 1 - lr * 0.01" in title for title in titles), titles
 
 
 class Positions(nn.Module):

@@ -20,7 +20,7 @@ def generate(version, out):
 
 def main():
     """Serves until its input ends."""
-    importlib.import_module("longhand.commands")  # with everything that a run imports
+    importlib.import_module("longhand.cli.commands")  # with everything that a run imports
     for line in sys.stdin:
         version, out = line.rstrip("\n").split("\t")
         pid = os.fork()

@@ -217,4 +217,6 @@ def test_it_is_found_where_the_original_is():
     model = nn.Sequential(nn.Linear(2, 2))
     compiled = longhand.compile(model, frontend="bytecode")
     assert compiled == model and model in {compiled: 1} and compiled in {model: 1}
-    assert compiled != nn.Sequential(nn.Linear(2, 2)) and compiled == longhand.compile(model, frontend="bytecode")
+    assert compiled != nn.Sequential(nn.Linear(2, 2)) and compiled == longhand.compile(
+        model, frontend="bytecode"
+    )

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from torch import nn
 
 import longhand
-from longhand.commands import commands
+from longhand.cli.commands import commands
 from longhand.errors import OptionError
 
 pytestmark = pytest.mark.usefixtures("hook")

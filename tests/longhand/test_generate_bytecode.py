@@ -10,7 +10,7 @@ from torch import nn
 import longhand
 from examples import attention, gpt, llama_block
 from longhand.checking import check_kernels
-from longhand.commands import commands
+from longhand.cli.commands import commands
 from longhand.currency import Currency, check
 from longhand.errors import CaptureError, GraphBreakError, OptionError, OutputError
 

@@ -1,6 +1,7 @@
 """`bench` times kernels as they are and as they were written; `diff --markdown` takes its numbers."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -48,3 +49,37 @@ def test_an_edited_kernel_is_timed_beside_the_one_that_was_written(unit, capsys)
     assert cli.run(["diff", str(unit), "--markdown", "--bench", str(times)]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"| `{name}`"))
     assert "edited +" in row and "ok: error" in row and "(base " in row
+
+
+def copied(x):
+    return torch.sin(x).transpose(0, 1).contiguous()
+
+
+def test_a_kernel_is_compared_with_a_copy_of_its_size_whatever_its_name(tmp_path, capsys):
+    out = tmp_path / "unit"
+    longhand.generate(copied, (torch.randn(300, 200),), out=out, run=False)
+    name = next(iter(json.loads((out / "longhand.lock").read_text())["kernels"]))
+    for path in [path for path in out.rglob("*") if path.suffix in (".py", ".cpp", ".lock")]:
+        path.write_text(re.sub(rf"\b{name}\b", "copy", path.read_text()))
+        path.rename(path.with_stem("copy") if path.stem == name else path)
+    found = time_kernels(out, n_turns=3)["copy"]
+    assert 0.01 < found.share < 20 and found.bytes_moved == 2 * 4 * 300 * 200
+    assert cli.run(["bench", str(out), "--turns", "3", "--kernels"]) == 0
+    assert "noise" in capsys.readouterr().out.splitlines()[0]
+
+
+class TwoSizes(nn.Module):
+    def forward(self, x, y):
+        return F.gelu(x + 1), F.gelu(y + 1)
+
+
+def test_all_calls_of_a_kernel_are_timed_not_the_first_alone(tmp_path):
+    """The second call moves sixty times what the first does: a time of the first beside both's bytes is nonsense."""
+    out = tmp_path / "unit"
+    longhand.generate(TwoSizes(), (torch.randn(64, 64), torch.randn(1024, 1024)), out=out, run=False)
+    times = time_kernels(out, n_turns=3)
+    lock = json.loads((out / "longhand.lock").read_text())
+    for name, (n_calls, moved) in lock["traffic"].items():
+        assert times[name].bytes_moved == moved // n_calls
+    fastest = max(time.share for time in times.values())
+    assert fastest < 4, "no kernel is much faster than a copy"

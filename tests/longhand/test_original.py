@@ -22,7 +22,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_copy_has_the_strides_and_values_and_no_memory_of_the_original(layout: str) -> None:
     tensor = LAYOUTS[layout]()
-    ((copy,), _) = (lambda call: (call.args, call.kwargs))(copied(Call(torch.sin, (tensor,), {})))
+    (copy,), _ = (lambda call: (call.args, call.kwargs))(copied(Call(torch.sin, (tensor,), {})))
     assert copy.stride() == tensor.stride() and torch.equal(copy, tensor)
     assert copy.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr() or not tensor.numel()
 

@@ -22,6 +22,8 @@ INFERENCE = [
     "there_and_back_5",
     "modules_in_turn_6",
     "pyramid_3",
+    "orthogonal_1",
+    "skipped_layers_6",
     "graph_network_3",
 ]
 TRAINING = [

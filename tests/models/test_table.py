@@ -1,6 +1,7 @@
 """A varied thirty of the table of architectures: every kernel of their CUDA units compiles to a binary, without a GPU.
 
-All of the table: ``make sweep``, or ``python -m benchmarks.architectures --compile-only``.
+Every second one belongs to ``make test``, as all thirty take ten minutes of two cores; the others, and the whole table
+(``python -m benchmarks.architectures --compile-only``), to ``make sweep``.
 """
 
 import itertools
@@ -46,11 +47,26 @@ THIRTY = (
 )
 
 
-@pytest.mark.parametrize("name", THIRTY)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (place % 2)) for place, name in enumerate(THIRTY)],
+)
 def test_kernels_compile(name):
     result = cubin_result(catalog.example(f"transformers/{name}"), "sm_90", train=False)
     assert result.verdict is Verdict.RIGHT, result
     assert result.numbers["kernels"], result
+
+
+def test_nothing_ties_in_a_model_of_the_table():
+    """Doge scales what `topk` chooses among by a parameter that is made of zeros."""
+    module, *_ = catalog.example("transformers/doge")
+    assert all(p.any() for p in module.parameters() if p.numel() > 1)
+
+
+def test_inputs_are_those_that_a_compiled_model_takes():
+    """LongT5 makes itself a mask in eager, and expects one where it is told that it is compiled."""
+    _, _, kwargs = catalog.example("transformers/longt5")
+    assert "attention_mask" in kwargs
 
 
 def test_results_are_kept_and_found_again(tmp_path):

@@ -16,6 +16,12 @@ def operators(x, y):
     return x + y - 2 * x / y // 1 % 3, -x, x**2, x @ y.T, x < y, ~(x > 0), +x
 
 
+@behaviour((X,))
+def pythons_types_as_dtypes(x):
+    ones = torch.ones(3, dtype=int), torch.zeros(3, dtype=float), torch.full((3,), 2, dtype=bool)
+    return x.to(int), x.to(float), x > torch.zeros_like(x, dtype=bool), ones
+
+
 @behaviour((X, Y))
 def inplace_operators(x, y):
     z = x.clone()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
 import click
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.tree import Tree
 
 from longhand.bench import Times
+from longhand.cli.merge_screen import show_merge
+from longhand.cli.terminal import Verbosity, is_plain, verbosity
 from longhand.emit.quoting import visible, visible_line
 from longhand.emit.reading import leaves, read_regular
 from longhand.errors import UnitError
 from longhand.kernel_times import KernelTime
-from longhand.merge_screen import show_merge
 from longhand.summary import Summary
 from longhand.verify import Verification
 
@@ -27,24 +31,48 @@ _LISTED_CALLS = 8
 
 def console(*, stderr: bool = False) -> Console:
     """A terminal of at most 80 columns, without colours of its own."""
-    found = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    colours: dict[str, Any] = {"no_color": True, "color_system": None} if is_plain() else {}
+    found = Console(**colours, stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
     found.width = min(found.width, _MAX_WIDTH)
     return found
 
 
-@contextlib.contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Shows on stderr that something takes a while; nothing where stderr is no terminal.
+class Show(Protocol):
+    """Shows what is being done at the moment, and how much of it is done."""
 
-    Yields:
-        Shows what is being done at the moment, beside it.
+    def __call__(self, now: str, done: int = 0, total: int = 0) -> None: ...
+
+
+@contextlib.contextmanager
+def working(what: str, number: int = 1, of: int = 1) -> Iterator[Show]:
+    """Shows on stderr what takes a while: with -v a line for each step, else one line where stderr is a terminal.
+
+    Args:
+        what: All of it.
+        number: Which of several that is.
+        of: How many there are.
     """
     terminal = console(stderr=True)
-    if not terminal.is_terminal:
-        yield lambda _: None
-        return
-    with terminal.status(what) as status:
-        yield lambda now: status.update(f"{what}: {now}")
+    title = f"{what} ({number} of {of})" if of > 1 else what
+
+    def words(now: str, done: int = 0, total: int = 0) -> str:
+        return f"{title}: {f'{done + 1} of {total}, ' if total else ''}{now}" if now else title
+
+    if verbosity() is Verbosity.VERBOSE:
+        begin = time.monotonic()
+
+        def tell(now: str, done: int = 0, total: int = 0) -> None:
+            click.echo(f"{time.monotonic() - begin:6.1f} s  {words(now, done, total)}", err=True)
+
+        tell("")
+        yield tell
+    elif verbosity() is Verbosity.QUIET or not terminal.is_terminal:
+        yield lambda *_: None
+    else:
+        columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+        with Progress(*columns, console=terminal, transient=True) as progress:
+            task = progress.add_task(title)
+            yield lambda now, done=0, total=0: progress.update(task, description=words(now, done, total))
 
 
 def show_summary(summary: Summary) -> None:
@@ -105,22 +133,32 @@ def show_verification(result: Verification) -> None:
         seconds = f"{worst.seconds:.2f}" if worst.seconds else ""
         verdict = "ok" if worst.is_right else "WRONG"
         table.add_row(name, sizes, f"{worst.error:.2e}", f"{worst.allowed:.2e}", seconds, verdict)
-        mismatches += [f"{name} {check.mismatch}" for check in each if check.mismatch]
+        mismatches += [
+            f"{name}{f' at {check.at}' if check.at else ''} {check.mismatch}"
+            for check in each
+            if check.mismatch
+        ]
     terminal.print("each kernel against longhand's own reference, in float64:")
     terminal.print(table)
+    if result.sizes:
+        terminal.print(f"also at other sizes: {'; '.join(result.sizes)}")
     for mismatch in mismatches:
         terminal.print(f"first mismatch of {mismatch}", soft_wrap=True)
 
 
 def show_times(times: Mapping[str, Times]) -> None:
     """What `bench` measured."""
-    table = Table("", "median ms", "min ms", "speedup", box=None, pad_edge=False)
+    table = Table("", "median ms", "noise", "min ms", "speedup", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    baseline = next(iter(times.values())).median
+    baseline = next(iter(times.values()))
     for name, measured in times.items():
-        speedup = f"{baseline / measured.median:.2f}x"
-        table.add_row(name, f"{measured.median:.3f}", f"{measured.minimum:.3f}", speedup)
+        ratio, noise = baseline.median / measured.median, baseline.noise + measured.noise
+        is_told_apart = measured is baseline or abs(ratio - 1) > noise
+        speedup = f"{ratio:.2f}x" if is_told_apart else f"{ratio:.2f}x, within noise"
+        table.add_row(
+            name, f"{measured.median:.3f}", f"{100 * measured.noise:.1f}%", f"{measured.minimum:.3f}", speedup
+        )
     console().print(table)
 
 
@@ -128,13 +166,14 @@ def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
     """What `bench` measured of each kernel."""
     is_edited = any(found.base for found in times.values())
     unedited = ["unedited ms"] if is_edited else []
-    table = Table("kernel", "ms", *unedited, "GB/s", "of a copy", box=None, pad_edge=False)
+    table = Table("kernel", "ms", "noise", *unedited, "GB/s", "of a copy", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, found in times.items():
         base = [f"{found.base.median:.4f}" if found.base else ""] if is_edited else []
         share = f"{100 * found.share:.0f}%"
-        table.add_row(name, f"{found.times.median:.4f}", *base, f"{found.gb_per_s:.1f}", share)
+        noise = f"{100 * found.times.noise:.1f}%"
+        table.add_row(name, f"{found.times.median:.4f}", noise, *base, f"{found.gb_per_s:.1f}", share)
     console().print(table)
 
 
@@ -142,11 +181,15 @@ def times_as_json(times: Mapping[str, Times], kernels: Mapping[str, KernelTime])
     """The same, for programs: milliseconds, GB/s, and the share of the copy bandwidth."""
     return json.dumps(
         {
-            "model": {name: {"ms": one.median, "min_ms": one.minimum} for name, one in times.items()},
+            "model": {
+                name: {"ms": one.median, "min_ms": one.minimum, "noise": one.noise}
+                for name, one in times.items()
+            },
             "kernels": {
                 name: {
                     "ms": one.times.median,
                     "min_ms": one.times.minimum,
+                    "noise": one.times.noise,
                     "base_ms": one.base.median if one.base else None,
                     "gb_per_s": one.gb_per_s,
                     "share_of_copy": one.share,
@@ -164,32 +207,47 @@ def show_unit(folder: Path, kernel: str | None) -> None:
     Raises:
         UnitError: There is no such kernel.
     """
-    terminal = console()
+    text = kernel_of(folder, kernel)
     tree = Tree(visible(str(folder)))
-    kernels = []
+    for path, n_lines in files_of(folder):
+        tree.add(visible(f"{path}  {n_lines} lines" if n_lines is not None else path))
+    console().print(tree)
+    if text:
+        click.echo("\n".join(["", str(folder / text[0]), "", *map(visible_line, text[1].splitlines())]))
+
+
+def files_of(folder: Path) -> list[tuple[str, int | None]]:
+    """(path, lines) of a unit's files; None for what is no text."""
+    found: list[tuple[str, int | None]] = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_dir() or relative.parts[0] in (".base", "__pycache__") or "__pycache__" in relative.parts:
             continue
         is_text = path.suffix in (".py", ".cpp", ".h", ".md") and path.is_file() and not leaves(path, folder)
-        n_lines = len(read_regular(path).splitlines()) if is_text else 0
-        tree.add(visible(f"{relative}  {n_lines} lines" if is_text else str(relative)))
-        if (
-            is_text
-            and relative.parts[0] == "kernels"
-            and path.name != "__init__.py"
-            and path.suffix in (".py", ".cpp")
-        ):
-            kernels.append(path)
+        found.append((relative.as_posix(), len(read_regular(path).splitlines()) if is_text else None))
+    return found
+
+
+def kernel_of(folder: Path, kernel: str | None) -> tuple[str, str] | None:
+    """(path, text) of one kernel, by default the first; None if there are none.
+
+    Raises:
+        UnitError: There is no such kernel.
+    """
+    kernels = [
+        folder / path
+        for path, n_lines in files_of(folder)
+        if n_lines is not None and path.startswith("kernels/") and path.endswith((".py", ".cpp"))
+    ]
+    kernels = [path for path in kernels if path.name != "__init__.py"]
     # Of a kernel with a C++ file and its Python face, the C++ is the one to read.
     kernels.sort(key=lambda path: (path.suffix != ".cpp", path.name))
     found = [path for path in kernels if kernel in (None, path.stem, path.name)]
     if not found and kernel is not None:
         raise UnitError(f"{folder} has no kernel {kernel!r}.", hint=f"It has: {_stems(kernels)}.")
-    terminal.print(tree)
-    if found:
-        lines = read_regular(found[0]).decode(errors="replace").splitlines()
-        click.echo("\n".join(["", str(found[0]), "", *map(visible_line, lines)]))
+    if not found:
+        return None
+    return found[0].relative_to(folder).as_posix(), read_regular(found[0]).decode(errors="replace")
 
 
 def _stems(kernels: list[Path]) -> str:

@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> int:
     # Imported here and not above: importing torch takes seconds, and an unsupported Python may not manage it.
     errors = importlib.import_module("longhand.errors")
     try:
-        return int(importlib.import_module("longhand.commands").run(arguments))
+        return int(importlib.import_module("longhand.cli.commands").run(arguments))
     except errors.VerificationError as error:
         if debug:
             raise
@@ -57,7 +57,9 @@ def _refuse(text: str, code: int) -> int:
     paragraphs = [" ".join(line.split()) for line in f"longhand: {text}".splitlines() if line.strip()]
     for paragraph in paragraphs:
         indent = "  " if paragraph.startswith("- ") else ""
-        filled = textwrap.fill(paragraph, 80, break_long_words=False, subsequent_indent=indent)
+        filled = textwrap.fill(
+            paragraph, 80, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
+        )
         print(filled, file=sys.stderr)
     return code
 

@@ -1,4 +1,4 @@
-"""`longhand tune` on the command line: its options, the progress bar, the table at the end, JSON."""
+"""`longhand tune` on the command line: the progress bar, the table at the end, JSON."""
 
 from __future__ import annotations
 
@@ -12,40 +12,18 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from longhand import screen
-from longhand.edit_commands import example
+from longhand.cli import screen
 from longhand.original import read_lock
-from longhand.tune import DEFAULT_BUDGET, Tuning, tune
+from longhand.tune import Tuning, tune
 
 _MOST_SKIPPED = 8
 _INTERRUPTED = 130
 
 
-@click.command("tune", epilog=example("longhand tune generated/attention_cpu --budget 60"))
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel; may be repeated.")
-@click.option("--all", "includes_persons", is_flag=True, help="Also change tunables that a person set.")
-@click.option(
-    "--budget",
-    type=click.FloatRange(min=0),
-    default=DEFAULT_BUDGET,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to search, all kernels together.",
-)
-@click.option("--json", "is_json", is_flag=True, help="As JSON.")
-def tune_command(
+def run_tune(
     folder: Path, kernels: tuple[str, ...], includes_persons: bool, budget: float, is_json: bool
 ) -> int:
-    """Search faster tunables on this device, and edit the kernels' files.
-
-    Every candidate is checked against longhand's own reference, in each call
-    that the model makes of the kernel. A file is edited only if its kernel
-    gets faster by more than the noise, measured in turns with the old one.
-    What a person set stays. Ctrl-C keeps what was found.
-
-    The sizes are those of the unit's example call.
-    """
+    """Tunes and shows."""
     found: list[Tuning] = []
     n_kernels = len(kernels) or len(read_lock(folder).get("kernels", {}))
     is_interrupted = False

@@ -1,0 +1,54 @@
+"""`longhand build`: a folder or a wheel."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import click
+
+from longhand.cli import screen
+from longhand.deploy.building import build as build_unit
+from longhand.deploy.wheel import write_wheel
+
+
+def build(
+    folder: Path,
+    out: Path | None,
+    wheels: Path | None,
+    levels: tuple[str, ...],
+    name: str,
+    version: str,
+    *,
+    is_json: bool,
+) -> int:
+    """Builds and tells."""
+    if out is None and wheels is None:
+        raise click.UsageError("Say where: --out DIR, or --wheel DIR.")
+    with (
+        tempfile.TemporaryDirectory(prefix="longhand-") as scratch,
+        screen.working(f"building {folder}") as show,
+    ):
+        built = build_unit(folder, out or Path(scratch) / "unit", levels, show, name=name)
+        wheel = write_wheel(built, wheels, version) if wheels is not None else None
+    if out is None:
+        assert wheel is not None
+        built = dataclasses.replace(built, folder=wheel)
+    if is_json:
+        found = {
+            "unit": str(folder),
+            "out": str(out) if out else None,
+            "wheel": str(wheel) if wheel else None,
+        }
+        click.echo(
+            json.dumps(
+                {**found, "name": built.name, "isa": built.instructions, "bytes": built.n_bytes}, indent=1
+            )
+        )
+        return 0
+    click.echo(str(built))
+    if out is not None and wheel is not None:
+        click.echo(str(wheel))
+    return 0

@@ -1,0 +1,158 @@
+"""`longhand verify`, `check` and `diff`: whether units are right, current, and what people changed in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from longhand.cli import edit_screen, screen
+from longhand.cli.as_json import check_as_json, diff_as_json, verification_as_json
+from longhand.cli.terminal import Verbosity, verbosity
+from longhand.cli.units import units_here
+from longhand.currency import CheckResult, Currency
+from longhand.currency import check as check_unit
+from longhand.edit_report import KernelLine, edits_of, kernel_lines
+from longhand.emit.reading import read_regular
+from longhand.errors import OptionError, VerificationError
+from longhand.logs import set_logs_from_environment
+from longhand.verified_check import with_verification
+from longhand.verify import verify as verify_unit
+
+# Which answer the exit code of several units tells: the gravest.
+_GRAVITY = (
+    Currency.CURRENT,
+    Currency.UNKNOWN,
+    Currency.OTHER_VERSIONS,
+    Currency.STALE,
+    Currency.WRONG,
+    Currency.BROKEN,
+)
+
+
+def verify(
+    folder: Path, factory: str | None, kernels: tuple[str, ...], sizes: tuple[str, ...], *, is_json: bool
+) -> int:
+    """Verifies and shows.
+
+    Raises:
+        VerificationError: Something is wrong.
+    """
+    set_logs_from_environment()
+    with screen.working(f"verifying {folder}") as show:
+        result = verify_unit(folder, factory, kernels, sizes=sizes, tell=show)
+    if is_json:
+        click.echo(json.dumps(verification_as_json(folder, result), indent=1))
+        return 0 if result.is_right else 1
+    if not (result.is_right and verbosity() is Verbosity.QUIET):
+        screen.show_verification(result)
+    if not result.is_right and result.stale:
+        raise VerificationError(
+            f"{folder} is stale: {result.stale}, and it does not compute what its original computes now.",
+            hint=f"Bring it up to date: longhand generate {folder}; `longhand check {folder}` tells what would change.",
+        )
+    if not result.is_right:
+        raise VerificationError(f"{folder} does not compute what its original computes.")
+    return 0
+
+
+def check(
+    folders: Sequence[Path],
+    factory: str | None,
+    sizes: tuple[str, ...],
+    style: str,
+    *,
+    is_verified: bool,
+    is_trusted: bool,
+) -> int:
+    """Checks units and shows each; the exit code of the gravest answer.
+
+    Raises:
+        OptionError: --sizes without --verify.
+    """
+    set_logs_from_environment()
+    if sizes and not is_verified:
+        raise OptionError("--sizes goes with --verify.")
+    trusted = is_trusted or factory is not None
+    chosen = list(folders) or units_here()
+    results: list[CheckResult] = []
+    for number, folder in enumerate(chosen, 1):
+        with screen.working(f"checking {folder}", number, len(chosen)) as show:
+            result = check_unit(folder, factory, is_trusted=trusted)
+            if is_verified and trusted:
+                result = with_verification(result, sizes=sizes, tell=show)
+        is_told = verbosity() is not Verbosity.QUIET or result.currency is not Currency.CURRENT
+        if style != "json" and is_told:
+            show_one = edit_screen.show_annotations if style == "github" else edit_screen.show_check
+            show_one(result)
+        results.append(result)
+    worst = max((result.currency for result in results), key=_GRAVITY.index)
+    if style == "json":
+        click.echo(
+            json.dumps({"exit_code": int(worst), "units": list(map(check_as_json, results))}, indent=1)
+        )
+    return int(worst)
+
+
+def diff(
+    folders: Sequence[Path],
+    since: str | None,
+    bench_file: Path | None,
+    *,
+    is_stat: bool,
+    is_markdown: bool,
+    is_json: bool,
+    is_checked: bool,
+    no_check: bool,
+) -> int:
+    """Shows edits; 1 if a kernel that was run for the summary is wrong.
+
+    Raises:
+        OptionError: Options that do not go together.
+    """
+    if (since or bench_file or no_check) and not is_markdown:
+        raise OptionError("--since, --bench and --no-check go with --markdown.")
+    times: dict[str, Any] | None = _times(bench_file) if bench_file else None
+    code = 0
+    found = []
+    for folder in list(folders) or units_here():
+        edits = edits_of(folder)
+        lines: tuple[KernelLine, ...] = ()
+        if is_markdown:
+            with screen.working(f"running the kernels of {folder}" if is_checked else f"reading {folder}"):
+                lines = kernel_lines(folder, since=since, times=times, is_checked=is_checked)
+            code = 1 if any(line.is_wrong for line in lines) else code
+        if is_json:
+            found.append(diff_as_json(folder, edits, lines))
+        elif is_markdown:
+            edit_screen.show_markdown(folder, lines, edits)
+        elif is_stat:
+            edit_screen.show_stat(folder, edits)
+        elif edits:
+            edit_screen.show_diff(folder, edits)
+        else:
+            click.echo(f"{folder}: nobody edited it.")
+    if is_json:
+        click.echo(json.dumps(found, indent=1))
+    return code
+
+
+def _times(file: Path) -> dict[str, Any]:
+    """What `bench --json` printed into a file.
+
+    Raises:
+        OptionError: It is something else.
+    """
+    try:
+        found = json.loads(read_regular(file))
+        kernels = [
+            {"ms": float(one["ms"]), "base_ms": one.get("base_ms")} for one in found["kernels"].values()
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
+        kernels = None
+    if kernels is None:
+        raise OptionError(f"--bench {file}: it is not what `longhand bench --json` prints.")
+    return dict(found)

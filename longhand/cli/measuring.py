@@ -1,0 +1,28 @@
+"""`longhand bench`: the whole model and each kernel, timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from longhand.bench import bench as time_model
+from longhand.cli import screen
+from longhand.kernel_times import time_kernels
+
+
+def bench(folder: Path, factory: str | None, turns: int, *, only_kernels: bool, is_json: bool) -> int:
+    """Times and shows."""
+    with screen.working(f"timing {folder}") as show:
+        show("kernels")
+        kernels = time_kernels(folder, n_turns=turns)
+        show("the model, eager, torch.compile")
+        times = {} if only_kernels else time_model(folder, factory, n_turns=turns)
+    if is_json:
+        click.echo(screen.times_as_json(times, kernels))
+        return 0
+    if times:
+        screen.show_times(times)
+        click.echo()
+    screen.show_kernel_times(kernels)
+    return 0
