@@ -51,6 +51,10 @@ sanitize: $(STAMP)
 gallery: $(STAMP)
 	$(BIN)/python -m examples.gallery
 
+# Every pair of Python and torch that can be installed here; MATRIX='--only 3.12/2.11' and --whole choose.
+matrix: $(STAMP)
+	$(BIN)/python -m tests.environments.matrix $(MATRIX)
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.cpu
 

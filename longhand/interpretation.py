@@ -11,6 +11,7 @@ import inspect
 import os
 import resource
 from collections.abc import Callable
+from importlib import metadata
 from types import ModuleType
 from typing import Any
 
@@ -44,6 +45,7 @@ def move_to_cpu(package: ModuleType) -> None:
             elif inspect.isfunction(value) and value.__module__ == part.__name__:
                 setattr(part, name, _on_cpu(value))
     _mend_splats()
+    _mend_bounds()
 
 
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,3 +93,17 @@ def _mend_splats() -> None:
 
     create_splat.is_mended = True  # type: ignore[attr-defined]
     interpreter.InterpreterBuilder.create_splat = create_splat
+
+
+def _mend_bounds() -> None:
+    """Triton 3.6's interpreter cannot make a number of a loop's bound with numpy 2.4: it is an array of one element."""
+    if not metadata.version("triton").startswith("3.6."):
+        return
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+    original = interpreter._patch_lang_tensor
+
+    def patch_lang_tensor(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patch_lang_tensor

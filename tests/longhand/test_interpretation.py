@@ -1,0 +1,44 @@
+"""What longhand mends in Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+LOOP = """
+import types
+
+import torch
+import triton
+import triton.language as tl
+
+from longhand.interpretation import move_to_cpu
+
+unit = types.ModuleType("unit")
+sys.modules["unit"], sys.modules["unit.model"] = unit, types.ModuleType("unit.model")
+move_to_cpu(unit)
+
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, size, BLOCK):
+        total += tl.load(x_ptr + start + columns, mask=start + columns < size, other=0.0)
+    tl.store(out_ptr + columns, total)
+
+
+x, out = torch.arange(40.0), torch.empty(16)
+sum_kernel[(1,)](x, out, 40, 16)
+assert out.sum() == x.sum()
+"""
+
+
+def test_a_loop_over_a_bound_known_when_it_runs(tmp_path):
+    """With triton 3.6 and numpy 2.4 this fails in the interpreter as it comes."""
+    file = tmp_path / "loop.py"
+    file.write_text("import sys\n" + LOOP)
+    environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
