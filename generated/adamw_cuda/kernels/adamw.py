@@ -1,6 +1,4 @@
-"""adamw: exp_avg = exp_avg + (grad - exp_avg) * ONE_MINUS_BETA1; exp_avg_sq = exp_avg_sq * BETA2 + grad**2 *
-ONE_MINUS_BETA2; param = param * decay - step_size * exp_avg / denominator, with denominator =
-sqrt(exp_avg_sq) / root_correction + eps.
+"""adamw: exp_avg, exp_avg_sq and param from these and grad, for all tensors of the lists.
 
     adamw    param.mul_(decay)
     adamw    exp_avg.lerp_(grad, 1 - BETA1)

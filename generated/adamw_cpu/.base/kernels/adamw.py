@@ -1,6 +1,4 @@
-"""adamw: exp_avg = exp_avg + (grad - exp_avg) * ONE_MINUS_BETA1; exp_avg_sq = exp_avg_sq * BETA2 + grad**2 *
-ONE_MINUS_BETA2; param = param * decay - ratio, with ratio = step_size * exp_avg / denominator; denominator
-= sqrt(exp_avg_sq) / root_correction + eps.
+"""adamw: exp_avg, exp_avg_sq and param from these and grad, for all tensors of the lists.
 
 The kernel is adamw.cpp, built when it changes.
 """
