@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/attention_cpu
 # Named after the list of modules: a new file needs to be linked into the installation.
-STAMP := $(VENV)/installed-$(shell ls */*.py | cksum | cut -d ' ' -f 1)
+STAMP := $(VENV)/installed-$(shell find capture emit longhand lower schedule -name '*.py' | sort | cksum | cut -d ' ' -f 1)
 # Named after what was asked for: a plain `make` takes the environment that is there, another PYTHON= makes another.
 ASKED := $(strip $(PYTHON) $(TORCH))
 CHOICE := $(VENV)/$(if $(ASKED),asked-$(shell echo '$(ASKED)' | cksum | cut -d ' ' -f 1),made)

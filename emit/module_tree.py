@@ -13,7 +13,6 @@ from longhand.emit.held_values import ByLayer, held_values, is_in_state_dict
 from longhand.emit.quoting import python_string
 from longhand.emit.words import identifier, is_attribute
 from longhand.lower.ir import Buffer
-from longhand.lower.sizes import contiguous_strides, same
 
 _OF_MODULES = frozenset({*dir(nn.Module), "launch"})
 
@@ -170,11 +169,9 @@ def grow(
 
 def _odd_strides(buffer: Buffer | None) -> tuple[int, ...]:
     """The strides of a tensor that is not contiguous; of one that no kernel reads, none."""
-    if buffer is None:
+    if buffer is None or buffer.is_contiguous:
         return ()
-    own, plain = buffer.stride, contiguous_strides(buffer.shape)
-    is_plain = all(same(size, 1) or same(a, b) for size, a, b in zip(buffer.shape, own, plain, strict=True))
-    return () if is_plain else tuple(int(step) for step in own)
+    return tuple(int(step) for step in buffer.stride)
 
 
 def _fill_gaps(layers: Branch) -> None:

@@ -39,6 +39,7 @@ from longhand.lower.body import (
     compute_dtype,
     domains,
 )
+from longhand.lower.sizes import contiguous_strides, same
 
 __all__ = [
     "BOUNDARIES",
@@ -106,6 +107,13 @@ class Buffer:
     shape: tuple[Size, ...]
     stride: tuple[Size, ...]
     layout_is_known: bool = True
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether elements lie side by side in the order of the dimensions."""
+        plain = contiguous_strides(self.shape)
+        steps = zip(self.shape, self.stride, plain, strict=True)
+        return all(same(size, 1) or same(own, expected) for size, own, expected in steps)
 
 
 @dataclasses.dataclass(frozen=True)

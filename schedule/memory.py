@@ -329,13 +329,4 @@ def _holds_like(one: Buffer, other: Buffer) -> bool:
         same(a, b) for a, b in zip((*one.shape, *one.stride), (*other.shape, *other.stride), strict=True)
     ):
         return True
-    return same(product(one.shape), product(other.shape)) and _is_contiguous(one) and _is_contiguous(other)
-
-
-def _is_contiguous(buffer: Buffer) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(buffer.shape), reversed(buffer.stride), strict=True):
-        if size != 1 and not same(stride, expected):
-            return False
-        expected = product((expected, size))
-    return True
+    return same(product(one.shape), product(other.shape)) and one.is_contiguous and other.is_contiguous
