@@ -571,7 +571,8 @@ class Shuffled(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+        # As in ShuffleNet without a bias: the norm takes it away, and its gradient would be rounding and nothing else.
+        self.conv = nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False)
         self.norm = nn.BatchNorm2d(4)
 
     def forward(self, x: Tensor) -> Tensor:
