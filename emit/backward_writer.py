@@ -142,7 +142,7 @@ class BackwardWriter(ModelWriter):
         """They go by the words that the forward has for them, not by the graph's."""
         return [(node, self.variables[node]) for node, _ in super()._tensor_arguments()]
 
-    def _unpacked(self) -> list[str]:
+    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
         return []
 
     def _as_given(self, buffer: str) -> str:

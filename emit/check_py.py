@@ -68,6 +68,17 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
     lists = find_lists(plan, parameters(graph), words.nodes)
     variables = _variables(graph, words, model.exported)
     tensors = list(_random_tensors(graph, words, variables, parameters(graph), lists))
+    types: set[tuple[str, str]] = set()
+    arguments = (
+        ", ".join(variable for _, variable, _ in tensors)
+        if records
+        else build_arguments(
+            graph,
+            {leaf: variable for leaf, variable, _ in tensors},
+            types,
+            {one.nodes[0]: one.name for one in lists if one.is_uniform},
+        )
+    )
     needs_memory = any("memory(" in text for kernel in kernels for _, text in kernel.read)
     return render_template(
         "check.py.jinja",
@@ -77,15 +88,8 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
         device=plan.options.target.device.value,
         kernels=kernels,
         tensors=tensors,
-        arguments=(
-            ", ".join(variable for _, variable, _ in tensors)
-            if records
-            else build_arguments(
-                graph,
-                {leaf: variable for leaf, variable, _ in tensors},
-                {one.nodes[0]: one.name for one in lists if one.is_uniform},
-            )
-        ),
+        arguments=arguments,
+        types=sorted((module, word.partition(".")[0]) for module, word in types),
         shapes=sorted({one.constant for one in lists if one.is_uniform}),
         has_lists=any(kernel.groups is not None for kernel in kernels),
         needs_layout=any("laid_out(" in text for _, _, text in tensors),

@@ -311,7 +311,8 @@ class ModelWriter:
         blocks: Sequence[tuple[Loop, Block]],
     ) -> ModelText:
         checks = self._checks()
-        unpacked = self._unpacked()
+        bound = sizes.binding_lines()
+        unpacked = self._unpacked(bound)
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:
             made = construct(self.tree, classes_of(blocks, self.tree))
@@ -352,7 +353,7 @@ class ModelWriter:
             members=tuple(members),
             parameters=tuple(self._parameter_texts()),
             checks=tuple(checks),
-            sizes=(*unpacked, *sizes.binding_lines()),
+            sizes=(*unpacked, *bound),
             paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
             launch_arguments=tuple(self.launch_arguments()) if self.records or self.training else None,
             mutates=self._mutated(),
@@ -391,13 +392,20 @@ class ModelWriter:
             lines.append(f"{self.variables[node]} = {source}{move}")
         return lines
 
-    def _unpacked(self) -> list[str]:
-        """Lines that take leaves out of nested arguments."""
+    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
+        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too."""
+        hands_all_on = self.records or self.training is not None
         return [
-            f"{self.variables[leaf]} = {path}"
+            f"{variable} = {path}"
             for parameter in self.parameters
             for leaf, path in parameter.leaves
-            if isinstance(leaf, str) and self.variables[leaf] != path
+            if isinstance(leaf, str)
+            and (variable := self.variables[leaf]) != path
+            and (
+                hands_all_on
+                or self.words.nodes[leaf].users
+                or any(f"{variable}.shape" in one for one in sizes)
+            )
         ]
 
     def launch_arguments(self) -> list[str]:

@@ -83,13 +83,17 @@ def _paths(spec: pytree.TreeSpec, path: str) -> Iterator[str]:
 
 
 def build_arguments(
-    graph: CapturedGraph, variables: Mapping[str, str], lists: Mapping[str, str] | None = None
+    graph: CapturedGraph,
+    variables: Mapping[str, str],
+    imports: set[tuple[str, str]],
+    lists: Mapping[str, str] | None = None,
 ) -> str:
     """The arguments of a call, in parentheses' place: ``x, mask=mask``.
 
     Args:
         graph: Says how the call is put together.
         variables: The variable of each placeholder.
+        imports: The types that it names, (module, name), are added.
         lists: By their first placeholder: the variables that hold whole arguments.
     """
     args_spec, kwargs_spec = children(graph.in_spec)
@@ -101,7 +105,7 @@ def build_arguments(
         if lists and isinstance(first, str) and first in lists:
             return lists[first]
         texts = [variables[leaf] if isinstance(leaf, str) else literal_text(leaf.value) for leaf in own]
-        return build(spec, iter(texts), set())
+        return build(spec, iter(texts), imports)
 
     positional = [written(spec) for spec in children(args_spec)]
     named = [
