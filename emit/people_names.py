@@ -16,9 +16,8 @@ from longhand.emit.op_words import is_formula, loud_words, op_word, provenance_o
 from longhand.emit.words import identifier, snake_case, without_counter
 
 _LONGEST = 40
-_PLAINLY_SAID = (
-    1  # so many operations without a name of their own read well beside one that has: add_layer_norm
-)
+# So many operations without a name of their own read well beside one that has: add_layer_norm.
+_PLAINLY_SAID = 1
 # What functions and modules are called that say nothing of what they compute.
 _SAYS_LITTLE_TEXT = """
     step update forward call f fn func function inner loop foreach run main wrapper body g op ops compute apply model

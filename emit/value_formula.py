@@ -31,9 +31,8 @@ from longhand.schedule.plan import Factor, KernelPlan, ParameterRef, Product, Sc
 
 _LONGEST = 88  # of a result's formula
 _SHORT = 16  # what stays inside a formula in steps, whatever it is called in the kernel
-_OF_TWO = frozenset(
-    {"cross_entropy"}
-)  # what it compares with belongs to the formula; a norm's weight does not
+# What it compares with belongs to the formula; a norm's weight does not.
+_OF_TWO = frozenset({"cross_entropy"})
 _REDUCED = {ReduceOp.PROD: "prod", ReduceOp.ARGMAX: "argmax", ReduceOp.ARGMIN: "argmin"}
 
 
@@ -51,14 +50,14 @@ def formula_in_steps(plan: KernelPlan, names: KernelNames, words: BufferWords) -
 
 
 class _Formula:
+    longest: int = _LONGEST
+
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.plan = plan
         self.names = names
         self.words = words
         self.groups: Mapping[int, Group] = find_groups(plan, names, words)
         self.stored: dict[int, str] = {}
-
-    longest: int = _LONGEST
 
     def text(self) -> str:
         """All results; empty where there is no formula for them."""
