@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import foreach
 from longhand.capture.decompositions import ALIAS_IDENTITIES, CASTS, DROPOUTS, FRESH_IDENTITIES
 from longhand.capture.functional import Rewriter, Rule
 from longhand.capture.handles import Handle
@@ -212,6 +213,7 @@ RULES: dict[str, Rule] = {
     "lerp": _lerp,
     "item": _item,
     "_local_scalar_dense": _item,
+    **foreach.RULES,
     **WRITE_RULES,
 }
 
