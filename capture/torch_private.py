@@ -256,6 +256,8 @@ def n_torch_functions_active() -> int:
     return int(torch._C._len_torch_function_stack())
 
 
+n_dispatch_modes = torch._C._len_torch_dispatch_stack
+
 # What a tensor subclass makes of torch's functions is left out in this context.
 without_torch_function = torch._C.DisableTorchFunctionSubclass
 
@@ -289,6 +291,16 @@ def vmap_wrappers() -> tuple[tuple[Any, Any], ...]:
     return _vmap_primitives("_add_batch_dim", "_remove_batch_dim")
 
 
+def unbatched(tensor: torch.Tensor) -> torch.Tensor:
+    """What all of vmap's batched tensors are around, which alone knows whether gradients flow through it."""
+    while torch._C._functorch.is_batchedtensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+load_vmap_rules = predispatch.lazy_load_decompositions
+
+
 def indexes_by_tensors(mode: type) -> bool:
     """Whether a torch function mode is the one under which an index of no dimensions is no Python number."""
     return mode.__name__ == "TransformGetItemToIndex" and mode.__module__.startswith("torch._dynamo.")
@@ -297,6 +309,11 @@ def indexes_by_tensors(mode: type) -> bool:
 def opens_transform(node: fx.Node) -> bool:
     """Whether a call in Dynamo's graph begins a transform of torch.func."""
     return getattr(node.target, "__name__", "") in TRANSFORMS
+
+
+def differentiates(node: fx.Node) -> bool:
+    """Whether a call in Dynamo's graph begins a transform with derivatives of its own: any but vmap."""
+    return opens_transform(node) and "vmap" not in node.target.__name__  # type: ignore[union-attr]
 
 
 def is_transformed(function: Any) -> bool:

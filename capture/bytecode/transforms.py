@@ -43,6 +43,13 @@ for _primitive, _in_graph in torch_private.vmap_wrappers():
     RULES[_primitive] = _wrapping(_in_graph)
 
 
+@RULES.of(torch_private.load_vmap_rules)
+def _load_vmap_rules(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Once for the process, which no graph has to repeat."""
+    torch_private.load_vmap_rules()
+    return Const(None)
+
+
 @RULES.of(torch_private.TorchFunctionMode.__enter__)
 def _enter_mode(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     _require_index_mode(trace, args[0])

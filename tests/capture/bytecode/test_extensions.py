@@ -1,5 +1,8 @@
 """autograd.Function, custom ops, checkpoints, functional transforms, numpy: captured, against eager."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -158,6 +161,18 @@ def vmap_that_raises(x):
 @behaviour((X,), breaks=None)
 def vmap_and_grad(x):
     return torch.vmap(lambda row: row.sum())(x), torch.func.grad(lambda t: (t * t).sum())(x)
+
+
+def test_vmap_in_a_process_that_has_not_used_it():
+    text = """
+import torch
+from longhand.capture.bytecode.entries import Capture
+reasons = []
+capture = Capture(lambda graph, _: graph.forward, listener=lambda event: reasons.append(event.record))
+print(capture.call(lambda x: torch.vmap(torch.sum)(x), (torch.ones(2, 3),), {}), [*filter(None, reasons)])
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "tensor([3., 3.]) []"
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
