@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.dead_code import remove_dead_code
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.spelling import Emit
 from longhand.capture.provenance import Provenance
@@ -77,7 +78,7 @@ def make_biases(graph: fx.Graph, emit: Emit, device: Device) -> None:
         if bias is not mask:
             for call in calls:
                 give_mask(call, bias)
-    graph.eliminate_dead_code()
+    remove_dead_code(graph)
 
 
 def _narrow(mask: fx.Node) -> fx.Node:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.dead_code import remove_dead_code
 from longhand.capture.known.biases import mask_of, mask_word
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.deduction import facts_of
@@ -45,14 +46,14 @@ def fold_known(graph: fx.Graph, emit: Emit) -> None:
             _fold_attention(node, facts)
         elif node not in facts:
             _fold_into_argument(graph, node, facts, lambda at: Spelling(at, emit, sizes))
-    graph.eliminate_dead_code()
+    remove_dead_code(graph)
     for node in list(graph.nodes):
         if node in facts and not is_plain(node):
             with graph.inserting_before(node):
                 plain = spelled(Spelling(node, emit, sizes), facts[node])
             if plain is not None:
                 node.replace_all_uses_with(plain, delete_user_cb=lambda user: user.op != "output")
-    graph.eliminate_dead_code()
+    remove_dead_code(graph)
 
 
 # -- attention -----------------------------------------------------------------------------------------------------
