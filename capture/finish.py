@@ -14,6 +14,7 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.canonical import RULES, TRAINING_RULES
 from longhand.capture.carrying import Carrying
+from longhand.capture.dead_code import remove_dead_code
 from longhand.capture.decompositions import packet_name
 from longhand.capture.devices import move_to_target
 from longhand.capture.dynamo_run import note_of
@@ -142,7 +143,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     written = [(handle.memory.placeholder, rewriter.read(handle)) for handle in mutated]
     results = [output[0] for output in outputs if isinstance(output[0], fx.Node)]
     rewriter.graph.output((*results, *(node for _, node in written)))
-    rewriter.graph.eliminate_dead_code()
+    remove_dead_code(rewriter.graph)
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
     fold_known(rewriter.graph, _emitter(rewriter))
     names, graph = _named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})

@@ -15,6 +15,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -44,8 +45,19 @@ def move_to_cpu(package: ModuleType) -> None:
                     setattr(value, method, _on_cpu(vars(value)[method]))
             elif inspect.isfunction(value) and value.__module__ == part.__name__:
                 setattr(part, name, _on_cpu(value))
-    _mend_splats()
-    _mend_bounds()
+    mend_interpreter()
+
+
+def mend_interpreter() -> None:
+    """Lets Triton's interpreter compute what its compiler does, where a version of it does not."""
+    # Not at the top: triton is imported after the environment said that it interprets.
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+    if getattr(interpreter, "is_mended", False):
+        return
+    interpreter.is_mended = True
+    _mend_splats(interpreter)
+    _mend_bounds(interpreter)
+    _mend_extremes(interpreter)
 
 
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,19 +82,13 @@ class _OnCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _mend_splats() -> None:
+def _mend_splats(interpreter: Any) -> None:
     """Triton's interpreter fills a block with the outcome of a comparison of scalars as if it had their type.
 
     Such a block is no mask then. The compiler has no such fault.
     """
-    # Not at the top: triton is imported after the environment said that it interprets.
-    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     original = interpreter.InterpreterBuilder.create_splat
-    if getattr(original, "is_mended", False) or list(inspect.signature(original).parameters) != [
-        "self",
-        "ret_ty",
-        "arg",
-    ]:
+    if list(inspect.signature(original).parameters) != ["self", "ret_ty", "arg"]:
         return
 
     def create_splat(self: Any, ret_ty: Any, arg: Any) -> Any:
@@ -91,15 +97,13 @@ def _mend_splats() -> None:
             self, ret_ty, interpreter.TensorHandle(arg.data, ret_ty.scalar) if is_condition else arg
         )
 
-    create_splat.is_mended = True  # type: ignore[attr-defined]
     interpreter.InterpreterBuilder.create_splat = create_splat
 
 
-def _mend_bounds() -> None:
+def _mend_bounds(interpreter: Any) -> None:
     """Triton 3.6's interpreter cannot make a number of a loop's bound with numpy 2.4: it is an array of one element."""
     if not metadata.version("triton").startswith("3.6."):
         return
-    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     original = interpreter._patch_lang_tensor
 
     def patch_lang_tensor(tensor: Any, scope: Any) -> None:
@@ -107,3 +111,14 @@ def _mend_bounds() -> None:
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
     interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def _mend_extremes(interpreter: Any) -> None:
+    """Before Triton 3.9 its interpreter keeps the NaN that ``tl.maximum`` and ``tl.minimum`` drop when compiled."""
+    builder = interpreter.InterpreterBuilder
+    for name, function in (("create_maxnumf", np.fmax), ("create_minnumf", np.fmin)):
+        setattr(builder, name, functools.partialmethod(_binary, function))
+
+
+def _binary(builder: Any, function: Callable[..., Any], left: Any, right: Any) -> Any:
+    return builder.binary_op(left, right, function)

@@ -189,6 +189,8 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
             after, ms_after = {**file.values, **found.best}, ms_before * (1 - gain)
         else:
             notes.append("it was saved by somebody else meanwhile: left alone")
+    elif found.is_complete:
+        notes.append("nothing that was tried is faster")
     return Tuning(
         file.kernel,
         file.path,

@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from longhand.capture.bytecode.attributes import MODULE_STORES, has, is_data_descriptor
+from longhand.capture.bytecode.attributes import MODULE_STORES, enter, has, is_data_descriptor
 from longhand.capture.bytecode.breaks import Unsupported
 from longhand.capture.bytecode.constants import describe
 from longhand.capture.bytecode.function_attributes import missing, put_of_function
@@ -60,7 +60,7 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
         else:
             owner.attributes[name] = value
         return
-    _check_stores(trace, owner, name)
+    _follow(trace, owner, name, value)
     written = trace.attributes.setdefault(owner, {})
     if value is DELETED:
         _delete(trace, owner, name, written)
@@ -87,13 +87,16 @@ def _delete(trace: Trace, owner: Obj, name: str, written: dict[str, Value]) -> N
         raise Unsupported(f"{name}, which is the class's, is deleted")
 
 
-def _check_stores(trace: Trace, owner: Obj, name: str) -> None:
-    """A dict of the object's attributes that the code looked at would not see the write."""
+def _follow(trace: Trace, owner: Obj, name: str, value: Value) -> None:
+    """Where the code looked at the object's ``__dict__``, it sees the write; a module's other stores would not."""
     own = getattr(owner.value, "__dict__", {})
-    stores = [own, *(own.get(store, {}) for store in MODULE_STORES)]
-    for store in stores if isinstance(owner.value, torch.nn.Module) else [own]:
-        if trace.known(store) is not None and (store is own or name in store):
+    if isinstance(owner.value, torch.nn.Module):
+        stores = [own.get(store, {}) for store in MODULE_STORES]
+        if any(name in store and trace.known(store) is not None for store in stores):
             raise Unsupported(f"{name} is set on an object whose attributes were looked at as a dict")
+    looked_at = trace.known(own)
+    if looked_at is not None:
+        enter(trace, owner, looked_at, name, value)
 
 
 def _check_module_write(owner: New | Obj, name: str, value: Value) -> None:

@@ -261,9 +261,10 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
     if name == "__class__":
         return Const(kind)
     if name == "__dict__":
-        if written:
-            raise Unsupported("__dict__ of an object that was written to")
-        return trace.wrap(vars(owner.value), attribute(source, "__dict__"))
+        attributes = trace.wrap(vars(owner.value), attribute(source, "__dict__"))
+        for word, value in written.items():
+            enter(trace, owner, attributes, word, value)
+        return attributes
     if isinstance(found, types.MemberDescriptorType):
         value = getattr(owner.value, name, MISSING)
         if value is MISSING:
@@ -288,6 +289,20 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
             )
         return _bind(trace, found, owner, kind, name)
     return _fallback(trace, owner, kind, name, source)
+
+
+def enter(trace: Trace, owner: Obj, attributes: Value, name: str, value: Value) -> None:
+    """Notes a write to an attribute in the dict that holds the object's attributes."""
+    if isinstance(trace.classes.lookup(type(owner.value), name), types.MemberDescriptorType):
+        return  # a slot, which lies elsewhere
+    if not isinstance(attributes, Dict) or attributes.changed:
+        raise Unsupported(f"{name} is set on an object whose attributes were looked at as a dict")
+    trace.guard_keys(attributes)
+    attributes.follows = True
+    if value is not DELETED:
+        attributes.items[name] = value
+    elif name in attributes.items:
+        attributes.remove(name)
 
 
 def _entry(trace: Trace, store: dict[str, Any], name: str, place: Source) -> Value | None:

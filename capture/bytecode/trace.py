@@ -133,13 +133,16 @@ class Trace(Wrapping):
 
     def is_changed(self, value: Value) -> bool:
         """Whether the code has written to it or to its attributes."""
-        return super().is_changed(value) or value in self.attributes
+        follows = isinstance(value, Dict) and value.follows
+        return follows or super().is_changed(value) or value in self.attributes
 
     def changing(self, value: Value) -> None:
         """Notes that a container or cell from outside is written to."""
         if value.source is None:
             return
         if isinstance(value, Dict):
+            if value.follows:
+                raise Unsupported("attributes are set by name and in __dict__")  # which of the two was last?
             self.guard_keys(value)
         if not value.changed:  # type: ignore[attr-defined]
             value.changed = True  # type: ignore[attr-defined]

@@ -110,6 +110,7 @@ class Dict(Value):
 
     Attributes:
         is_storage: It is what an instance of a subclass holds.
+        follows: It holds an object's attributes, to which the code wrote by name: that write changes the real one.
     """
 
     kind: type
@@ -118,6 +119,7 @@ class Dict(Value):
     real: Any = None
     factory: Value | None = None
     is_storage: bool = False
+    follows: bool = False
     keys: dict[Any, Value] = dataclasses.field(default_factory=dict)
 
     def remove(self, key: Any) -> Value:

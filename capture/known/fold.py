@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.dead_code import remove_dead_code
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.deduction import fact_of
 from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
@@ -55,7 +56,7 @@ def fold_known(graph: fx.Graph, emit: Emit) -> None:
     for node in list(graph.nodes):
         if node in facts and not _is_plain(node):
             _write_plainly(graph, node, facts[node], emit)
-    graph.eliminate_dead_code()
+    remove_dead_code(graph)
 
 
 # -- attention -----------------------------------------------------------------------------------------------------

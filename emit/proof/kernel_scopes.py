@@ -30,10 +30,24 @@ def _is_kernel(node: ast.FunctionDef) -> bool:
 
 def _parameter_faults(path: str, node: ast.FunctionDef) -> Iterator[Fault]:
     given = set(parameter_names(node.args))
+    widened = {
+        target
+        for part in ast.walk(node)
+        if isinstance(part, ast.Assign)
+        for target in part.targets
+        if isinstance(target, ast.Name) and _is_widened(target.id, part.value)
+    }
     for part in ast.walk(node):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in given:
+        if not isinstance(part, ast.Name) or not isinstance(part.ctx, ast.Store) or part in widened:
+            continue
+        if part.id in given:
             words = f"`{part.id}` is a parameter of {node.name}, and another value is given its name"
             yield Fault(path, part.lineno, part.id, words)
+
+
+def _is_widened(name: str, value: ast.expr) -> bool:
+    """Whether a value is the parameter itself in another type: ``n_cols = tl.cast(n_cols, tl.int64)``."""
+    return isinstance(value, ast.Call) and ast.unparse(value).startswith(f"tl.cast({name}, ")
 
 
 def _block_faults(path: str, body: Iterable[ast.stmt], outer: dict[str, ast.stmt]) -> list[Fault]:

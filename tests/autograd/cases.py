@@ -23,7 +23,7 @@ class Case:
 
     Attributes:
         run: From `wrap` to what is seen.
-        refused: What the reason says that some of it runs in eager; None where nothing may.
+        refused: What the reason says, as a regular expression, that some of it runs in eager; None where nothing may.
         breaks: What longhand's own capture says where it breaks the graph; None where it may not.
         tolerance: Relative to the largest number of each tensor. None for 16 bits: `run` takes `in_float64`, too, and
             what is seen is at most twice as far from that as eager's is.
@@ -33,6 +33,10 @@ class Case:
     refused: str | None
     breaks: str | None
     tolerance: float | None
+
+
+# Up to torch 2.12 Dynamo makes an autograd function of a hook on a tensor.
+HOOKS = "register_hook|autograd_function_apply"
 
 
 class Cases(dict[str, Case]):

@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.autograd.cases import Cases, Mlp, flags, gradients, leaf
+from tests.autograd.cases import HOOKS, Cases, Mlp, flags, gradients, leaf
 
 case = Cases()
 
 
-@case(refused="register_hook", breaks="register_hook leaves the graph")
+@case(refused=HOOKS, breaks="register_hook leaves the graph")
 def hook_on_a_tensor_inside(wrap):
     model, x = Mlp(), leaf(4, 8)
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.autograd.cases import Cases, Mlp, flags, gradients, leaf
+from tests.autograd.cases import HOOKS, Cases, Mlp, flags, gradients, leaf
 
 case = Cases()
 
@@ -130,7 +130,7 @@ def checkpointing_around_reentrant(wrap):
     return _checkpoint_of_compiled(wrap, use_reentrant=True)
 
 
-@case(refused="register_hook", breaks="register_hook leaves the graph")
+@case(refused=HOOKS, breaks="register_hook leaves the graph")
 def checkpointing_where_the_graph_runs_in_eager(wrap):
     model, x = Mlp(0.5), leaf(4, 8)
 

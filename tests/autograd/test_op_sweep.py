@@ -36,6 +36,7 @@ FOUND = {
     ("hsplit", INFERENCE): Outcome.RIGHT,
     ("view_as_complex", INFERENCE): Outcome.REFUSED,
 }
+KNOWN = frozenset(op_names())  # torch's operator database grows from version to version
 DRAWN = [
     (name, plan)
     for name, plan in zip(
@@ -68,7 +69,7 @@ def label(value):
     )
 
 
-@pytest.mark.parametrize(("name", "plan"), FOUND, ids=label)
+@pytest.mark.parametrize(("name", "plan"), [found for found in FOUND if found[0] in KNOWN], ids=label)
 def test_what_was_wrong_once(name, plan):
     kind, words = outcome(the_case(name, plan))
     assert kind is FOUND[name, plan], words

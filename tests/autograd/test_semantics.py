@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import warnings
 
 import pytest
@@ -48,7 +49,7 @@ def test_it_is_as_in_eager_through_dynamo(name, caplog):
         assert not reasons
         assert not calls_in_eager(caplog)
     else:
-        assert any(case.refused in reason for reason in reasons)
+        assert any(re.search(case.refused, reason) for reason in reasons)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,7 +71,7 @@ def test_it_is_as_in_eager_through_our_own_capture(name, caplog, hook):
         assert not reasons
         assert not calls_in_eager(caplog)
     else:
-        assert any(case.refused in reason for reason in reasons)
+        assert any(re.search(case.refused, reason) for reason in reasons)
 
 
 def calls_in_eager(caplog):

@@ -18,6 +18,8 @@ import torch
 from triton.runtime import interpreter
 from triton.runtime.jit import MockTensor
 
+from longhand.interpretation import mend_interpreter
+
 APART = 43  # bits between two tensors' addresses
 
 
@@ -40,6 +42,7 @@ class Job:
 
 def main(folder: Path) -> None:
     jobs = pickle.loads((folder / "jobs.pickle").read_bytes())
+    mend_interpreter()
     sys.path.insert(0, str(folder.parent))
     found = [touched(job) for job in jobs]
     (folder / "touched.pickle").write_bytes(pickle.dumps(found))

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import torch
 
+from longhand.interpretation import mend_interpreter
+
 
 def main(folder: Path) -> None:
+    mend_interpreter()
     sys.path.insert(0, str(folder.parent))
     results = []
     for job in torch.load(folder / "jobs.pt"):

@@ -12,8 +12,11 @@ from pathlib import Path
 import flash_on_cpu
 import odd_runs
 
+from longhand.interpretation import mend_interpreter
+
 
 def main() -> None:
+    mend_interpreter()
     library = flash_on_cpu.register()
     print(" ".join(sorted(odd_runs.run(sys.argv[1], Path(sys.argv[2]), "cpu"))))
     del library

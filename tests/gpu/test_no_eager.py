@@ -72,8 +72,10 @@ def test_a_training_step(make, frontend, dtype, tmp_path, monkeypatch):
             torch.testing.assert_close(losses[0], losses[1], rtol=tolerance, atol=tolerance)
             for loss in losses:
                 loss.backward()
+    largest = max(one.grad.abs().max().item() for one in model.parameters() if one.grad is not None)
     for (name, theirs), mine in zip(model.named_parameters(), ours.parameters(), strict=True):
         if theirs.grad is not None:
-            scale = theirs.grad.abs().max().item() or 1.0
+            # A softmax takes away what a bias of keys adds: its gradient is rounding alone.
+            scale = max(theirs.grad.abs().max().item(), 1e-3 * largest)
             worst = (mine.grad - theirs.grad).abs().max().item()
             assert worst <= tolerance * scale, f"{name}: {worst:.3g} of {scale:.3g}"

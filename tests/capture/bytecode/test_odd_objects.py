@@ -387,6 +387,46 @@ def attributes_written_by_setattr(run):
     return g(c, X), g(c, X), c.log
 
 
+@ALL.scenario
+def attributes_looked_at_as_a_dict_and_written(run):
+    class Config:
+        def __init__(self):
+            self.kind, self.size = None, 3
+
+        def __getattribute__(self, name):
+            if name != "__dict__" and name not in object.__getattribute__(self, "__dict__"):
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    def f(c, x):
+        seen = [list(vars(c).items())]
+        if c.kind is None:
+            c.kind = "one"
+        c.extra = c.size + 1
+        seen.append(dict(vars(c)))
+        del c.size
+        seen += [list(vars(c)), "size" in vars(c), c.extra, vars(c).get("kind")]
+        c.size = 5
+        return x * c.extra, seen, list(vars(c))
+
+    def late(c, x):
+        c.kind = x + 1
+        return vars(c)["kind"] * 2, len(vars(c)), c.kind
+
+    def both(c, x):
+        c.kind = "by name"
+        vars(c)["kind"] = "by key"
+        vars(c)["size"] = 7
+        c.size = 8
+        return x + c.size, c.kind
+
+    results = []
+    for function in (f, late, both):
+        g, c = run(function), Config()
+        results += [g(c, X), g(c, X), dict(vars(c))]
+    return results
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_odd_objects(hook, name):
     ALL.check(name)

@@ -148,6 +148,7 @@ def test_what_is_plainly_wrong(error, eager_error, bound, note, is_wrong):
     assert is_plainly_wrong(Comparison("result", error, eager_error, bound, note)) is is_wrong
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU runs it there")
 def test_the_interpreter_is_given_a_part(tmp_path):
     summary = models.generated(tmp_path / "unit", device="cuda", factory=models.large)
     assert summary.trial == "run once, on the first row of 60000 in the batch: it computes what eager does"
