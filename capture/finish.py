@@ -29,7 +29,9 @@ from longhand.capture.graph import (
     Mutation,
 )
 from longhand.capture.handles import Handle, Memory, Number
-from longhand.capture.known.fold import Emit, fold_known
+from longhand.capture.known.biases import make_biases
+from longhand.capture.known.fold import fold_known
+from longhand.capture.known.spelling import Emit
 from longhand.capture.provenance import assign_provenance, user_frames
 from longhand.capture.regions import inline_region
 from longhand.capture.size_conditions import size_conditions
@@ -146,6 +148,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     remove_dead_code(rewriter.graph)
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
     fold_known(rewriter.graph, _emitter(rewriter))
+    make_biases(rewriter.graph, _emitter(rewriter), target.device)
     names, graph = _named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
     return _assemble(traced, graph, names, known, kept, outputs, written)

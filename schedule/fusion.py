@@ -76,32 +76,41 @@ class _Fusion:
                 self._enqueue(merged)
 
     def absorb_free_producers(self) -> None:
-        """What costs nothing to compute again is computed by each of its readers, if all of them are nests."""
-        for number in self.graph.walk():
-            producer = self.graph.steps[number]
-            written = effects(producer).writes
-            if (
-                not isinstance(producer, Nest)
-                or len(written) != 1
-                or not is_free(producer, self.buffers, self.hint)
-            ):
-                continue
-            readers = self.graph.readers(written[0])
-            if len(readers) < 2 or written[0] in self.kept or not self._is_temporary(written[0]):
-                continue
-            if self._inputs_change(number) or len(self.graph.writers(written[0])) > 1:
-                continue
-            absorbed: list[Nest] = []
-            for reader in readers:
-                consumer = self.graph.steps[reader]
-                if isinstance(consumer, Nest):
-                    joined = absorb(producer, written[0], consumer, self.buffers)
-                    if isinstance(joined, Nest):
-                        absorbed.append(joined)
-            if len(absorbed) == len(readers):
-                for reader, joined in zip(readers, absorbed, strict=True):
-                    self.graph.replace(reader, joined, self.graph.before[number])
-                self.graph.remove(number)
+        """What costs nothing to compute again is computed by each of its readers, if all of them are nests.
+
+        From the last to the first: what a producer reads has all of its readers once it was absorbed. And again: what
+        reads only what was absorbed may be free by now.
+        """
+        while sum(self._absorb_everywhere(number) for number in self.graph.walk_back()):
+            pass
+
+    def _absorb_everywhere(self, number: int) -> bool:
+        producer = self.graph.steps[number]
+        written = effects(producer).writes
+        if (
+            not isinstance(producer, Nest)
+            or len(written) != 1
+            or not is_free(producer, self.buffers, self.hint)
+        ):
+            return False
+        readers = self.graph.readers(written[0])
+        if len(readers) < 2 or written[0] in self.kept or not self._is_temporary(written[0]):
+            return False
+        if self._inputs_change(number) or len(self.graph.writers(written[0])) > 1:
+            return False
+        absorbed: list[Nest] = []
+        for reader in readers:
+            consumer = self.graph.steps[reader]
+            joined = (
+                absorb(producer, written[0], consumer, self.buffers) if isinstance(consumer, Nest) else None
+            )
+            if not isinstance(joined, Nest):
+                return False
+            absorbed.append(joined)
+        for reader, joined in zip(readers, absorbed, strict=True):
+            self.graph.replace(reader, joined, self.graph.before[number])
+        self.graph.remove(number)
+        return True
 
     def lasting_refusals(self) -> tuple[Refusal, ...]:
         """The refusals of pairs that did not become one in another way, in order of their place."""

@@ -48,6 +48,8 @@ SHORT_OF_ROWS = 64
 LONG_ROW = 32768
 SHORT_COLUMN = 1024
 MOST_REPEATED_VALUES = 48
+MOST_FREE_VALUES = 8
+MOST_INDEX_VALUES = 24  # of what is made of indices alone: a mask costs less than to load it
 
 
 def traffic(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
@@ -143,8 +145,11 @@ def absorb_problem(
 
 
 def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
-    """Whether computing a producer's value again is cheaper than loading it: fills, casts to a wider type."""
-    if len(producer.body) > 8 or any(isinstance(v, Pointwise) and v.op in EXPENSIVE for v in producer.body):
+    """Whether computing a producer's value again is cheaper than loading it: fills, masks, casts to a wider type."""
+    most = MOST_FREE_VALUES if loads(producer) else MOST_INDEX_VALUES
+    if len(producer.body) > most or any(
+        isinstance(v, Pointwise) and v.op in EXPENSIVE for v in producer.body
+    ):
         return False
     if reduced_axes(producer) or any(value.index.values for _, value in loads(producer)):
         return False

@@ -40,9 +40,9 @@ class StepGraph:
         """The numbers of the steps in order."""
         return [number for number in self._order if number is not None]
 
-    def walk(self) -> Iterator[int]:
-        """The steps in order, while they may be replaced or removed."""
-        for place in range(len(self._order)):
+    def walk_back(self) -> Iterator[int]:
+        """The steps from the last to the first, while they may be replaced or removed."""
+        for place in reversed(range(len(self._order))):
             number = self._order[place]
             if number is not None:
                 yield number

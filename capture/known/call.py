@@ -98,6 +98,13 @@ def moved(fact: Fact | None, move: Callable[[Affine], Affine]) -> Fact | None:
     return fact
 
 
+def functions_of(fact: Fact | None) -> tuple[Affine, ...]:
+    """The functions of the indices that a fact is made of."""
+    if isinstance(fact, Position):
+        return (fact.value,)
+    return tuple(fact.conditions) if isinstance(fact, Choice) else ()
+
+
 def aligned(fact: Fact | None, call: Call) -> Fact | None:
     return moved(fact, lambda f: f.aligned(len(call.shape)))
 

@@ -21,6 +21,16 @@ from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, S
 aten = torch.ops.aten
 
 
+def facts_of(graph: fx.Graph) -> dict[fx.Node, Fact]:
+    """What is known of each node of a graph."""
+    facts: dict[fx.Node, Fact] = {}
+    for node in graph.nodes:
+        fact = fact_of(node, facts)
+        if fact is not None:
+            facts[node] = fact
+    return facts
+
+
 def fact_of(node: fx.Node, facts: dict[fx.Node, Fact]) -> Fact | None:
     """What is known of a call's result; `facts` holds what is known of the nodes before it."""
     value = node.meta.get("val")

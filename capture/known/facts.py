@@ -90,6 +90,13 @@ class Choice:
     inside: Number
     outside: Number
 
+    def turned(self) -> Choice:
+        """The same values, told by where the condition does not hold; itself where there are several."""
+        if len(self.conditions) > 1:
+            return self
+        (condition,) = self.conditions
+        return Choice(frozenset([(-condition).plus(-1)]), self.outside, self.inside)
+
 
 Fact = Same | Position | Choice
 

@@ -17,19 +17,15 @@ import torch
 from torch import fx
 
 from longhand.capture.dead_code import remove_dead_code
+from longhand.capture.known.biases import mask_of, mask_word
 from longhand.capture.known.call import shape_of
-from longhand.capture.known.deduction import fact_of
-from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
+from longhand.capture.known.deduction import facts_of
+from longhand.capture.known.facts import Affine, Choice, Fact, Same
+from longhand.capture.known.spelling import Emit, Spelling, is_plain, sizes_in, spelled
 from longhand.capture.provenance import Provenance
 
 aten = torch.ops.aten
 
-Emit = Callable[[Any, tuple[Any, ...], dict[str, Any]], fx.Node]
-
-_PLAIN_VIEWS = frozenset({aten.unsqueeze.default, aten.expand.default, aten.reshape.default})
-_MADE_OF_NOTHING = frozenset(
-    {aten.full.default, aten.zeros.default, aten.ones.default, aten.arange.default, aten.arange.start_step}
-)
 # Argument positions of torch.nn.functional.scaled_dot_product_attention.
 _MASK, _DROPOUT, _IS_CAUSAL = 3, 4, 5
 
@@ -41,21 +37,22 @@ def fold_known(graph: fx.Graph, emit: Emit) -> None:
         graph: Functional; each node has its fake value and its provenance.
         emit: Adds a call at the graph's insertion point.
     """
-    facts: dict[fx.Node, Fact] = {}
-    for node in graph.nodes:
-        fact = fact_of(node, facts)
-        if fact is not None:
-            facts[node] = fact
+    facts = facts_of(graph)
     if not facts:
         return
+    sizes = sizes_in(graph)
     for node in list(graph.nodes):
         if node.target is aten.scaled_dot_product_attention.default:
             _fold_attention(node, facts)
         elif node not in facts:
-            _fold_into_argument(node, facts)
+            _fold_into_argument(graph, node, facts, lambda at: Spelling(at, emit, sizes))
+    remove_dead_code(graph)
     for node in list(graph.nodes):
-        if node in facts and not _is_plain(node):
-            _write_plainly(graph, node, facts[node], emit)
+        if node in facts and not is_plain(node):
+            with graph.inserting_before(node):
+                plain = spelled(Spelling(node, emit, sizes), facts[node])
+            if plain is not None:
+                node.replace_all_uses_with(plain, delete_user_cb=lambda user: user.op != "output")
     remove_dead_code(graph)
 
 
@@ -64,14 +61,14 @@ def fold_known(graph: fx.Graph, emit: Emit) -> None:
 
 def _fold_attention(node: fx.Node, facts: dict[fx.Node, Fact]) -> None:
     """Without its mask where all of it is kept; causal where that is what the mask says."""
-    mask = node.args[_MASK] if len(node.args) > _MASK else node.kwargs.get("attn_mask")
-    fact = facts.get(mask) if isinstance(mask, fx.Node) else None
-    if fact is None or not isinstance(mask, fx.Node):
+    mask = mask_of(node)
+    fact = facts.get(mask) if mask is not None else None
+    if fact is None or mask is None:
         return
-    name = mask.meta.get("provenance", Provenance()).local or "the mask"
+    name = mask_word(node, mask)
     if isinstance(fact, Same) and fact.number in (True, 0.0) and _keeps(mask, fact.number):
         _set_mask(node, is_causal=False, remark=f"no mask: {name} keeps every key, whatever the input")
-    elif isinstance(fact, Choice) and _is_causal(node, mask, fact):
+    elif isinstance(fact, Choice) and any(_is_causal(node, mask, one) for one in (fact, fact.turned())):
         _set_mask(node, is_causal=True, remark=f"causal: {name} is kv <= q, whatever the input")
 
 
@@ -114,14 +111,23 @@ def _set_mask(node: fx.Node, is_causal: bool, remark: str) -> None:
 # -- what a known argument makes of a call -------------------------------------------------------------------------
 
 
-def _fold_into_argument(node: fx.Node, facts: dict[fx.Node, Fact]) -> None:
-    """``mask & True`` is `mask`; ``where(True, x, y)`` is `x`."""
+def _fold_into_argument(
+    graph: fx.Graph, node: fx.Node, facts: dict[fx.Node, Fact], at: Callable[[fx.Node], Spelling]
+) -> None:
+    """``mask & True`` is `mask`, as wide as the two are together; ``where(True, x, y)`` is `x`."""
     argument = _unchanged(node, facts)
     if not isinstance(argument, fx.Node):
         return
     old, new = node.meta["val"], argument.meta["val"]
-    if (old.shape, old.dtype, old.device) == (new.shape, new.dtype, new.device):
-        node.replace_all_uses_with(argument, delete_user_cb=lambda user: user.op != "output")
+    if (old.dtype, old.device) != (new.dtype, new.device):
+        return
+    if old.shape != new.shape:
+        with graph.inserting_before(node):
+            expanded = at(node).expanded(argument)
+        if expanded is None:
+            return
+        argument = expanded
+    node.replace_all_uses_with(argument, delete_user_cb=lambda user: user.op != "output")
 
 
 def _unchanged(node: fx.Node, facts: dict[fx.Node, Fact]) -> Any:
@@ -142,72 +148,3 @@ def _unchanged(node: fx.Node, facts: dict[fx.Node, Fact]) -> Any:
     if target in (aten.masked_fill.Scalar, aten.masked_fill.Tensor):
         return node.args[0] if is_everywhere(1, False) else None
     return None
-
-
-# -- plain forms ---------------------------------------------------------------------------------------------------
-
-
-def _is_plain(node: fx.Node) -> bool:
-    """Whether a known value is spelled as a person would: out of nothing, seen through views."""
-    while node.target in _PLAIN_VIEWS and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node.target in _MADE_OF_NOTHING
-
-
-def _write_plainly(graph: fx.Graph, node: fx.Node, fact: Fact, emit: Emit) -> None:
-    """Puts a known value's plainest form in its place, where something that is not known reads it."""
-    shape = shape_of(node)
-    if not all(isinstance(size, int) for size in shape) or 0 in shape:
-        return
-    with graph.inserting_before(node):
-        plain = _spelled(_Spelling(node, emit), fact, shape)
-    if plain is not None:
-        node.replace_all_uses_with(plain, delete_user_cb=lambda user: user.op != "output")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Spelling:
-    """Adds the calls that stand in a known node's place, in its words."""
-
-    node: fx.Node
-    emit: Emit
-
-    def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        made = self.emit(target, args, kwargs)
-        made.meta["provenance"] = self.node.meta.get("provenance", Provenance())
-        return made
-
-    @property
-    def made(self) -> dict[str, Any]:
-        """How a tensor out of nothing is made here."""
-        value = self.node.meta["val"]
-        return {"dtype": value.dtype, "device": value.device}
-
-
-def _spelled(spelling: _Spelling, fact: Fact, shape: tuple[Size, ...]) -> fx.Node | None:
-    if isinstance(fact, Same):
-        return spelling.call(aten.full.default, list(shape), fact.number, **spelling.made)
-    if isinstance(fact, Position):
-        return _positions(spelling, fact.value, shape)
-    return None
-
-
-def _positions(spelling: _Spelling, value: Affine, shape: tuple[Size, ...]) -> fx.Node | None:
-    """``arange(start, stop, step)`` along the one dimension that it varies along."""
-    varying = [dim for dim, step in enumerate(value.steps) if step]
-    if len(varying) != 1 or not isinstance(value.offset, int):
-        return None
-    (dim,) = varying
-    step, count = value.steps[dim], shape[dim]
-    assert isinstance(count, int)
-    stop = value.offset + step * count
-    steps = () if step == 1 else (step,)
-    made = spelling.call(aten.arange.start_step, value.offset, stop, *steps, **spelling.made)
-    if len(shape) == 1:
-        return made
-    seen = spelling.call(aten.reshape.default, made, [count if d == dim else 1 for d in range(len(shape))])
-    return (
-        seen
-        if all(size == 1 for d, size in enumerate(shape) if d != dim)
-        else spelling.call(aten.expand.default, seen, list(shape))
-    )

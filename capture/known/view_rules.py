@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import fx
 
-from longhand.capture.known.call import INDEX_TYPES, Call, moved, number_of, rule_for, shape_of, whole_number
+from longhand.capture.known.call import (
+    INDEX_TYPES,
+    Call,
+    functions_of,
+    moved,
+    number_of,
+    rule_for,
+    shape_of,
+    whole_number,
+)
 from longhand.capture.known.facts import (
     Affine,
     Choice,
@@ -42,6 +51,17 @@ def _unsqueeze(call: Call) -> Fact | None:
 @rule_for(aten.expand.default)
 def _expand(call: Call) -> Fact | None:
     return moved(call.fact(0), lambda f: f.aligned(len(call.shape)))
+
+
+@rule_for(aten.repeat.default)
+def _repeat(call: Call) -> Fact | None:
+    """Only along dimensions that it does not vary along: elsewhere it begins anew."""
+    fact, shape = call.source()
+    counts = list(call.node.args[1])  # type: ignore[arg-type]
+    varying = {dim for function in functions_of(fact) for dim, step in enumerate(function.steps) if step}
+    if any(counts[dim - len(shape)] != 1 for dim in varying):
+        return None
+    return moved(fact, lambda f: f.aligned(len(call.shape)))
 
 
 @rule_for(aten.permute.default)

@@ -11,19 +11,10 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.known.deduction import fact_of
+from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same
 
 aten = torch.ops.aten
-
-
-def facts_in(graph: fx.Graph) -> dict[fx.Node, Fact]:
-    facts: dict[fx.Node, Fact] = {}
-    for node in graph.nodes:
-        fact = fact_of(node, facts)
-        if fact is not None:
-            facts[node] = fact
-    return facts
 
 
 def values_of(function: Affine, shape: torch.Size, sizes: dict) -> torch.Tensor:
@@ -49,7 +40,7 @@ def materialized(fact: Fact, like: torch.Tensor, sizes: dict) -> torch.Tensor:
 
 def check(traced: fx.GraphModule, arguments: tuple, sizes: dict) -> dict[str, Fact]:
     """Compares every fact with what the graph computes there."""
-    facts = facts_in(traced.graph)
+    facts = facts_of(traced.graph)
 
     class Comparison(fx.Interpreter):
         def run_node(self, node: fx.Node):
@@ -111,6 +102,8 @@ def grow(choose: random.Random, numbers: list, masks: list) -> None:
         lambda: p & q if p.shape == q.shape else ~p,
         lambda: p | q if p.shape == q.shape else p.logical_not(),
         lambda: p[1:] if p.dim() else p,
+        lambda: a[:, None].repeat(1, 3) if a.dim() == 1 else a.repeat(2, *(1 for _ in a.shape)),
+        lambda: a[:1].repeat(3) if a.dim() == 1 else a,
         lambda: p[:, -2:] if p.dim() == 2 else p,
     ]
     made = choose.choice(makers)()
@@ -157,7 +150,7 @@ def mask_of_transformers(x: torch.Tensor) -> torch.Tensor:
 def test_the_causal_mask_is_proven(mode: str) -> None:
     x = torch.zeros(3, 5)
     traced = torch_private.make_fx(mask_of_transformers, tracing_mode=mode)(x)
-    facts = facts_in(traced.graph)
+    facts = facts_of(traced.graph)
     mask = traced.graph.output_node().args[0]
     assert facts[mask] == Choice(frozenset([Affine(0, (0, 0, 1, -1))]), True, False)
 
@@ -169,7 +162,7 @@ def test_a_window_wider_than_the_sequence_is_none() -> None:
 
     for width, n_conditions in ((8, 1), (3, 2)):
         traced = torch_private.make_fx(functools.partial(window, width=width))(torch.zeros(8))
-        fact = facts_in(traced.graph)[traced.graph.output_node().args[0]]
+        fact = facts_of(traced.graph)[traced.graph.output_node().args[0]]
         assert isinstance(fact, Choice) and len(fact.conditions) == n_conditions
 
 
@@ -177,4 +170,4 @@ def test_what_data_decides_is_not_known() -> None:
     traced = torch_private.make_fx(lambda x: (x[:, 0] > 0) & torch.ones(3, dtype=torch.bool))(
         torch.zeros(3, 2)
     )
-    assert traced.graph.output_node().args[0] not in facts_in(traced.graph)
+    assert traced.graph.output_node().args[0] not in facts_of(traced.graph)

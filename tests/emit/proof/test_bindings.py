@@ -232,6 +232,13 @@ def test_a_kernel_gives_no_name_twice(body, name):
     assert fault.name == name
 
 
+def test_a_size_that_is_counted_in_64_bits_is_the_same_size():
+    body = "    n_cols = tl.cast(n_cols, tl.int64)\n    tl.store(x_ptr + row * n_cols, row)"
+    assert kernel_faults("kernels/gru.py", ast.parse(KERNEL.format(body=body))) == []
+    (fault,) = kernel_faults("kernels/gru.py", ast.parse(KERNEL.format(body=body.replace("(n_cols", "(row"))))
+    assert fault.name == "n_cols"
+
+
 def test_what_loops_carry_or_compute_again_is_no_second_meaning():
     body = """
     row_max = float("-inf")
