@@ -224,5 +224,13 @@ def _detach(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
     return rewriter.keep(aten.detach.default, (args[0],), {}, eager)
 
 
+def _drawn(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """Whole: its result carries gradients, which are zero; those of a comparison with random numbers would not."""
+    return rewriter.keep(target, args, kwargs, eager)
+
+
 # In a graph that is to be differentiated.
-TRAINING_RULES: dict[str, Rule] = dict.fromkeys(["detach", "detach_copy"], _detach)
+TRAINING_RULES: dict[str, Rule] = {
+    **dict.fromkeys(["detach", "detach_copy"], _detach),
+    "bernoulli": _drawn,
+}
