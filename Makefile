@@ -9,7 +9,7 @@ STAMP := $(VENV)/installed-$(shell find capture emit longhand lower schedule -na
 ASKED := $(strip $(PYTHON) $(TORCH))
 CHOICE := $(VENV)/$(if $(ASKED),asked-$(shell echo '$(ASKED)' | cksum | cut -d ' ' -f 1),made)
 
-.PHONY: demo test lint sweep sanitize gallery bench matrix clean
+.PHONY: demo test lint sweep sanitize sanitize-cuda gallery bench matrix clean
 
 $(CHOICE):
 	PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/environments/create.sh $(VENV)
@@ -47,6 +47,12 @@ sanitize: $(STAMP)
 	ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 \
 	CXX="g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" XDG_CACHE_HOME=$(CURDIR)/build/sanitized \
 	$(BIN)/python -m tests.sanitized build/sanitized
+
+# Every CUDA kernel of the gallery under compute-sanitizer, which comes with the CUDA toolkit: needs a GPU.
+sanitize-cuda: $(STAMP)
+	for tool in memcheck racecheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m tests.gpu.every_kernel || exit 1; \
+	done
 
 gallery: $(STAMP)
 	$(BIN)/python -m examples.gallery

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.gallery import entries
+
 ROOT = Path(__file__).resolve().parents[1]
 HOOK = "longhand.capture._frame_eval"
 FLAGS = (
@@ -46,9 +48,9 @@ def main(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     sanitized_hook(folder)
     code = int(pytest.main(["-q", "-p", "no:cacheprovider", *(str(ROOT / test) for test in TESTS)]))
-    for unit in sorted((ROOT / "generated").glob("*_cpu")):
-        done = subprocess.run([sys.executable, "-m", f"generated.{unit.name}.check"], cwd=ROOT)
-        print(f"{unit.name}: {'clean' if done.returncode == 0 else 'NOT CLEAN'}", flush=True)
+    for unit in (entry.path for entry in entries() if entry.device == "cpu"):
+        done = subprocess.run([sys.executable, "-m", f"generated.{unit.replace('/', '.')}.check"], cwd=ROOT)
+        print(f"{unit}: {'clean' if done.returncode == 0 else 'NOT CLEAN'}", flush=True)
         code = code or done.returncode
     return code
 

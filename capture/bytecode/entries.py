@@ -141,8 +141,11 @@ class CodeEntries:
         hook = frame_hook()
         paused = hook.pause()
         if paused is not self.owner.asked:
-            hook.resume(paused)
-            return _newest(paused, self.code, self.eager)(function, *args)
+            try:  # with the hook off: an audit hook in Python, say, would be captured while entries are made
+                run = _newest(paused, self.code, self.eager)
+            finally:
+                hook.resume(paused)
+            return run(function, *args)
         if reason := self.given_up or reason_to_wait():
             try:
                 self.owner.tell_eager(self, reason)

@@ -1,7 +1,8 @@
 """``python -m tests.attacks.kills 1000``: two processes at once on one unit and one cache, killed at random moments.
 
-Each runs generate, an eject and its undoing, tune or a compiled call, and gets SIGKILL. After each pair every file of
-the unit is as some complete run wrote it, and the next run, which nobody kills, brings it up to date and tidies up.
+Each runs generate, ejects and their undoing, tune or a compiled call, and gets SIGKILL. After each pair every file of
+the unit is as some complete run wrote it. After each few pairs, on top of what they left, a run that nobody kills
+brings the unit up to date and tidies up, and a compiled call that nobody kills is right with the cache that they left.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import torch
 import longhand
 from longhand.eject import eject
 from longhand.emit.lock import LOCK
+from longhand.errors import LonghandError
 from longhand.tune import tune
 from tests.longhand import pair_models
 
@@ -33,6 +35,8 @@ VERSIONS = ("first", "op after")
 COMMANDS = ("generate", "generate", "renew", "eject", "tune", "compile")
 KERNEL = "kernels/add_and_layer_norm.cpp"
 LONGEST = 6.0  # seconds until a kill
+TUNING_SECONDS = 20.0
+PAIRS = 4  # between runs that nobody kills
 
 
 def run(command: str, out: Path, source: random.Random) -> None:
@@ -44,10 +48,13 @@ def run(command: str, out: Path, source: random.Random) -> None:
             for version in VERSIONS:
                 pair_models.generate(version, out)
         case "eject":
-            eject(out / KERNEL)
-            eject(out / KERNEL, undo=True)
+            while True:  # each takes milliseconds: until the kill
+                with contextlib.suppress(LonghandError):  # the other process was between
+                    eject(out / KERNEL)
+                    eject(out / KERNEL, undo=True)
         case "tune":
-            tune(out, budget=2.0)
+            for _ in tune(out, budget=TUNING_SECONDS):
+                pass
         case "compile":
             model, args = pair_models.make(source.choice(VERSIONS))
             with torch.no_grad():
@@ -87,11 +94,14 @@ def finish(out: Path) -> None:
     if pid == 0:
         try:
             model, args = pair_models.make(VERSIONS[0])
+            with contextlib.suppress(LonghandError):  # none is ejected, or this one is
+                eject(out / KERNEL, undo=True)
             assert pair_models.generate(VERSIONS[0], out).is_good
             with torch.no_grad():
                 unit = longhand.load(out)()
                 unit.load_state_dict(model.state_dict())
                 torch.testing.assert_close(unit(*args), model(*args))
+            run("compile", out, random.Random(0))
             os._exit(0)
         except BaseException:
             traceback.print_exc()
@@ -100,6 +110,22 @@ def finish(out: Path) -> None:
     left = [path for path in os.listdir(out.parent) if path != out.name]
     assert not left, f"left behind: {left}"
     check(out)
+
+
+def kill_pair(out: Path, source: random.Random) -> Counter[str]:
+    """Starts two commands and kills them; those that had not ended before."""
+    commands = [source.choice(COMMANDS) for _ in range(2)]
+    running = [start(command, out, source.randrange(2**30)) for command in commands]
+    killed: Counter[str] = Counter()
+    for pid, command in zip(running, commands, strict=True):
+        longest = source.choice((0.1, 1, LONGEST, TUNING_SECONDS if "tune" in commands else LONGEST))
+        time.sleep(source.uniform(0, longest))
+        for kill in (os.killpg, os.kill):  # the group with its compilers; it may not be one yet
+            with contextlib.suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        killed[command] += status == -signal.SIGKILL
+    return killed
 
 
 def sweep(n_kills: int, seed: int = 0) -> Counter[str]:
@@ -113,20 +139,11 @@ def sweep(n_kills: int, seed: int = 0) -> Counter[str]:
     out = folder / "kept" / "unit"
     finish(out)
     while counts.total() < n_kills:
-        commands = [source.choice(COMMANDS) for _ in range(2)]
-        running = [start(command, out, source.randrange(2**30)) for command in commands]
-        for pid, command in zip(running, commands, strict=True):
-            time.sleep(
-                source.choice((source.uniform(0, 0.1), source.uniform(0, 1), source.uniform(0, LONGEST)))
-            )
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            counts[command] += status == -signal.SIGKILL
-        check(out)
+        for _ in range(PAIRS):
+            counts += kill_pair(out, source)
+            check(out)
         finish(out)
+        print(f"{counts.total()} of {n_kills}: {dict(counts)}", flush=True)
     shutil.rmtree(folder)
     return counts
 
