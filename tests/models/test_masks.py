@@ -12,6 +12,7 @@ from torch import nn
 
 import longhand
 from benchmarks import masks
+from benchmarks.architectures.transformers_settings import SETTINGS
 from longhand.options import Device, Target
 
 CUDA = Target(Device.CUDA, "sm_90")
@@ -80,6 +81,15 @@ def test_gradients_and_results_of_compile(kind: str, tmp_path: Path) -> None:
     text = "".join(path.read_text() for path in tmp_path.rglob("model.py"))
     assert ("is_causal=True" in text) is (kind == "causal")
     assert ("attn_mask" in text.replace("attn_mask=mask)", "")) is (kind != "causal")
+
+
+def test_softmax_computes_its_mask_from_indices(tmp_path: Path) -> None:
+    """GPT-Neo writes its attention out: of its two masks, causal and windowed, no kernel is made."""
+    model, kwargs = SETTINGS["gpt_neo"]()
+    longhand.generate(model, (), kwargs, out=tmp_path / "unit", device="cuda", arch="sm_90")
+    texts = [path.read_text() for path in (tmp_path / "unit" / "kernels").glob("*.py")]
+    assert any("tl.where" in text and "softmax" in text for text in texts)
+    assert not any("reference(n_rows, n_cols)" in text for text in texts)
 
 
 @pytest.mark.parametrize("kind", ["window", "padding"])
