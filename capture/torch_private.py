@@ -173,12 +173,12 @@ def refusing_autograd(refuse: Callable[[str], Any]) -> Iterator[None]:
     def raising(what: str) -> Callable[..., Any]:
         return lambda *args, **kwargs: refuse(what)
 
-    apply = torch.autograd.Function.apply.__func__
+    held: Any = vars(torch.autograd.Function)["apply"]
 
     def apply_or_raise(kind: type, *args: Any, **kwargs: Any) -> Any:
         # Before torch 2.13, torch.utils.checkpoint remembers its inputs by a function without gradients.
         own = kind.__module__ == "torch.utils.checkpoint" and kind.__name__ == "_NoopSaveInputs"
-        return apply(kind, *args, **kwargs) if own else refuse("a custom autograd.Function")
+        return held.__get__(None, kind)(*args, **kwargs) if own else refuse("a custom autograd.Function")
 
     places: list[tuple[Any, str, Any]] = [
         (torch.autograd.Function, "apply", classmethod(apply_or_raise)),

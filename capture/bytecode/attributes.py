@@ -262,8 +262,8 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
         return Const(kind)
     if name == "__dict__":
         attributes = trace.wrap(vars(owner.value), attribute(source, "__dict__"))
-        for word, value in written.items():
-            enter(trace, owner, attributes, word, value)
+        for word, new in written.items():
+            enter(trace, owner, attributes, word, new)
         return attributes
     if isinstance(found, types.MemberDescriptorType):
         value = getattr(owner.value, name, MISSING)
