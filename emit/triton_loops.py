@@ -32,7 +32,7 @@ class Loop:
     Attributes:
         initial: Accumulators.
         shared: Addresses that several statements in the loop use.
-        bases: Parts of addresses that do not change with a step over the columns; what walks rows sets them in each step.
+        bases: Parts of addresses that do not change along the columns; what walks rows sets them in each step.
         body: The statements in the loop, in paragraphs.
         final: The reductions' values, and what is computed and stored after the loop, in paragraphs.
         masks: Which masks the statements in the loop name.
