@@ -31,9 +31,10 @@ def _fresh_identity(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eag
 
 def _dropout(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     given = bound(target, args, kwargs)
-    if given["train"]:
+    is_native = isinstance(eager, list | tuple)
+    if given["train"] and (given["p"] != 0 or is_native):  # the native one draws numbers all the same
         return NotImplemented
-    if isinstance(eager, list | tuple):  # native_dropout: (output, mask)
+    if is_native:  # (output, mask)
         ones = rewriter.call(aten.full_like.default, (args[0], True), {"dtype": torch.bool})
         return [rewriter.fresh(rewriter.read(args[0]), eager[0]), ones]
     return rewriter.same(args[0], eager)

@@ -1,12 +1,15 @@
 """Odd places to run in: a terminal of ASCII only, folders that look like markup, words in other encodings."""
 
+import importlib
+import json
 import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+
+import longhand
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = """
@@ -121,35 +124,37 @@ def test_a_terminal_does_not_obey_a_file(tmp_path, capsys):
         )
 
 
+ITS_MODEL = """
+import torch
+
+def halved(x):
+    return torch.relu(x) * 0.5
+
+def small():
+    return halved, (torch.ones(2, 3),)
+"""
 MARK = """
 import os
 open(os.path.join({folder!r}, "EXECUTED"), "w").close()
-def small():
-    raise RuntimeError
 """
 
 
-def test_an_untrusted_repository_runs_nothing(tmp_path):
-    """Its model's module, its unit's modules, its git configuration and sitecustomize-like files stay text."""
-    from longhand.emit.writer import write_unit
-    from tests.emit.merge_units import version
-
-    text = textwrap.dedent(MARK.format(folder=str(tmp_path)))
-    write_unit(version(gelu=3), tmp_path / "unit")
-    (tmp_path / "evil.py").write_text(text)
-    (tmp_path / "unit" / "longhand.lock").write_text(
-        '{"format": 1, "factory": "evil:small", "device": "cpu", "mode": "default",'
-        ' "sources": {"evil.py": {"small": "0"}}, "kernels": {"gelu": "0"}}'
-    )
-    for path in ("model.py", "__init__.py", "kernels/gelu.py", "kernels/__init__.py", "check.py"):
-        (tmp_path / "unit" / path).write_text(text)
+def test_an_untrusted_repository_runs_nothing(tmp_path, monkeypatch):
+    """Its model's module, its unit's modules and its git configuration stay text."""
+    (tmp_path / "its_model.py").write_text(ITS_MODEL)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    function, args = importlib.import_module("its_model").small()
+    longhand.generate(function, args, out=tmp_path / "unit", factory="its_model:small")
+    (kernel,) = json.loads((tmp_path / "unit" / "longhand.lock").read_text())["kernels"]
+    for path in [tmp_path / "its_model.py", *(tmp_path / "unit").rglob("*.py")]:
+        path.write_text(path.read_text() + MARK.format(folder=str(tmp_path)))
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     for key in ("core.fsmonitor", "diff.external", "core.pager", "core.sshCommand"):
         subprocess.run(["git", "config", key, f"touch {tmp_path}/EXECUTED; false"], cwd=tmp_path, check=True)
     code = (
         "from longhand import cli\n"
-        "for words in (['check'], ['diff'], ['diff', '--markdown', '--since', 'HEAD'], ['view'], ['view', 'gelu'],"
-        " ['check', '--format', 'github']): print(cli.run([words[0], 'unit', *words[1:]]))"
+        "for words in (['check'], ['diff'], ['diff', '--markdown', '--since', 'HEAD'], ['view'],"
+        f" ['view', {kernel!r}], ['check', '--format', 'github']): print(cli.run([words[0], 'unit', *words[1:]]))"
     )
     environment = {key: value for key, value in os.environ.items() if key != "LONGHAND_TRUST"}
     done = subprocess.run(

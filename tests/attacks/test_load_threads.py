@@ -80,12 +80,15 @@ def test_an_interrupt_leaves_nothing_half_imported(unit, file):
     torch.testing.assert_close(longhand.load(unit, check=False)(x), scaled(x))
 
 
-def test_a_unit_that_fails_and_is_mended(unit):
+@pytest.mark.parametrize(
+    ("text", "error"), [("undefined_name", UnitError), ("raise SystemExit('undefined_name')", SystemExit)]
+)
+def test_a_unit_that_fails_and_is_mended(unit, text, error):
     model = unit / "model.py"
     good = model.read_text()
-    model.write_text(good + "\nundefined_name\n")
+    model.write_text(f"{good}\n{text}\n")
     for _ in range(2):
-        with pytest.raises(UnitError, match="undefined_name"):
+        with pytest.raises(error, match="undefined_name"):
             longhand.load(unit, check=False)
         assert not modules_of(unit)
     model.write_text(good)

@@ -45,6 +45,7 @@ class Program:
         text: The source of ``program(one, t0, t1, ...)``; `one` is the number 1 as a tensor.
         names: What the text needs besides.
         tensors: The arguments after `one`.
+        dtype: What the op's sample is of, and `one`.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Program:
     text: str
     names: dict[str, Any]
     tensors: tuple[torch.Tensor, ...]
+    dtype: torch.dtype = torch.float32
 
     def function(self) -> Callable[..., Any]:
         """The program, compiled by Python anew."""
@@ -66,25 +68,28 @@ class Program:
 
         Args:
             train: Whether any carries gradients.
-            dtype: What 32-bit floats are instead.
+            dtype: What floats of the program's type are instead.
         """
-        given = copy.deepcopy([tensor.detach() for tensor in (torch.ones(()), *self.tensors)])
-        if dtype is not None:
-            given = [tensor.to(dtype) if tensor.dtype is torch.float32 else tensor for tensor in given]
-        wanted = [True, *(tensor.requires_grad for tensor in self.tensors)]
+        one = torch.ones((), dtype=self.dtype)
+        given = copy.deepcopy([tensor.detach() for tensor in (one, *self.tensors)])
+        if dtype is not None and self.dtype.is_floating_point:
+            given = [tensor.to(dtype) if tensor.dtype is self.dtype else tensor for tensor in given]
+        wanted = [self.dtype.is_floating_point, *(tensor.requires_grad for tensor in self.tensors)]
         return [tensor.requires_grad_(train and grad) for tensor, grad in zip(given, wanted, strict=True)]
 
 
-def op_names(*, of_autograd: bool = False) -> list[str]:
-    """The ops of the database that take 32-bit floats on the CPU; only those with derivatives."""
+def op_names(*, of_autograd: bool = False, dtype: torch.dtype = torch.float32) -> list[str]:
+    """The ops of the database that take a dtype on the CPU; only those with derivatives."""
     return [
         _name(info)
         for info in op_db
-        if torch.float32 in info.supported_dtypes("cpu") and (info.supports_autograd or not of_autograd)
+        if dtype in info.supported_dtypes("cpu") and (info.supports_autograd or not of_autograd)
     ]
 
 
-def programs(name: str, forms: Sequence[Form], seed: int = SEED) -> Iterator[Program]:
+def programs(
+    name: str, forms: Sequence[Form], seed: int = SEED, dtype: torch.dtype = torch.float32
+) -> Iterator[Program]:
     """A program for each of the forms, each on another sample (while there are any), drawn by the seed."""
     infos = [info for info in op_db if _name(info) == name]
     for info in infos[:1]:
@@ -92,14 +97,15 @@ def programs(name: str, forms: Sequence[Form], seed: int = SEED) -> Iterator[Pro
         random.seed(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            samples = list(info.sample_inputs("cpu", torch.float32, requires_grad=info.supports_autograd))
+            carries = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
+            samples = list(info.sample_inputs("cpu", dtype, requires_grad=carries))
         numbers = list(range(len(samples)))
         random.Random(f"{seed} {name}").shuffle(numbers)
         for place, form in enumerate(forms):
             op = info.inplace_variant if form is Form.IN_PLACE else info.op
             if numbers and op is not None:
                 number = numbers[place % len(numbers)]
-                yield _program(name, number, form, op, samples[number])
+                yield _program(name, number, form, op, samples[number], dtype)
 
 
 def seen(function: Callable[..., Any], arguments: Sequence[torch.Tensor], seed: int = SEED) -> dict[str, Any]:
@@ -149,16 +155,18 @@ def _name(info: Any) -> str:
     return f"{info.name}:{info.variant_test_name}" if info.variant_test_name else str(info.name)
 
 
-def _program(name: str, number: int, form: Form, op: Callable[..., Any], sample: Any) -> Program:
+def _program(
+    name: str, number: int, form: Form, op: Callable[..., Any], sample: Any, dtype: torch.dtype
+) -> Program:
     tensors: list[torch.Tensor] = []
     names: dict[str, Any] = {"torch": torch, "op": op}
-    factor = "" if form is Form.ALONE else " * one"
+    factor = "" if form is Form.ALONE else " & one" if dtype is torch.bool else " * one"
 
     def text_of(value: Any) -> str:
         if isinstance(value, torch.Tensor):
             tensors.append(value)
-            floats = value.dtype is torch.float32 and not value.is_sparse
-            return f"t{len(tensors) - 1}{factor if floats else ''}"
+            is_scaled = value.dtype is dtype and not value.is_sparse
+            return f"(t{len(tensors) - 1}{factor})" if is_scaled and factor else f"t{len(tensors) - 1}"
         if type(value) in _PLAIN:
             return repr(value)
         if type(value) is float:
@@ -179,7 +187,7 @@ def _program(name: str, number: int, form: Form, op: Callable[..., Any], sample:
         return ", ".join([first, *map(text_of, sample.args), *named])
 
     if form is Form.IN_PLACE:
-        body = [f"y = {text_of(sample.input)}", f"op({listed('y')})", "return y * one"]
+        body = [f"y = {text_of(sample.input)}", f"op({listed('y')})", f"return y{factor}"]
     elif form is Form.BETWEEN:
         body = [
             f"made = op({listed(text_of(sample.input))})",
@@ -190,4 +198,4 @@ def _program(name: str, number: int, form: Form, op: Callable[..., Any], sample:
         body = [f"return op({listed(text_of(sample.input))})"]
     given = ", ".join(["one", *(f"t{place}" for place in range(len(tensors)))])
     text = "\n    ".join([f"def program({given}):", *body]) + "\n"
-    return Program(name, number, form, text, names, tuple(tensors))
+    return Program(name, number, form, text, names, tuple(tensors), dtype)

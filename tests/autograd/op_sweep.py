@@ -1,7 +1,8 @@
 """What becomes of each op of PyTorch's operator database, in training and in inference, compiled and generated.
 
-``python -m tests.autograd.op_sweep`` takes all of them (an hour on one core); words after it are names of ops. Nothing
-may be wrong: a program is right in generated code, or runs in eager with a reason, or is refused with an error that
+``python -m tests.autograd.op_sweep`` takes all of them (an hour on one core); words after it are names of ops;
+``--dtype int64`` takes samples of another dtype, ``--part 2/8`` the second of eight ops, the tenth, ... Nothing may be
+wrong: a program is right in generated code, or runs in eager with a reason, or is refused with an error that
 says why.
 """
 
@@ -90,9 +91,9 @@ PLAN = (
 )
 
 
-def cases(name: str, seed: int) -> Iterator[Case]:
+def cases(name: str, seed: int, dtype: torch.dtype = torch.float32) -> Iterator[Case]:
     """The cases of an op."""
-    made = list(programs(name, [form for form, _, _ in PLAN], seed))
+    made = list(programs(name, [form for form, _, _ in PLAN], seed, dtype))
     for form, door, train in PLAN:
         for place, program in enumerate(made):
             if program.form is form:
@@ -237,14 +238,14 @@ def _short(value: Any) -> str:
     return f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
 
 
-def _work(connection: Any, seed: int) -> None:
+def _work(connection: Any, seed: int, dtype: torch.dtype) -> None:
     """A process of its own: takes names of ops, answers with rows."""
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     while (name := connection.recv()) is not None:
         rows = []
         try:
-            for case in cases(name, seed):
+            for case in cases(name, seed, dtype):
                 connection.send(("starts", str(case)))
                 torch.compiler.reset()
                 longhand.reset()
@@ -270,14 +271,14 @@ def _row(case: Case, kind: Outcome, words: str) -> dict[str, Any]:
 class Worker:
     """A process that is replaced where it dies or takes too long."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, seed: int, dtype: torch.dtype) -> None:
+        self._drawn = (seed, dtype)
         self._context = multiprocessing.get_context("spawn")
         self._start()
 
     def _start(self) -> None:
         self._ours, theirs = self._context.Pipe()
-        self._process = self._context.Process(target=_work, args=(theirs, self._seed), daemon=True)
+        self._process = self._context.Process(target=_work, args=(theirs, *self._drawn), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -311,12 +312,16 @@ def main() -> None:
     parser.add_argument("ops", nargs="*", help="names as in the database; by default all")
     parser.add_argument("--out", type=Path, default=Path("build/op_sweep.jsonl"))
     parser.add_argument("--seed", type=int, default=0, help="draws the samples")
+    parser.add_argument("--dtype", default="float32", help="of the samples, as torch calls it")
+    parser.add_argument("--part", default="1/1", help="K/N: every Nth op, from the Kth on")
     options = parser.parse_args()
+    dtype: torch.dtype = getattr(torch, options.dtype)
+    first, step = map(int, options.part.split("/"))
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    worker = Worker(options.seed)
+    worker = Worker(options.seed, dtype)
     counts: collections.Counter[str] = collections.Counter()
     with options.out.open("w") as out:
-        for name in options.ops or op_names():
+        for name in options.ops or op_names(dtype=dtype)[first - 1 :: step]:
             for row in worker.rows(name):
                 counts[row["outcome"]] += 1
                 out.write(json.dumps(row) + "\n")

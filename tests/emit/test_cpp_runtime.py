@@ -49,7 +49,7 @@ def runtime(folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     """The runtime with and without Python.h."""
     module = runtime_in(folder)
     if not request.param:
-        monkeypatch.setattr(module, "_has_python_headers", lambda: False)
+        monkeypatch.setattr(module, "_has_binding", lambda: False)
     return module
 
 
@@ -61,7 +61,41 @@ def test_calls_with_tensors_ints_and_floats(runtime: ModuleType) -> None:
     torch.testing.assert_close(out, x * 2.5 + 1)
     scale(torch.nn.Parameter(x), out, torch.tensor(11).item(), 2)
     torch.testing.assert_close(out, x * 2 + 1)
+    scale(torch.empty(0), torch.empty(2, 0), 0, 2.5)
     assert scale.__name__ == "scale"
+
+
+KINDS = """#include <cstdint>
+{include}
+
+extern "C" void kinds(const {element} *x, {element} *out, long n) {{
+  for (long i = 0; i < n; ++i) out[i] = x[i];
+}}
+"""
+
+
+@pytest.mark.parametrize("element", ["double", "bool", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t"])
+def test_takes_its_own_type_and_no_other(runtime: ModuleType, folder: Path, element: str) -> None:
+    _check_kinds(runtime, folder, element, "")
+
+
+@pytest.mark.parametrize("element", ["float16", "bfloat16"])
+def test_takes_its_own_short_type_and_no_other(runtime: ModuleType, folder: Path, element: str) -> None:
+    _check_kinds(runtime, folder, element, f"using {element} = std::uint16_t;")
+
+
+def _check_kinds(runtime: ModuleType, folder: Path, element: str, include: str) -> None:
+    (folder / "kernels" / "kinds.cpp").write_text(KINDS.format(element=element, include=include))
+    kinds = runtime.load_kernel("kinds.cpp")
+    own = getattr(torch, {"double": "float64"}.get(element, element.removesuffix("_t")))
+    x = torch.arange(2).to(own)
+    out = torch.empty_like(x)
+    kinds(x, out, 2)
+    assert torch.equal(out, x)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int8, torch.int64):
+        if dtype is not own:
+            with pytest.raises(TypeError, match=f"kinds: x must be {own}, got {dtype}"):
+                kinds(torch.zeros(2, dtype=dtype), out, 2)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +107,18 @@ def test_calls_with_tensors_ints_and_floats(runtime: ModuleType) -> None:
             "scale: x holds no memory: it is no plain tensor",
         ),
         ((torch.empty(3), [1.0], 3, 1.0), "scale: out must be a tensor, got list"),
+        (
+            (torch.empty(3, dtype=torch.float64), torch.empty(3), 3, 1.0),
+            "scale: x must be torch.float32, got torch.float64",
+        ),
+        (
+            (torch.empty(3), torch.empty(3, dtype=torch.int32), 3, 1.0),
+            "scale: out must be torch.float32, got torch.int32",
+        ),
+        (
+            (torch.empty(3, device="meta"), torch.empty(3), 3, 1.0),
+            "scale: x holds no memory: it is no plain tensor",
+        ),
         ((torch.empty(3), torch.empty(3), "3", 1.0), "scale: n must be an int, got '3'"),
         ((torch.empty(3), torch.empty(3), 3.5, 1.0), "scale: n must be an int, got 3.5"),
         ((torch.empty(3), torch.empty(3), 3, "1"), "scale: factor must be a number, got '1'"),
