@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import foreach
 from longhand.capture.decompositions import ALIAS_IDENTITIES, CASTS, DROPOUTS, FRESH_IDENTITIES
 from longhand.capture.functional import Rewriter, Rule
 from longhand.capture.handles import Handle
@@ -213,6 +214,7 @@ RULES: dict[str, Rule] = {
     "lerp": _lerp,
     "item": _item,
     "_local_scalar_dense": _item,
+    **foreach.RULES,
     **WRITE_RULES,
 }
 
@@ -222,5 +224,13 @@ def _detach(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
     return rewriter.keep(aten.detach.default, (args[0],), {}, eager)
 
 
+def _drawn(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """Whole: its result carries gradients, which are zero; those of a comparison with random numbers would not."""
+    return rewriter.keep(target, args, kwargs, eager)
+
+
 # In a graph that is to be differentiated.
-TRAINING_RULES: dict[str, Rule] = dict.fromkeys(["detach", "detach_copy"], _detach)
+TRAINING_RULES: dict[str, Rule] = {
+    **dict.fromkeys(["detach", "detach_copy"], _detach),
+    "bernoulli": _drawn,
+}

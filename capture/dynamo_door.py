@@ -55,13 +55,19 @@ def capture_dynamo(
     values = [_example(node, value) for node, value in zip(placeholders, example_inputs, strict=True)]
     frames = _first_frames(graph_module.graph)
     name = _name(frames, placeholders)
-    elements = _elements(placeholders, values, frames)
+    is_forward = bool(frames) and frames[0].statement.qualname.endswith(".forward")
+    elements = {} if is_forward else _elements(placeholders, values)
     try:
         traced = trace_graph(graph_module, values, held)
     except Exception as error:
         raise capture_error(error, name) from None
     held |= lift_literals(traced)
     inputs = _graph_inputs(placeholders, values, held, elements)
+    # Whoever owns the weights, a unit with weights is a module: Dynamo passes them in each call.
+    has_weights = any(entry.kind in (InputKind.PARAMETER, InputKind.BUFFER) for entry in inputs)
+    if has_weights and elements:  # all arguments of a module come one by one
+        elements = {}
+        inputs = _graph_inputs(placeholders, values, held, elements)
     nodes = [node for node in traced.graph.nodes if node.op == "placeholder"]
     inputs = [
         GraphInput(n.name, entry.kind, entry.target, entry.persistent)
@@ -79,9 +85,6 @@ def capture_dynamo(
     tensors = {node: value for node, value in given.items() if isinstance(value, torch.Tensor)}
     by_name = {entry.target: entry.node for entry in arguments}
     words = _size_words(frames)
-    # Whoever owns the weights, a unit with weights is a module: Dynamo passes them in each call.
-    has_weights = any(entry.kind in (InputKind.PARAMETER, InputKind.BUFFER) for entry in inputs)
-    is_module = has_weights or (bool(frames) and frames[0].statement.qualname.endswith(".forward"))
     return finish(
         Traced(
             module=traced,
@@ -89,7 +92,7 @@ def capture_dynamo(
             leaves=tuple(leaves),
             name=name,
             source=_source(frames, name),
-            is_module=is_module,
+            is_module=has_weights or is_forward,
             is_guarded=True,
             signature=arranged.words,
             in_spec=arranged.spec,
@@ -141,12 +144,11 @@ def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch
     # What autocast and torch.func's transforms make of a call is seen below them.
     is_transformed = any(map(torch_private.opens_transform, module.graph.nodes))
     below = is_under_autocast(module) or is_transformed
+    takes_derivatives = any(map(torch_private.differentiates, module.graph.nodes))
     table = decomposition_table() if below else {}
     with (
         mode,
-        torch.set_grad_enabled(
-            records and is_transformed
-        ),  # a transform's own gradients are part of the graph
+        torch.set_grad_enabled(records and takes_derivatives),  # a transform's own are part of the graph
         fx.traceback.preserve_node_meta(),
         torch_private.keeping_transforms(),
     ):
@@ -192,12 +194,8 @@ def _are_fake(tensors: dict[str, torch.Tensor]) -> bool:
     return any(isinstance(value, torch_private.FakeTensor) for value in tensors.values())
 
 
-def _elements(
-    placeholders: list[fx.Node], values: list[Any], frames: tuple[Frame, ...]
-) -> dict[int, Element]:
-    """The placeholders that are elements of lists which a function was given; of a module's forward none."""
-    if frames and frames[0].statement.qualname.endswith(".forward"):
-        return {}
+def _elements(placeholders: list[fx.Node], values: list[Any]) -> dict[int, Element]:
+    """The placeholders that are elements of lists which a function was given."""
     sources = [
         torch_private.dynamo_source_name(node) if isinstance(value, torch.Tensor) else None
         for node, value in zip(placeholders, values, strict=True)

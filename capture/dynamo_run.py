@@ -154,4 +154,5 @@ def _stops(node: fx.Node) -> bool:
 
 
 def _requires_grad(value: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(value))
+    tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return any(torch_private.unbatched(tensor).requires_grad for tensor in tensors)

@@ -32,6 +32,7 @@ from longhand.capture.handles import Handle, Memory, Number
 from longhand.capture.known.biases import make_biases
 from longhand.capture.known.fold import fold_known
 from longhand.capture.known.spelling import Emit
+from longhand.capture.known.tables import with_tables
 from longhand.capture.provenance import assign_provenance, user_frames
 from longhand.capture.regions import inline_region
 from longhand.capture.size_conditions import size_conditions
@@ -151,7 +152,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     make_biases(rewriter.graph, _emitter(rewriter), target.device)
     names, graph = _named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
-    return _assemble(traced, graph, names, known, kept, outputs, written)
+    return with_tables(_assemble(traced, graph, names, known, kept, outputs, written), target.device)
 
 
 def _emitter(rewriter: Rewriter) -> Emit:

@@ -223,10 +223,19 @@ class Rewriter:
         if torch_private.writes(target):
             return self.rule_for_write(target)(self, target, args, kwargs, eager)
         if not is_kept(target) or _is_composite_view(target, args):
-            traced = self._decomposed(target, args, kwargs)
-            if traced is not None:
-                return on_storage_of(eager, self._inline(traced, args, kwargs), (args, kwargs))
+            result = self.inlined(target, args, kwargs, eager)
+            if result is not NotImplemented:
+                return result
         return self.keep(target, args, kwargs, eager)
+
+    def inlined(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any
+    ) -> Any:
+        """What a function does, or what an op is made of, call by call; NotImplemented if it is not made of any."""
+        traced = self._decomposed(function, args, kwargs)
+        if traced is None:
+            return NotImplemented
+        return on_storage_of(eager, self._inline(traced, args, kwargs), (args, kwargs))
 
     def keep(
         self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any
@@ -304,15 +313,15 @@ class Rewriter:
 
     # -- decomposition -------------------------------------------------------------------------------------------
 
-    def _decomposed(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> fx.GraphModule | None:
-        """The op as a graph of smaller ones; None if it is not made of any."""
+    def _decomposed(self, target: Callable[..., Any], args: Any, kwargs: Any) -> fx.GraphModule | None:
+        """The op or function as a graph of smaller ones; None if it is not made of any."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (target, str(spec), tuple(signature(leaf) for leaf in leaves))
         if key not in self._traced:
             self._traced[key] = self._trace(target, leaves, spec)
         return self._traced[key]
 
-    def _trace(self, target: torch._ops.OpOverload, leaves: list[Any], spec: Any) -> fx.GraphModule | None:
+    def _trace(self, target: Callable[..., Any], leaves: list[Any], spec: Any) -> fx.GraphModule | None:
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Handle | Number)]
 
         def run(*values: Any) -> Any:

@@ -15,6 +15,7 @@ from torch import fx
 from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
 from torch._C._dynamo.guards import TensorGuards
 from torch._dispatch.python import enable_python_dispatcher
+from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
@@ -24,12 +25,14 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
 )
 from torch.fx.proxy import TracerBase
+from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.value_ranges import ValueRanges
 
 __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "ShapeEnv",
+    "TorchFunctionMode",
     "bound_symbol",
     "dynamo_source_name",
     "fake_constant",
@@ -109,6 +112,14 @@ def writes(target: torch._ops.OpOverload) -> tuple[str, ...]:
         argument.name
         for argument in target._schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+def writes_into_a_list(target: torch._ops.OpOverload) -> bool:
+    """Whether an op writes into a list of tensors."""
+    return any(
+        argument.alias_info is not None and isinstance(argument.type, torch._C.ListType)
+        for argument in target._schema.arguments
     )
 
 
@@ -245,6 +256,8 @@ def n_torch_functions_active() -> int:
     return int(torch._C._len_torch_function_stack())
 
 
+n_dispatch_modes = torch._C._len_torch_dispatch_stack
+
 # What a tensor subclass makes of torch's functions is left out in this context.
 without_torch_function = torch._C.DisableTorchFunctionSubclass
 
@@ -264,9 +277,43 @@ TRANSFORMS = (
 _ENDS = {"Grad": "_grad", "Vmap": "_vmap", "Jvp": "_jvp", "Functionalize": "_func"}
 
 
+def _vmap_primitives(*names: str) -> tuple[tuple[Any, Any], ...]:
+    return tuple((getattr(torch._C._functorch, name), getattr(predispatch, name)) for name in names)
+
+
+def vmap_levels() -> tuple[tuple[Any, Any], ...]:
+    """What opens and what closes a level of vmap: (what torch calls, what stands for it in graphs)."""
+    return _vmap_primitives("_vmap_increment_nesting", "_vmap_decrement_nesting")
+
+
+def vmap_wrappers() -> tuple[tuple[Any, Any], ...]:
+    """What makes a batched tensor, and a plain one of it: (what torch calls, what stands for it in graphs)."""
+    return _vmap_primitives("_add_batch_dim", "_remove_batch_dim")
+
+
+def unbatched(tensor: torch.Tensor) -> torch.Tensor:
+    """What all of vmap's batched tensors are around, which alone knows whether gradients flow through it."""
+    while torch._C._functorch.is_batchedtensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+load_vmap_rules = predispatch.lazy_load_decompositions
+
+
+def indexes_by_tensors(mode: type) -> bool:
+    """Whether a torch function mode is the one under which an index of no dimensions is no Python number."""
+    return mode.__name__ == "TransformGetItemToIndex" and mode.__module__.startswith("torch._dynamo.")
+
+
 def opens_transform(node: fx.Node) -> bool:
     """Whether a call in Dynamo's graph begins a transform of torch.func."""
     return getattr(node.target, "__name__", "") in TRANSFORMS
+
+
+def differentiates(node: fx.Node) -> bool:
+    """Whether a call in Dynamo's graph begins a transform with derivatives of its own: any but vmap."""
+    return opens_transform(node) and "vmap" not in node.target.__name__  # type: ignore[union-attr]
 
 
 def is_transformed(function: Any) -> bool:

@@ -260,27 +260,52 @@ def _diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
 
 
 def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """Reads the flat memory that eager has, so it is given a copy that is laid out like it."""
-    source, *layout = bound(target, args, kwargs).values()
-    if not source.fake.is_contiguous() or source.fake.storage_offset() != 0:
-        raise CannotFunctionalize("as_strided is used on a tensor that is not contiguous", "Use plain views.")
-    sizes, strides, offset = (*layout, None)[:3]
-    reach = (offset or 0) + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    if 0 not in sizes and not reach < source.fake.numel():
+    """Reads the flat memory that eager has, so what owns that memory is copied laid out like it."""
+    source, sizes, strides, offset = (*bound(target, args, kwargs).values(), None)[:4]
+    owner = source
+    while owner.parent is not None:
+        owner = owner.parent
+    order = _memory_order(owner.fake)
+    if order is None:
+        raise CannotFunctionalize(
+            "as_strided is used on a tensor whose memory has gaps or overlaps", "Use plain views."
+        )
+    start = (source.fake.storage_offset() if offset is None else offset) - owner.fake.storage_offset()
+    layout = (sizes, strides, start)
+    reach = start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    if start < 0 or (0 not in sizes and not reach < owner.fake.numel()):
         raise CannotFunctionalize("as_strided reaches beyond the tensor's own elements", "Use plain views.")
+    is_plain = order == list(range(len(order)))
 
     def laid_out(parent: fx.Node) -> fx.Node:
-        layout = {"memory_format": torch.contiguous_format}
-        return rewriter.emit(aten.clone.default, (parent,), layout, value=source.fake)
+        flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
+        return rewriter.emit(aten.clone.default, (flat,), {"memory_format": torch.contiguous_format})
+
+    def put(parent: fx.Node, child: fx.Node) -> fx.Node:
+        written = rewriter.emit(aten.as_strided_scatter.default, (laid_out(parent), child, *layout))
+        if is_plain:
+            return written
+        back = [order.index(dim) for dim in range(len(order))]
+        return rewriter.emit(aten.permute.default, (written, back), value=owner.fake)
 
     return rewriter.view(
-        source,
+        owner,
         eager,
         lambda parent: rewriter.emit(aten.as_strided.default, (laid_out(parent), *layout), value=eager),
-        lambda parent, child: rewriter.emit(
-            aten.as_strided_scatter.default, (laid_out(parent), child, *layout), value=source.fake
-        ),
+        put,
     )
+
+
+def _memory_order(value: torch.Tensor) -> list[int] | None:
+    """The dimensions from the outermost in memory to the innermost; None if not every place of it is one element."""
+    dims = list(range(value.dim()))
+    if value.is_contiguous():
+        return dims
+    if not _are_ints((*value.shape, *value.stride())):
+        return None
+    strides, sizes = value.stride(), value.shape
+    order = sorted(dims, key=lambda dim: (-strides[dim], -sizes[dim], dim))
+    return order if value.permute(order).is_contiguous() else None
 
 
 def _complex_view(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:

@@ -26,9 +26,6 @@ _RENAMED: dict[str, str] = {
     "normal_": "normal_functional",
 }
 
-# Overloads of in-place ops whose functional counterpart is called otherwise.
-_RENAMED_OVERLOADS: dict[tuple[str, str], str] = {("bernoulli_", "float"): "p"}
-
 # In-place ops that change a tensor's memory itself.
 _REFUSED = frozenset(["resize_", "resize_as_", "set_", "as_strided_", "set_data"])
 
@@ -57,11 +54,9 @@ def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eage
             f"`{name}` changes which memory a tensor uses", "Make a new tensor instead."
         )
     if name in _METADATA:
-        overload = "int" if name == "transpose_" else target._overloadname
-        return rewriter.call(_overload(name[:-1], overload), args, kwargs)
+        return rewriter.call(_functional(target, name[:-1]), args, kwargs)
     destination: Handle = args[0]
-    overload = _RENAMED_OVERLOADS.get((name, target._overloadname), target._overloadname)
-    result = rewriter.call(_overload(_RENAMED.get(name, name[:-1]), overload), args, kwargs)
+    result = rewriter.call(_functional(target, _RENAMED.get(name, name[:-1])), args, kwargs)
     return _store(rewriter, destination, result)
 
 
@@ -142,16 +137,41 @@ def _difference(source: torch.Tensor, into: torch.Tensor) -> dict[str, Any]:
     return options if source.device == into.device else {**options, "device": into.device}
 
 
-def _overload(name: str, overload: str) -> torch._ops.OpOverload:
+def _functional(target: torch._ops.OpOverload, name: str) -> torch._ops.OpOverload:
+    """The overload of an op that takes what the op in place takes: ``pow.Tensor_Scalar`` for ``pow_.Scalar``."""
     packet = getattr(aten, name, None)
-    found = getattr(packet, overload, None) if packet is not None else None
-    if found is None or torch_private.writes(found):
+    wanted = _types(target)
+    candidates = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []
+    fitting = [one for one in candidates if _types(one) == wanted and not torch_private.writes(one)]
+    fitting.sort(key=lambda one: one._overloadname != target._overloadname)
+    if not fitting:
         raise CannotFunctionalize(f"aten.{name}_ has no functional counterpart")
-    return found
+    return fitting[0]
+
+
+def _types(target: torch._ops.OpOverload) -> list[str]:
+    return [str(argument.type) for argument in target._schema.arguments]
+
+
+def fill_diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``x.fill_diagonal_(v)`` of a matrix, where nothing wraps."""
+    given = bound(target, args, kwargs)
+    destination: Handle = given["self"]
+    rows, *others = destination.fake.shape
+    if len(others) != 1 or (given["wrap"] and not rows <= others[0] + 1):
+        raise CannotFunctionalize("`fill_diagonal_` wraps, or its tensor is no matrix")
+    diagonal = rewriter.call(aten.diagonal.default, (destination,), {})
+    rewriter.call(aten.fill_.Scalar, (diagonal, given["fill_value"]), {})
+    return destination
 
 
 # By packet name; ops not named here go by their schema (`rule_for_write`).
-WRITE_RULES: dict[str, Rule] = {"copy_": copy_into, "fill_": fill, "zero_": fill}
+WRITE_RULES: dict[str, Rule] = {
+    "copy_": copy_into,
+    "fill_": fill,
+    "zero_": fill,
+    "fill_diagonal_": fill_diagonal,
+}
 
 
 def rule_for_write(target: torch._ops.OpOverload) -> Rule:
@@ -159,7 +179,14 @@ def rule_for_write(target: torch._ops.OpOverload) -> Rule:
     name = target._schema.name.split("::")[1]
     if target.namespace != "aten":
         return custom_write
+    if torch_private.writes_into_a_list(target):
+        return refuse_list
     return write_in_place if name.endswith("_") else write_out
+
+
+def refuse_list(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``torch._fused_adam_(parameters, ...)`` and others of ATen that are no loop over one tensor's op."""
+    raise CannotFunctionalize(f"{target} writes into a list of tensors", "Write into the tensors one by one.")
 
 
 def custom_write(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:

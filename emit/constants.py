@@ -46,6 +46,8 @@ def _candidates(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
         found += _ranges(value)
     if value.ndim >= 2 and shape[-1] == shape[-2]:
         found += _triangles(value)
+    if value.ndim >= 2:
+        found += _bands(value)
     return found
 
 
@@ -69,6 +71,34 @@ def _triangles(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     return [
         (f"{text}.tril(){view}", ones.tril().view(value.shape)),
         (f"{text}.triu(1){view}", ones.triu(1).view(value.shape)),
+    ]
+
+
+def _bands(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    """One number near the diagonal and another elsewhere: the mask of a sliding window."""
+    rows, cols = value.shape[-2:]
+    grid = value.reshape(rows, cols) if value.numel() == rows * cols else None
+    if grid is None or rows == 1 or cols == 1:
+        return []
+    inside, others = grid[0, 0], grid != grid[0, 0]
+    if not others.any():
+        return []
+    outside = grid[others][0]
+    distance = torch.arange(cols) - torch.arange(rows)[:, None]
+    lowest, highest = int(distance[~others].min()), int(distance[~others].max())
+    band = torch.ones(rows, cols, dtype=torch.bool).tril(highest).triu(lowest)
+    text = f"torch.ones({rows}, {cols}, dtype=torch.bool)"
+    text += f".tril({highest or ''})" if highest < cols - 1 else ""
+    text += f".triu({lowest or ''})" if lowest > 1 - rows else ""
+    made = torch.where(band, inside, outside)
+    if value.dtype is not torch.bool:
+        text = f"torch.where({text}, {_number(inside.item())}, {_number(outside.item())})"
+        text += "" if value.dtype is torch.float32 else f".to({value.dtype})"
+    elif not inside:
+        text = f"~{text}"
+    view = "" if value.ndim == 2 else f".view({', '.join(map(str, value.shape))})"
+    return [
+        ((f"({text}){view}" if text.startswith("~") and view else f"{text}{view}"), made.view(value.shape))
     ]
 
 

@@ -364,10 +364,8 @@ def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
     for node in graph_module.graph.nodes:
         if "inference_mode" in str(node.target):
             return "it turns inference mode on or off inside."
-        if torch_private.opens_transform(node):
-            return (
-                "gradients must flow through a transformed function (torch.func.grad, vmap and their like)."
-            )
+        if torch_private.differentiates(node):
+            return "gradients must flow through a function of torch.func that takes some itself."
         if torch_private.is_checkpoint(node.target):
             continue
         if isinstance(node.target, torch._ops.HigherOrderOperator) and torch.is_grad_enabled():

@@ -27,6 +27,7 @@ from longhand.capture.bytecode import (
     operator_rules,
     sets,
     torch_rules,
+    transforms,
 )
 from longhand.capture.bytecode.breaks import Raised, Unsupported
 from longhand.capture.bytecode.cached import call_cached
@@ -74,6 +75,7 @@ _RULES: dict[Any, Rule] = {
     **torch_rules.RULES,
     **asserted.RULES,
     **library.RULES,
+    **transforms.RULES,
 }
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
 _CLOSED = ("torch._dynamo", "torch.compiler", "torch._C", "torch.autograd", "longhand.")

@@ -230,6 +230,7 @@ class _Attempt:
             raise Unsupported(reason, where="{}:{}".format(*self.frame.place()[:2])) from None
         if self.trace.has_open_generators():
             raise SkipFrame("a generator is left inside a try or with block")
+        self._require_balance()
         outcome.write_effects()
         if torch.is_grad_enabled() != grad_enabled:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
@@ -241,6 +242,10 @@ class _Attempt:
             self.trace.call("call_function", torch_private.set_autocast, autocast, {})
             torch_private.set_autocast(*autocast)
         return self._entry(outcome, ending, backend, others, records)
+
+    def _require_balance(self) -> None:
+        if self.trace.n_index_modes:
+            raise SkipFrame("a torch function mode is left on")
 
     def break_place(self) -> int:
         """The step that CPython is to run: of an exception on its way, and in its handlers, the one that raised it."""
@@ -260,6 +265,7 @@ class _Attempt:
             raise SkipFrame("a graph break in a function that asks for its locals")
         if index < 0:
             raise SkipFrame("a graph break before the first instruction")
+        self._require_balance()
         stack = frame.stack
         live = live_locals(code, index)
         given = {

@@ -7,6 +7,7 @@ import operator
 
 import torch
 
+from longhand.capture.bytecode import transforms
 from longhand.capture.bytecode.breaks import Raised, Unsupported
 from longhand.capture.bytecode.constants import NotConstant, as_key, as_python, describe, fold
 from longhand.capture.bytecode.operators import is_none
@@ -49,7 +50,8 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
     """``owner[key]``."""
     owner, key = trace.force(owner), trace.force(key)
     if isinstance(owner, Tensor):
-        return operate(trace, operator.getitem, [owner, key])
+        found = transforms.index(trace, owner, key)
+        return operate(trace, operator.getitem, [owner, key]) if found is None else found
     if isinstance(owner, View):
         raise Unsupported("an item of a dict's view")
     if isinstance(owner, Seq):

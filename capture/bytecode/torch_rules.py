@@ -163,5 +163,17 @@ def _inference_mode(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -
     return trace.call_value(Const(contextlib.nullcontext), [], {})
 
 
+@RULES.of(torch_private.n_dispatch_modes)
+def _n_dispatch_modes(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """None, which is asked again in each call: nn.MultiheadAttention looks whether anything traces it."""
+    if torch_private.n_dispatch_modes():
+        raise Unsupported("a torch dispatch mode is active")
+    count = trace.guards.constant(torch_private.n_dispatch_modes)
+    trace.guards.add(
+        root(f"{count}()", "torch dispatch modes"), "{} == 0", "no torch dispatch mode is active"
+    )
+    return Const(0)
+
+
 # A capture under such a mode is refused.
 RULES[torch_private.is_torch_function_mode_enabled] = _always(False)

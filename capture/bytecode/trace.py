@@ -72,6 +72,7 @@ class Trace(Wrapping):
         self.bind: Callable[[Func, list[Value], dict[str, Value]], dict[str, Value]]
         self.run_frame: Callable[[Any], Value]
         self.n_steps = 0
+        self.n_index_modes = 0  # how many TransformGetItemToIndex are on
         self.may_raise = ""  # a call that may raise where the user's code handles it
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:

@@ -86,6 +86,7 @@ class Wrapping:
         self.guards = Guards()
         self.sizes = sizes
         self.inputs: list[Tensor] = []
+        self.input_words: set[str] = set()
         self.real_inputs: list[torch.Tensor] = []
         self.tensors: dict[int, Tensor] = {}
         self.changed: list[Value] = []
@@ -375,7 +376,7 @@ class Wrapping:
         static = self.sizes.static_dims(source.name, value)
         self.guards.tensor(source, value, static)
         fake = self.sizes.fake(self.mode, value, static)
-        node = self.graph.placeholder(_identifier(source.name))
+        node = self.graph.placeholder(self._input_word(source.name))
         node.meta["example_value"] = fake
         node.meta["grapharg"] = InputOrigin(source)
         made = Tensor(node, fake, kind, source=source)
@@ -383,6 +384,15 @@ class Wrapping:
         self.real_inputs.append(value)
         self.tensors[id(fake)] = made
         return made
+
+    def _input_word(self, name: str) -> str:
+        """An identifier for a place: those of ``d['a b']`` and ``d['a_b']`` must differ."""
+        first = word = _identifier(name)
+        count = 1
+        while word in self.input_words:
+            word, count = f"{first}_{count}", count + 1
+        self.input_words.add(word)
+        return word
 
 
 def base_of(kind: type) -> type:

@@ -16,16 +16,17 @@ from torch import fx
 
 from longhand.capture.dead_code import remove_dead_code
 from longhand.capture.known.call import shape_of
+from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.spelling import Emit
 from longhand.capture.provenance import Provenance
 from longhand.options import Device
 
 aten = torch.ops.aten
 
-_ATTENTION = aten.scaled_dot_product_attention.default
+ATTENTION = aten.scaled_dot_product_attention.default
 _MASK = 3
 # Memory-efficient attention wants the rows of its bias to begin at multiples of this many elements.
-_ALIGNMENT = 16
+ALIGNMENT = 16
 _REMARK = "Once for all layers: of a mask of bools attention makes this bias in each call."
 
 
@@ -62,18 +63,19 @@ def make_biases(graph: fx.Graph, emit: Emit, device: Device) -> None:
     """
     readers: dict[tuple[fx.Node, torch.dtype], list[fx.Node]] = {}
     for node in graph.nodes:
-        mask = mask_of(node) if node.target is _ATTENTION else None
+        mask = mask_of(node) if node.target is ATTENTION else None
         if mask is not None:
             query = node.args[0]
             assert isinstance(query, fx.Node)
             readers.setdefault((_narrow(mask), query.meta["val"].dtype), []).append(node)
+    facts = facts_of(graph) if readers else {}
     for (mask, dtype), calls in readers.items():
         # What the caller gives as it is and one call reads stays as the user wrote it.
         if len(calls) == 1 and mask.op != "call_function":
             continue
         maker = _Maker(graph, mask, _bias_word(mask_word(calls[0], mask)), emit)
         bias = maker.bias(dtype) if mask.meta["val"].dtype is torch.bool else mask
-        if device is Device.CUDA:
+        if device is Device.CUDA and mask not in facts:
             bias = maker.aligned(bias)
         if bias is not mask:
             for call in calls:
@@ -117,10 +119,10 @@ class _Maker:
     def aligned(self, bias: fx.Node) -> fx.Node:
         """The bias as a part of one with longer rows, where its own do not begin well."""
         count = shape_of(bias)[-1]
-        if not isinstance(count, int) or count == 1 or count % _ALIGNMENT == 0:
+        if not isinstance(count, int) or count == 1 or count % ALIGNMENT == 0:
             return bias
         padded = self._call(
-            aten.constant_pad_nd.default, bias, [0, -count % _ALIGNMENT], 0.0, is_named=True, behind=bias
+            aten.constant_pad_nd.default, bias, [0, -count % ALIGNMENT], 0.0, is_named=True, behind=bias
         )
         return self._call(aten.slice.Tensor, padded, -1, 0, count, behind=padded)
 

@@ -29,6 +29,8 @@ FOUND = {
     ("index_put", COMPILED): Outcome.EAGER,
     ("masked_select", COMPILED): Outcome.EAGER,
     ("uniform", PLAN[6]): Outcome.RIGHT,
+    ("bernoulli", PLAN[1]): Outcome.RIGHT,
+    ("bernoulli", GENERATED): Outcome.RIGHT,
     ("block_diag", INFERENCE): Outcome.RIGHT,
     ("broadcast_to", INFERENCE): Outcome.RIGHT,
     ("copysign", INFERENCE): Outcome.RIGHT,

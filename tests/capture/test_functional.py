@@ -138,6 +138,28 @@ def test_as_strided_reads_what_eager_has_in_memory(captured):
     captured(run, (torch.randn(4, 3),))
 
 
+def test_as_strided_of_a_view_reads_the_memory_behind_it(captured):
+    """Longformer's chunks that overlap: heads and positions were transposed before."""
+
+    def run(x):
+        y = (x * 2).transpose(0, 1).reshape(3, 2, 2).permute(1, 0, 2)
+        chunks = y.as_strided((2, 3, 2), (2, 2, 1))
+        last = (x + 1)[2:].as_strided((2,), (3,))
+        z = x.clone().t()
+        z[1:].as_strided((2,), (5,)).mul_(3)
+        return chunks + 1, last, z, x[1:, 1].as_strided((3,), (1,), 2) * 1
+
+    captured(run, (torch.randn(4, 3),))
+
+
+def test_as_strided_of_memory_with_gaps_is_refused(captured):
+    def run(x):
+        return torch.empty_strided((2, 2), (4, 1)).copy_(x).as_strided((4,), (1,)) * 1
+
+    with pytest.raises(CaptureError, match="gaps or overlaps"):
+        captured(run, (torch.randn(2, 2),))
+
+
 def test_complex_views(captured):
     def run(x):
         z = torch.view_as_complex(x * 1)
@@ -167,3 +189,59 @@ def test_as_strided_in_place_that_moves_elements_is_refused(captured):
 
     with pytest.raises(CaptureError, match="as_strided_"):
         captured(swap, (torch.randn(2, 3),))
+
+
+WRITTEN = {
+    "pow_.Scalar": lambda x, y: x.pow_(3),
+    "pow_.Tensor": lambda x, y: x.pow_(y),
+    "float_power_": lambda x, y: x.double().float_power_(2),
+    "floor_divide_": lambda x, y: x.floor_divide_(y),
+    "ldexp_": lambda x, y: x.ldexp_(y),
+    "fill_diagonal_": lambda x, y: x.fill_diagonal_(7.0),
+    "__lshift__": lambda x, y: x.long().__ilshift__(1),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_writes_whose_functional_overload_is_called_otherwise(captured, name):
+    def run(x, y):
+        z = x.clone()
+        return WRITTEN[name](z, y) * 1, z
+
+    captured(run, (torch.rand(4, 3) + 1, torch.rand(4, 3) + 1))
+
+
+FOREACH = {
+    "_foreach_powsum": lambda x, y: torch._foreach_powsum([x, y], 3),
+    "_foreach_minimum_": lambda x, y: torch._foreach_minimum_([x, y], [y.clone(), x.clone()]),
+    "_foreach_add_": lambda x, y: torch._foreach_add_([x, y], [y.clone(), x.clone()], alpha=2),
+    "_foreach_mul_": lambda x, y: torch._foreach_mul_([x[0], y.t()], [2.0, 3.0]),
+    "_foreach_addcdiv_": lambda x, y: torch._foreach_addcdiv_([x, y], [y, x], [y + 2, x + 2], [0.5, 0.25]),
+    "_foreach_lerp_": lambda x, y: torch._foreach_lerp_([x, y], [y, x], 0.25),
+    "_foreach_maximum_": lambda x, y: torch._foreach_maximum_([x, y], 0.5),
+    "_foreach_copy_": lambda x, y: torch._foreach_copy_([x, y], [y * 2, x * 3]),
+    "_foreach_zero_": lambda x, y: torch._foreach_zero_([x[:, 1:], y]),
+    "_foreach_norm": lambda x, y: torch._foreach_norm([x, y], 1),
+    "_foreach_pow": lambda x, y: torch._foreach_pow(2.0, [x, y]),
+    "_foreach_sqrt": lambda x, y: torch._foreach_sqrt([x, y]),
+}
+
+
+@pytest.mark.parametrize("name", FOREACH)
+def test_ops_on_lists_are_ops_on_their_tensors(captured, name):
+    def run(x, y):
+        results = FOREACH[name](x, y)
+        return x + y, [] if name.endswith("_") else list(results)
+
+    graph = captured(run, (torch.rand(3, 3), torch.rand(3, 3)))
+    assert not any("_foreach" in str(node.target) for node in graph.graph.nodes)
+
+
+def test_another_op_that_writes_into_a_list_is_refused(captured):
+    def run(x):
+        a, b = torch.empty(2), torch.empty(2)
+        torch.ops.aten.unbind_copy.int_out(x, 0, out=[a, b])
+        return a + b
+
+    with pytest.raises(CaptureError, match="writes into a list of tensors"):
+        captured(run, (torch.rand(2, 2),))

@@ -122,6 +122,55 @@ def test_levels_are_closed_where_a_graph_fails_half_way():
     assert torch_private.opens_transform(node) and "_vmap_increment_nesting" in torch_private.TRANSFORMS
 
 
+def test_what_vmap_is_made_of():
+    (begin, begin_in_graph), (end, end_in_graph) = torch_private.vmap_levels()
+    (wrap, wrap_in_graph), (unwrap, unwrap_in_graph) = torch_private.vmap_wrappers()
+    called = {
+        name: value for name, value in vars(torch_private.predispatch).items() if name.endswith("_impl")
+    }
+    assert {begin, end, wrap, unwrap} <= set(called.values())
+    assert torch_private.opens_transform(torch.fx.Graph().call_function(begin_in_graph, (2, "error")))
+    torch_private.load_vmap_rules()
+    level = begin_in_graph(2, "error")
+    row = wrap_in_graph(torch.ones(3, 2), 1, level)
+    assert row.shape == (3,) and unwrap_in_graph(row * 2, level, 2, 0).shape == (2, 3)
+    assert end_in_graph() == level
+
+
+def test_the_mode_that_indexes_by_tensors():
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+    from torch.overrides import TorchFunctionMode
+
+    assert torch_private.TorchFunctionMode is TorchFunctionMode
+    assert torch_private.indexes_by_tensors(TransformGetItemToIndex)
+    assert not torch_private.indexes_by_tensors(TorchFunctionMode)
+    assert "__enter__" in vars(TorchFunctionMode) and "__exit__" in vars(TorchFunctionMode)
+
+
+def test_dispatch_modes_are_counted():
+    assert torch_private.n_dispatch_modes() == 0
+    with torch_private.FakeTensorMode():
+        assert torch_private.n_dispatch_modes() == 1
+
+
+def test_what_batched_tensors_are_around():
+    x = torch.ones(3, 2, requires_grad=True)
+    seen = []
+    torch.vmap(torch.vmap(lambda t: seen.append(torch_private.unbatched(t)) or t))(x)
+    assert seen[0].shape == x.shape and seen[0].requires_grad
+
+
+def test_transforms_with_derivatives():
+    calls = [getattr(torch._C._functorch, name) for name in torch_private.TRANSFORMS]
+    nodes = [torch.fx.Graph().call_function(call) for call in calls]
+    assert [torch_private.differentiates(node) for node in nodes] == [True, False, True, True]
+
+
+def test_ops_that_write_into_lists():
+    assert torch_private.writes_into_a_list(torch.ops.aten._foreach_add_.Scalar)
+    assert not torch_private.writes_into_a_list(torch.ops.aten.add_.Tensor)
+
+
 def test_products_of_sizes_that_are_symbols():
     environment = torch_private.ShapeEnv()
     with (

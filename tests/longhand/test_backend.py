@@ -63,6 +63,58 @@ def test_weights_are_the_users_own_and_not_copies(compiled):
         torch.testing.assert_close(run(x), model(x))
 
 
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(6, 6)
+
+    def route(self, parts):
+        first, second, third, fourth = parts
+        return self.gate(first + second) * third.softmax(-1) + fourth
+
+
+def test_a_method_with_weights_that_takes_many_tensors_in_a_tuple(compiled):
+    experts, parts = Experts(), tuple(torch.randn(4, 6) for _ in range(4))
+    run, reports = compiled(experts.route)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", longhand.errors.EagerWarning)
+        torch.testing.assert_close(run(parts), experts.route(parts))
+    assert [report.reason for report in reports] == [None]
+
+
+def maps_rows(x, weight):
+    def row(values):
+        with torch.no_grad():
+            scale = values.abs().max()
+        return (values / scale * weight + values.detach() ** 2).sin()
+
+    return torch.vmap(row)(x)
+
+
+def test_gradients_flow_through_vmap(compiled):
+    x, weight = torch.randn(5, 3), torch.randn(3)
+    gradients = []
+    run, reports = compiled(maps_rows)
+    for function in (maps_rows, run, run):
+        leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
+        function(*leaves).pow(3).sum().backward()
+        gradients.append([leaf.grad for leaf in leaves])
+    torch.testing.assert_close(gradients[1], gradients[0])
+    torch.testing.assert_close(gradients[2], gradients[0])
+    assert [report.reason for report in reports] == [None] and reports[0].summary.n_kernels
+
+
+def test_gradients_flow_through_vmap_of_vmap(compiled):
+    def pairs(x, y):
+        return torch.vmap(lambda a: torch.vmap(lambda b: (a * b).sum() / b.norm())(y))(x)
+
+    x, y = torch.randn(4, 3, requires_grad=True), torch.randn(2, 3, requires_grad=True)
+    expected = torch.autograd.grad(pairs(x, y).exp().sum(), (x, y))
+    run, reports = compiled(pairs)
+    torch.testing.assert_close(torch.autograd.grad(run(x, y).exp().sum(), (x, y)), expected)
+    assert [report.reason for report in reports] == [None]
+
+
 def test_gradients_flow_through_a_unit_and_are_right(compiled):
     model, x = small_model(), torch.randn(7, 24)
     run, reports = compiled(model)

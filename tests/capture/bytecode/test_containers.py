@@ -60,6 +60,11 @@ def nested_list_is_changed(x, given):
     return x + 1
 
 
+@behaviour(({"a b": X, "a_b": Y, "a-b": X + Y},), breaks=0)
+def tensors_whose_keys_read_alike(given):
+    return given["a b"] * 2 + given["a-b"] - given["a_b"]
+
+
 @behaviour((X, {"a": 1}))
 def dicts(x, given):
     made = {"x": x, **given}

@@ -1,8 +1,13 @@
 """autograd.Function, custom ops, checkpoints, functional transforms, numpy: captured, against eager."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.utils.checkpoint import checkpoint
 
 from tests.capture.bytecode.behaviours import Behaviours, X
@@ -115,9 +120,59 @@ def autograd_function_with_setup(x):
     return Exp.apply(x) + 1
 
 
+@behaviour((X, X[0]), (X[:2], X[0]), breaks=0)
+def vmap_of_vmap(x, y):
+    def distance(a, b, *, power):
+        return {"d": (a - b).abs().pow(power).sum(), "a": a}
+
+    pairs = torch.vmap(torch.vmap(distance, in_dims=(None, 0)), in_dims=(0, None), out_dims={"d": 1, "a": 0})
+    found = pairs(x, x * y, power=2)
+    return found["d"], found["a"], torch.vmap(torch.dot, in_dims=(0, None))(x, y)
+
+
+@behaviour((X,), (X.clone().requires_grad_(),), breaks=0)
+def associative_scan_of_pairs(x):
+    def combine(left, right):
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    return associative_scan(combine, (x.sigmoid(), x), dim=1, combine_mode="generic")
+
+
+@behaviour((X, torch.tensor([True, False, True])), breaks=0)
+def mask_of_positions(x, keep):
+    def is_seen(query, key):
+        return (key <= query) & keep[key]
+
+    rows, cols = torch.arange(3), torch.arange(3)
+    with TransformGetItemToIndex():
+        mask = torch.vmap(torch.vmap(is_seen, in_dims=(None, 0)), in_dims=(0, None))(rows, cols)
+    return torch.where(mask, x[:3, :3], 0.0)
+
+
+@behaviour((X,), breaks=None)
+def vmap_that_raises(x):
+    try:
+        torch.vmap(lambda row: row.sum().item())(x)
+    except RuntimeError:
+        x = x + 1
+    return torch.vmap(torch.sum)(x) * 2
+
+
 @behaviour((X,), breaks=None)
 def vmap_and_grad(x):
     return torch.vmap(lambda row: row.sum())(x), torch.func.grad(lambda t: (t * t).sum())(x)
+
+
+def test_vmap_in_a_process_that_has_not_used_it():
+    text = """
+import torch
+from longhand.capture.bytecode.entries import Capture
+reasons = []
+capture = Capture(lambda graph, _: graph.forward, listener=lambda event: reasons.append(event.record))
+print(capture.call(lambda x: torch.vmap(torch.sum)(x), (torch.ones(2, 3),), {}), [*filter(None, reasons)])
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "tensor([3., 3.]) []"
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

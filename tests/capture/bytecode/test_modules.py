@@ -113,6 +113,15 @@ make(
 )
 
 
+def attention_of_itself(module, x):
+    with torch.no_grad():
+        return module(x, x, x, need_weights=False)[0]
+
+
+# Its fast way is taken without gradients, unless something traces it.
+make(attention_of_itself, (nn.MultiheadAttention(4, 2, batch_first=True).eval(), X[None]), breaks=0)
+
+
 make(
     call_module,
     (nn.MultiheadAttention(4, 2, batch_first=True).train(), X[None]),

@@ -10,9 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
+from longhand.capture.export_door import capture_export
+from longhand.capture.graph import InputKind
+from longhand.capture.known import tables
 from longhand.capture.known.biases import make_biases, mask_of
 from longhand.capture.known.deduction import facts_of
-from longhand.options import Device
+from longhand.emit.constants import literal_of
+from longhand.options import Device, Target
 
 aten = torch.ops.aten
 Captured = Callable[..., Any]
@@ -192,3 +196,31 @@ def test_the_plainest_form(captured: Captured) -> None:
     kinds = [str(node.target) for node in graph.nodes if node in facts_of(graph)]
     assert sum("cumsum" in kind or "index" in kind for kind in kinds) == 0
     assert sum("aten.le" in kind for kind in kinds) == 1 and sum("arange" in kind for kind in kinds) == 2
+
+
+def test_a_window_is_a_table_at_fixed_sizes(captured: Captured) -> None:
+    graph = captured(window, (torch.randn(2, 2, 7, 8),))
+    (entry,) = [entry for entry in graph.inputs if entry.kind is InputKind.CONSTANT]
+    table = graph.constants[entry.target]
+    place = torch.arange(7)
+    kept = (place <= place[:, None]) & (place > place[:, None] - 3)
+    assert torch.equal(table, torch.where(kept, 0.0, float("-inf")))
+    assert all(mask_of(call).name == entry.node for call in attention_calls(graph.graph))
+    remarks = {call.meta["provenance"].remark for call in attention_calls(graph.graph)}
+    assert remarks == {"mask is kv <= q and q <= kv + 2, whatever the input: a table"}
+    assert literal_of(table) == (
+        'torch.where(torch.ones(7, 7, dtype=torch.bool).tril().triu(-2), 0.0, float("-inf"))'
+    )
+
+
+def test_the_rows_of_a_table_are_aligned_on_cuda() -> None:
+    graph = capture_export(window, (torch.randn(2, 2, 7, 8),), target=Target(Device.CUDA, "sm_90"))
+    (entry,) = [entry for entry in graph.inputs if entry.kind is InputKind.CONSTANT]
+    assert graph.constants[entry.target].shape == (7, 16)
+    assert all(mask_of(call).meta["val"].stride() == (16, 1) for call in attention_calls(graph.graph))
+
+
+def test_a_large_window_is_made_in_each_call(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_MOST_BYTES", 4 * 7 * 7 - 1)
+    graph = captured(window, (torch.randn(2, 2, 7, 8),))
+    assert not graph.constants and all(mask_of(call) is not None for call in attention_calls(graph.graph))
