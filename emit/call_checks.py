@@ -176,12 +176,17 @@ class CallChecks:
         arguments = (InputKind.ARGUMENT, InputKind.SIZE)
         if not self._graph.is_module or all(entry.kind in arguments for entry in self._graph.inputs):
             return []
-        device = f"{first}.device" if first else f'torch.device("{self._device}")'
+        device = f"{first}.device" if first else self._own_device()
         call = self._call("check_weights", f"self, {device}")
         if self._gradients is not None:
             # It refuses weights that require grad, which are what training is about.
             return ["with torch.no_grad():", f"    {call}"]
         return [call]
+
+    def _own_device(self) -> str:
+        """Where the call makes its results if no argument tells: of several GPUs the current one, with its number."""
+        kind = _quoted(self._device)
+        return f"torch.device({kind})" if self._device == "cpu" else f"torch.empty(0, device={kind}).device"
 
 
 def as_size(size: object) -> int | sympy.Expr:

@@ -121,6 +121,33 @@ def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] =
         words: The captured graph's.
         records: What layers save for their backward pass as a record.
     """
+    arranged = _arranged(plan, words, records, frozenset())
+    if plan.program.graph.paths:  # a backward pass has functions for its layers, no modules
+        return arranged
+    inner = _lists_in_layers([step for step in arranged if isinstance(step, Loop)])
+    return _arranged(plan, words, records, inner) if inner else arranged
+
+
+def layers_called(loop: Loop) -> frozenset[int]:
+    """The positions of the layers that are called by the methods of the loop's class."""
+    first = (loop.positions[0] - 1,) if loop.n_head else ()
+    return frozenset((*first, *loop.positions))
+
+
+def _lists_in_layers(loops: Sequence[Loop]) -> frozenset[str]:
+    """The lists whose layers cannot have a class: a layer of another list holds them, and that one's class makes it.
+
+    All layers of that other list have one class, which makes the same modules for each; only one of them would call
+    its own list's layers by methods.
+    """
+    layers = [f"{loop.owner}.{position}." for loop in loops for position in layers_called(loop)]
+    return frozenset(loop.owner for loop in loops if loop.owner.startswith(tuple(layers)))
+
+
+def _arranged(
+    plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers], unrolled: frozenset[str]
+) -> tuple[ModelStep, ...]:
+    """What `arrange` returns, without loops over the lists that are to be unrolled."""
     arranged: list[ModelStep] = []
     steps = join_odd_layers(plan)
     for place, step in enumerate(steps):
@@ -133,7 +160,7 @@ def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] =
         arranged += [inner for run in step.runs[:n_first] for inner in run]
         rest = _distinct_inputs(step, n_first)
         loop = _as_loop(plan, rest, steps[place + 1 :], words) if len(rest.runs) > 1 else None
-        if loop is not None:
+        if loop is not None and loop.owner not in unrolled:
             record = next((one for one in records if one.owner == loop.owner), None)
             if record is not None:
                 loop = _with_record(plan, loop, record, steps[place + 1 :])

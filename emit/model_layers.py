@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from longhand.emit.loops import FirstCall, Loop, ModelStep, does_the_same
+from longhand.emit.loops import FirstCall, Loop, ModelStep, does_the_same, layers_called
 from longhand.emit.model_body import BodyWriter
 from longhand.emit.model_loops import Block, write_first_call, write_loop
 from longhand.emit.model_weights import BlockClass, construct_block
@@ -82,13 +82,8 @@ def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
     found: dict[str, frozenset[int]] = {}
     for step in steps:
         if isinstance(step, Loop):
-            found[step.owner] = found.get(step.owner, frozenset()) | _positions(step)
+            found[step.owner] = found.get(step.owner, frozenset()) | layers_called(step)
     return found
-
-
-def _positions(loop: Loop) -> frozenset[int]:
-    first = (loop.positions[0] - 1,) if loop.n_head else ()
-    return frozenset((*first, *loop.positions))
 
 
 def classes_of(blocks: Sequence[tuple[Loop, Block]], tree: ModuleTree) -> dict[str, list[BlockClass]]:
@@ -97,6 +92,6 @@ def classes_of(blocks: Sequence[tuple[Loop, Block]], tree: ModuleTree) -> dict[s
     for loop, block in blocks:
         made = construct_block(tree.root, f"{loop.owner}.{loop.positions[0]}", block.position)
         found.setdefault(loop.owner, []).append(
-            BlockClass(block.name, _positions(loop), made, block.position)
+            BlockClass(block.name, layers_called(loop), made, block.position)
         )
     return found

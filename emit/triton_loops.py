@@ -11,7 +11,7 @@ from longhand.emit.triton_block import Block
 from longhand.emit.triton_reductions import combine_function, reduce_identity
 from longhand.emit.triton_scope import FileScope
 from longhand.emit.triton_space import Kind, Line, Space
-from longhand.emit.triton_styles import mentions, paragraphs, share_addresses
+from longhand.emit.triton_styles import mentions, needed, paragraphs, share_addresses
 from longhand.emit.triton_types import language_dtype
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, arguments
@@ -32,7 +32,7 @@ class Loop:
     Attributes:
         initial: Accumulators.
         shared: Addresses that several statements in the loop use.
-        bases: Parts of addresses that do not change in the loop.
+        bases: Parts of addresses that do not change along the columns; what walks rows sets them in each step.
         body: The statements in the loop, in paragraphs.
         final: The reductions' values, and what is computed and stored after the loop, in paragraphs.
         masks: Which masks the statements in the loop name.
@@ -95,10 +95,12 @@ class LoopPrinter:
         block = self._block()
         block.bases = self.bases
         lines = share_addresses(draft, block) if is_loop else []
-        bases = [line for line in lines if line.split(" = ")[0] in block.bases.values()]
         found = block.lines(listed)
         self.functions |= block.functions
-        return found, [line for line in lines if line not in bases], bases
+        named = [f"{name} = {base}" for base, name in self.bases.items()]
+        shared = [line for line in lines if line not in named]
+        # Also those that an earlier loop has named: where rows are walked they change from one step to the next.
+        return found, shared, needed(named, [*shared, *(line.text for line in found)]) if is_loop else []
 
     def loop(self, one: Pass) -> Loop:
         """A pass with its loop, its final values, and what follows from them."""

@@ -125,7 +125,9 @@ def path_words(path: str) -> Iterator[str]:
         len(whole) > 2 and whole[-2].isdigit()
     ):  # of a layer that a list holds: its place is all that tells which
         yield identifier(whole[-1])
-        yield identifier("_".join(whole[-3:]))
+        # Of lists in lists, the layer's own place says most: a word cannot begin with the place of the outer one.
+        owner = "layer" if whole[-3].isdigit() else whole[-3]
+        yield identifier("_".join((owner, *whole[-2:])))
     parts = [part for part in whole if not part.isdigit()]
     for start in range(len(parts) - 1, -1, -1):
         yield identifier("_".join(parts[start:]))

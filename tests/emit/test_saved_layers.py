@@ -73,6 +73,15 @@ class TwoStacks(nn.Module):
         return self.decoder(self.encoder(x))
 
 
+class Numbered(Stack):
+    """Layers that are lists, in lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = (nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.Tanh()) for _ in range(5))
+        self.layers = nn.ModuleList(nn.Sequential(nn.Sequential(part)) for part in parts)
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "a stack": Stack,
     "behind a sum": Embedded,
@@ -123,6 +132,11 @@ def test_two_lists_of_one_name_are_kept_apart(tmp_path: Path) -> None:
         assert f"saved_{stack}_layers.append(saved)" in model
         assert f"d_{stack}_layers = {{}}" in backward
     assert backward.count("class LayerSaved(NamedTuple)") == 1
+
+
+def test_a_record_has_fields_that_a_named_tuple_can_have(tmp_path: Path) -> None:
+    _, backward = unit_of(Numbered(), tmp_path / "unit")
+    assert "    layer_1_weight: torch.Tensor" in backward
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

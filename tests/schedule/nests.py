@@ -275,6 +275,17 @@ def softmax_over_channels(n: Size, channels: Size, pixels: Size) -> NestMaker:
     return make
 
 
+def softmax_of_halves(positions: Size, pixels: Size) -> NestMaker:
+    """Down the columns of two halves of one tensor: in every loop down these they begin in the same place of a row."""
+    make = NestMaker(position=positions, pixel=pixels)
+    make.buffer("both", (positions, 2 * pixels), f32)
+    x = make.load("both", make.index(position=2 * pixels, pixel=1))
+    x += make.load("both", make.index(pixels, position=2 * pixels, pixel=1))
+    numerator = make.op(PointwiseOp.EXP, x - make.reduce(ReduceOp.MAX, x, "position"))
+    make.store("out", "position pixel", numerator / make.reduce(ReduceOp.SUM, numerator, "position"))
+    return make
+
+
 def integer_rows(rows: Size, cols: Size) -> NestMaker:
     """argmax, sum and any over int32 rows; the sum in int64."""
     make = NestMaker(row=rows, col=cols)
