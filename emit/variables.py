@@ -16,7 +16,7 @@ from longhand.emit.trained_call import SAVED, SavedLayers
 from longhand.emit.trees import parameters
 from longhand.emit.words import OWN_WORDS, RESERVED_IN_MODULE, Scope, identifier, own_name, plural
 from longhand.lower.ir import Extern, View
-from longhand.schedule.plan import Release, Reuse, UnitPlan
+from longhand.schedule.plan import Allocate, Release, Reuse, UnitPlan
 
 # What the templates of model.py bind themselves.
 _TAKEN = OWN_WORDS
@@ -131,18 +131,39 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
         names[buffer] = scope.pick(words.variables(buffer))
     # Of steps that only some layers do, each takes words of its own.
     steps: list[ModelStep] = []
+    apart: set[str] = set()
     for step in steps_of(loop):
         steps += step.steps if isinstance(step, Choice) else [step]
-    _Namer(words, names, scope, (*loop.outputs, *loop.saved)).name(steps)
+        if isinstance(step, Choice):
+            apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
+    _Namer(words, names, scope, (*loop.outputs, *loop.saved), apart).name(steps)
     return names
 
 
 class _Namer:
-    def __init__(self, words: BufferWords, names: dict[str, str], scope: Scope, kept: Iterable[str]) -> None:
+    """Names what steps make, in order.
+
+    Args:
+        words: The graph's.
+        names: The variables so far; more are added.
+        scope: The names that are taken.
+        kept: Buffers that are read after the steps.
+        apart: Buffers that some layers make anew: there they never are what the others write over.
+    """
+
+    def __init__(
+        self,
+        words: BufferWords,
+        names: dict[str, str],
+        scope: Scope,
+        kept: Iterable[str],
+        apart: Iterable[str] = (),
+    ) -> None:
         self.words = words
         self.names = names
         self.scope = scope
         self.kept = frozenset(kept)
+        self.apart = frozenset(apart)
         self.lists: dict[tuple[str, tuple[int, ...]], str] = {}
         self.handed_on: set[str] = set()  # buffers whose word a later one took over while it was in use
 
@@ -203,7 +224,7 @@ class _Namer:
 
     def _keep_word(self, step: Reuse) -> None:
         """A value that is changed in place keeps its word if the user calls the new one the same."""
-        if step.buffer in self.names:
+        if step.buffer in self.names or step.buffer in self.apart:
             return
         old = self.names.get(step.of, "")
         if next(iter(self.words.candidates(step.buffer)), None) == old and old.isidentifier():

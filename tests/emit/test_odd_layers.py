@@ -139,3 +139,35 @@ def test_a_large_difference_is_printed_as_layers_of_their_own(unit_folder: Any) 
             return x
 
     assert "self.layer ==" not in unit_of(acts(5, act=Long), unit_folder)
+
+
+class Scaled(Layer):
+    """Its last value has the word of its argument, and where nothing else reads that, its memory."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+        down = self.down(self.act(self.up(x)))
+        x = down.mul(0.5) + x
+        return x, down
+
+
+class Kept(Stack):
+    """What the first layer is given is a result, too."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
+        first = x = torch.tanh(x) * 2
+        downs = []
+        for layer in self.layers:
+            x, down = layer(x)
+            downs.append(down)
+        return x, first, *downs
+
+
+def test_a_layer_that_may_not_write_over_what_it_is_given(unit_folder: Any) -> None:
+    torch.manual_seed(0)
+    model, x = Kept([Scaled(32, nn.GELU()) for _ in range(6)]).eval(), torch.randn(4, 16)
+    folder = unit_folder(model, (x,))
+    assert "if self.layer == 0:" in (folder / "model.py").read_text()
+    ours = load_unit(folder)()
+    ours.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), model(x))
