@@ -128,6 +128,19 @@ def _captured(body: Iterable[ast.stmt]) -> set[str]:
     return {part.id for node in inner for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
+def _has_items(iterated: ast.expr) -> bool:
+    """Whether a loop is walked at least once: over layers that a unit holds, or a range of numbers that are there."""
+    match iterated:
+        case ast.Call(ast.Name("range"), [*given]) if all(isinstance(one, ast.Constant) for one in given):
+            return len(range(*(one.value for one in given))) > 0  # type: ignore[attr-defined]
+        case ast.Attribute() | ast.Subscript():
+            owner: ast.expr = iterated
+            while isinstance(owner, ast.Attribute | ast.Subscript):
+                owner = owner.value
+            return isinstance(owner, ast.Name) and owner.id == "self"
+    return False
+
+
 def _defaults(arguments: ast.arguments) -> list[ast.expr]:
     return [default for default in (*arguments.defaults, *arguments.kw_defaults) if default is not None]
 
@@ -292,13 +305,15 @@ class _Scope:
             self._visit(node.test if isinstance(node, ast.While) else node.target)
             self._run(node.body)
             self.loops.pop()
-            again = entry
+            passed: _State = None
             for state in (self.state, *continues):
-                again = _joined(again, state)
+                passed = _joined(passed, state)
+            again = _joined(entry, passed)
             if again == entry:
                 break
             entry = again
-        self.state = _copied(entry)
+        is_walked = isinstance(node, ast.For) and _has_items(node.iter)
+        self.state = _copied(passed if is_walked else entry)
         if isinstance(node, ast.While):
             self._visit(node.test)
             if isinstance(node.test, ast.Constant) and node.test.value:

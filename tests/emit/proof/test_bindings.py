@@ -145,6 +145,14 @@ SOUND = {
                 total += 1
             return x, total
         """,
+    "what the last layer that a unit holds makes, and the last of some steps": """
+        def forward(self, x):
+            for block in self.stages[1].blocks[1:]:
+                x, conv = block(x)
+            for step in range(2, 5):
+                y = conv + step
+            return x, conv, y
+        """,
     "a loop that only a break leaves": """
         def launch(x):
             while True:
