@@ -30,6 +30,7 @@ class Flow:
 
     Attributes:
         body: The body.
+        loop: The axes that it walks along.
         is_element: By position: whether the value varies along the loop.
         depth: By position: the number of loops that must be over before (an element value: before it is computed).
         online: Pairs of a maximum and a sum of exponentials that one loop finds together.
@@ -38,6 +39,7 @@ class Flow:
     """
 
     body: tuple[Value, ...]
+    loop: frozenset[str]
     is_element: tuple[bool, ...]
     depth: tuple[int, ...]
     online: tuple[OnlineSoftmax, ...]
@@ -76,7 +78,7 @@ def find_flow(
         elif isinstance(value, Store) and is_element[position]:
             n_passes = max(n_passes, below + 1)
         depth.append(below)
-    return Flow(body, is_element, tuple(depth), pairs, n_passes, column_sums)
+    return Flow(body, loop, is_element, tuple(depth), pairs, n_passes, column_sums)
 
 
 def _online_pairs(body: tuple[Value, ...], is_element: tuple[bool, ...]) -> tuple[OnlineSoftmax, ...]:

@@ -113,7 +113,7 @@ def _lanes(flow: Flow, padding: Mapping[int, float | int | bool]) -> list[Lane]:
     for position, value in enumerate(flow.body):
         lane: Lane = None
         match value:
-            case Load() if position in padding:
+            case Load() if position in padding and _ends_with_row(flow, value):
                 lane = padding[position]
             case Constant():
                 lane = value.value
@@ -121,6 +121,15 @@ def _lanes(flow: Flow, padding: Mapping[int, float | int | bool]) -> list[Lane]:
                 lane = _pointwise(flow.body, value, [lanes[argument] for argument in value.args])
         lanes.append(lane)
     return lanes
+
+
+def _ends_with_row(flow: Flow, load: Load) -> bool:
+    """Whether a load is masked out past the end of the row: not where its place is the same along the whole row.
+
+    Its own condition, if it has one, may hold there.
+    """
+    along = any(axis in flow.loop for axis, _ in load.index.axes)
+    return along or any(flow.is_element[position] for position, _ in load.index.values)
 
 
 def _pointwise(body: tuple[Value, ...], value: Pointwise, args: list[Lane]) -> Lane:

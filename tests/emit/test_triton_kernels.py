@@ -41,6 +41,7 @@ CASES: dict[str, tuple[NestMaker, ...]] = {
         nests.layer_norm_backward(70, 37, torch.float32),
         nests.layer_norm_backward(1333, 300, torch.float32),
     ),
+    "mean_of_stacked": (nests.mean_of_stacked(2, 10), nests.mean_of_stacked(3, 70)),
     "softmax_of_halves": (nests.softmax_of_halves(6, 19), nests.softmax_of_halves(80, 70)),
     "softmax_over_channels": (nests.softmax_over_channels(2, 6, 19), nests.softmax_over_channels(2, 40, 70)),
 }

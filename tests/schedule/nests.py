@@ -286,6 +286,18 @@ def softmax_of_halves(positions: Size, pixels: Size) -> NestMaker:
     return make
 
 
+def mean_of_stacked(rows: Size, cols: Size) -> NestMaker:
+    """The mean of two stacked vectors: what is loaded lies in the same place in every row that reads it."""
+    make = NestMaker(row=rows, col=cols)
+    is_first = make.op(PointwiseOp.LT, make.position(row=1), 1)
+    is_other = make.op(PointwiseOp.LOGICAL_NOT, is_first)
+    one = make.load("one", "col", mask=is_first)
+    other = make.load("other", "col", mask=is_other)
+    stacked = make.op(PointwiseOp.WHERE, is_first, one, other)
+    make.store("out", "col", make.reduce(ReduceOp.SUM, stacked, "row") / 2)
+    return make
+
+
 def integer_rows(rows: Size, cols: Size) -> NestMaker:
     """argmax, sum and any over int32 rows; the sum in int64."""
     make = NestMaker(row=rows, col=cols)
