@@ -102,7 +102,7 @@ class Record:
         builder = interpreter.interpreter_builder
         kind = type(builder)
         builder.create_masked_load = self.load
-        builder.create_masked_store = lambda pointers, value, mask, policy: self.note(pointers, mask)
+        builder.create_masked_store = lambda pointers, value, mask, *_: self.note(pointers, mask)
 
         def call(executor, *args, **kwargs):
             grid = (*executor.grid, 1, 1)[:3]
