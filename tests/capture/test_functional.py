@@ -93,6 +93,17 @@ def test_metadata_writes(captured):
     captured(run, (torch.randn(2, 3),))
 
 
+@pytest.mark.parametrize("kind", ["dropout", "alpha_dropout", "feature_dropout"])
+def test_a_dropout_that_drops_nothing_is_its_argument(captured, kind):
+    """As in eager, which returns the very tensor: a call that is left in would be taken for fresh memory."""
+
+    def run(x):
+        return getattr(torch, kind)(x * 2, 0.0, True) * 3
+
+    graph = captured(run, (torch.randn(2, 3),))
+    assert not any(kind in str(node.target) for node in graph.graph.nodes)
+
+
 def test_a_write_into_an_argument_of_another_dtype_is_cast(captured):
     def run(x, counts):
         counts.copy_(x)
