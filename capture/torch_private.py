@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import torch._functorch.predispatch as predispatch
 import torch.utils.checkpoint
 from torch import fx
 from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
@@ -277,18 +276,14 @@ TRANSFORMS = (
 _ENDS = {"Grad": "_grad", "Vmap": "_vmap", "Jvp": "_jvp", "Functionalize": "_func"}
 
 
-def _vmap_primitives(*names: str) -> tuple[tuple[Any, Any], ...]:
-    return tuple((getattr(torch._C._functorch, name), getattr(predispatch, name)) for name in names)
+def vmap_levels() -> tuple[Any, ...]:
+    """What opens and what closes a level of vmap."""
+    return torch._C._functorch._vmap_increment_nesting, torch._C._functorch._vmap_decrement_nesting
 
 
-def vmap_levels() -> tuple[tuple[Any, Any], ...]:
-    """What opens and what closes a level of vmap: (what torch calls, what stands for it in graphs)."""
-    return _vmap_primitives("_vmap_increment_nesting", "_vmap_decrement_nesting")
-
-
-def vmap_wrappers() -> tuple[tuple[Any, Any], ...]:
-    """What makes a batched tensor, and a plain one of it: (what torch calls, what stands for it in graphs)."""
-    return _vmap_primitives("_add_batch_dim", "_remove_batch_dim")
+def vmap_wrappers() -> tuple[Any, ...]:
+    """What makes a batched tensor, and a plain one of it."""
+    return torch._C._functorch._add_batch_dim, torch._C._functorch._remove_batch_dim
 
 
 def unbatched(tensor: torch.Tensor) -> torch.Tensor:
@@ -298,7 +293,8 @@ def unbatched(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-load_vmap_rules = predispatch.lazy_load_decompositions
+# Where torch.vmap itself finds it.
+load_vmap_rules = torch.vmap.__globals__["vmap_impl"].__globals__["lazy_load_decompositions"]
 
 
 def indexes_by_tensors(mode: type) -> bool:

@@ -105,15 +105,11 @@ def test_private_names_of_torch_stay_in_their_module():
     assert not wrong, "\n".join(sorted(wrong))
 
 
-# What opens and closes a level of vmap in a graph: torch has no public name for it.
-VMAP = "torch._functorch.predispatch"
-
-
 def test_no_product_code_names_inductor_or_functorch():
     wrong = [
         str(path.relative_to(ROOT))
         for path in sources(*ROOMS)
         for name in private_torch_names(path)
-        if name.startswith(("torch._inductor", "torch._functorch")) and not name.startswith(VMAP)
+        if name.startswith(("torch._inductor", "torch._functorch"))
     ]
     assert not wrong, wrong

@@ -37,10 +37,10 @@ def _wrapping(function: Any) -> Rule:
     return lambda trace, args, kwargs: torch_call(trace, function, args, kwargs)
 
 
-for _primitive, _in_graph in torch_private.vmap_levels():
-    RULES[_primitive] = _level(_in_graph)
-for _primitive, _in_graph in torch_private.vmap_wrappers():
-    RULES[_primitive] = _wrapping(_in_graph)
+for _primitive in torch_private.vmap_levels():
+    RULES[_primitive] = _level(_primitive)
+for _primitive in torch_private.vmap_wrappers():
+    RULES[_primitive] = _wrapping(_primitive)
 
 
 @RULES.of(torch_private.load_vmap_rules)

@@ -342,7 +342,7 @@ def double_precision(wrap):
     return {"y": y, **gradients(model, x=x)}
 
 
-@case(refused="vmap", breaks="a transform of torch.func is running")
+@case(refused="a function of torch.func", breaks="a transform of torch.func is running")
 def transforms_of_functions_inside(wrap):
     w, x = leaf(8, seed=2), leaf(4, 8)
 

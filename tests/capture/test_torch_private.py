@@ -123,18 +123,18 @@ def test_levels_are_closed_where_a_graph_fails_half_way():
 
 
 def test_what_vmap_is_made_of():
-    (begin, begin_in_graph), (end, end_in_graph) = torch_private.vmap_levels()
-    (wrap, wrap_in_graph), (unwrap, unwrap_in_graph) = torch_private.vmap_wrappers()
-    called = {
-        name: value for name, value in vars(torch_private.predispatch).items() if name.endswith("_impl")
-    }
-    assert {begin, end, wrap, unwrap} <= set(called.values())
-    assert torch_private.opens_transform(torch.fx.Graph().call_function(begin_in_graph, (2, "error")))
+    from torch._functorch import predispatch
+
+    (begin, end), (wrap, unwrap) = torch_private.vmap_levels(), torch_private.vmap_wrappers()
+    called = {value for name, value in vars(predispatch).items() if name.endswith("_impl")}
+    assert {begin, end, wrap, unwrap} <= called
+    assert torch_private.load_vmap_rules is predispatch.lazy_load_decompositions
+    assert torch_private.opens_transform(torch.fx.Graph().call_function(begin, (2, "error")))
     torch_private.load_vmap_rules()
-    level = begin_in_graph(2, "error")
-    row = wrap_in_graph(torch.ones(3, 2), 1, level)
-    assert row.shape == (3,) and unwrap_in_graph(row * 2, level, 2, 0).shape == (2, 3)
-    assert end_in_graph() == level
+    level = begin(2, "error")
+    row = wrap(torch.ones(3, 2), 1, level)
+    assert row.shape == (3,) and unwrap(row * 2, level, 2, 0).shape == (2, 3)
+    assert end() == level
 
 
 def test_the_mode_that_indexes_by_tensors():
