@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from longhand.bench import Times, time_side_by_side
-from longhand.emit.merge import BASE, edits
+from longhand.emit.unit_on_disk import BASE, edits
 from longhand.emit.writer import read_unit
 from longhand.errors import UnitError
 from longhand.loading import import_file, load

@@ -37,7 +37,8 @@ import torch
 
 from longhand.currency import broken_edits
 from longhand.emit.lock import LOCK, lock_text
-from longhand.emit.merge import NEW, UnitOnDisk, refuse
+from longhand.emit.merge import refuse
+from longhand.emit.unit_on_disk import NEW, UnitOnDisk
 from longhand.emit.writer import read_unit, replace_file
 from longhand.errors import UnitError
 from longhand.original import read_lock, settled_lock
