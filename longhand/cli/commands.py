@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from longhand.cli.edit_commands import check_command, diff_command, doing, eject_command, example
+from longhand.cli.handoff_commands import accept_command, handoff_command
 from longhand.cli.settings import settings_here
 from longhand.cli.terminal import Command, manners
 from longhand.options import Mode
@@ -61,7 +62,7 @@ def commands(context: click.Context) -> None:
 
 
 commands.command_class = Command
-for command in (check_command, diff_command, eject_command):
+for command in (check_command, diff_command, eject_command, handoff_command, accept_command):
     commands.add_command(command)
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
