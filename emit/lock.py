@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from typing import Any
 
 import torch
@@ -14,15 +12,14 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal, Provenance
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.call_checks import as_size
 from longhand.emit.ledger import Ledger
-from longhand.emit.lock_schema import FORMAT
+from longhand.emit.lock_file import tool_versions
+from longhand.emit.lock_schema import FORMAT, lock_text
 from longhand.emit.passes import Pass, kernels_of
 from longhand.emit.readme import traffic
 from longhand.emit.size_text import condition_text, size_text
 from longhand.emit.source_files import in_project, source_fingerprints
 from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_for_lock
 from longhand.options import Frontend
-
-LOCK = "longhand.lock"
 
 
 def write_lock(
@@ -81,25 +78,9 @@ def write_lock(
     return lock_text(lock)
 
 
-def lock_text(lock: Mapping[str, Any]) -> str:
-    """A lock as it stands on disk."""
-    return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-
-
 def _hash(content: str | bytes) -> str:
     data = content if isinstance(content, bytes) else content.encode()
     return hashlib.sha256(data).hexdigest()
-
-
-def tool_versions() -> dict[str, str]:
-    """What the text of a unit depends on besides the model: the versions of longhand and of its tools."""
-    found = {"torch": torch.__version__.partition("+")[0]}
-    for package in ("longhand", "triton", "black", "clang-format"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _guards(graph: CapturedGraph, words: BufferWords) -> list[dict[str, Any]]:

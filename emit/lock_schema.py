@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 from longhand.emit.words import is_identifier
 from longhand.errors import UnitError
 
+LOCK = "longhand.lock"
 FORMAT = 1
 _LONGEST = 100_000  # entries of a table, characters of a text
 _Check = Callable[[Any], bool]
@@ -164,3 +165,8 @@ _ENTRIES: dict[str, _Check] = {
     "ejected": _list(is_path),
     "tuned": _table(is_path, _table(is_word, _is_whole)),
 }
+
+
+def lock_text(lock: Mapping[str, Any]) -> str:
+    """A lock as it stands on disk."""
+    return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

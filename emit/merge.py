@@ -16,7 +16,7 @@ from collections.abc import Mapping, Set
 from pathlib import PurePath, PurePosixPath
 
 from longhand.emit.contract import Breach, find_breaches, has_markers
-from longhand.emit.lock import LOCK, lock_text
+from longhand.emit.lock_schema import LOCK, lock_text
 from longhand.emit.merge_report import ConflictStyle, FileReport, MergePlan, MergeReport, Outcome
 from longhand.emit.prose import with_new_prose
 from longhand.emit.renamed_kernels import Move, find_moves, tuned_at_home

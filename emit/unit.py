@@ -12,7 +12,8 @@ from longhand.emit.dim_words import DimWords
 from longhand.emit.formatting import format_files
 from longhand.emit.kernel_files import write_kernels
 from longhand.emit.ledger import Ledger
-from longhand.emit.lock import LOCK, write_lock
+from longhand.emit.lock import write_lock
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.model_py import ModelWriter, write_model
 from longhand.emit.naming import name_unit, with_records
 from longhand.emit.passes import Pass, name_backward

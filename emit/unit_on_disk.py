@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from longhand.emit.lock import LOCK
-from longhand.emit.lock_schema import parsed
+from longhand.emit.lock_schema import LOCK, parsed
+from longhand.emit.reading import leaves, read_regular
+from longhand.errors import OutputError
 
 BASE = ".base"
 ASIDE = "kernels/aside"
 NEW = ".new"
+_NOT_CARRIED = frozenset({"__pycache__"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +107,47 @@ def lock_versions(content: bytes) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):
             found.append(parsed(side))
     return found
+
+
+def read_unit(out: Path, *, follow_links: bool = True) -> UnitOnDisk:
+    """A unit's files; none where there is no folder.
+
+    Args:
+        out: The folder.
+        follow_links: Otherwise what a link leads to outside of the folder counts as empty: it is not the unit's.
+
+    Raises:
+        OutputError: One cannot be read.
+        UnitError: One is no regular file, or too long to be a unit's.
+    """
+    found = {}
+    for path in _files_in(out):
+        content = content_of(out / path) if follow_links or not leaves(out / path, out) else b""
+        if content is None and not (out / path).is_symlink():
+            raise OutputError(f"{out / path} cannot be read.", hint="Nothing was changed.")
+        found[path] = content or b""  # a link to a folder, or to nothing, is carried as it is
+    return UnitOnDisk.of(found)
+
+
+def _files_in(out: Path) -> dict[str, None]:
+    """Every file (and symbolic link) below a folder, as relative paths."""
+    found: dict[str, None] = {}
+    for folder, folders, names in os.walk(out):
+        folders[:] = sorted(name for name in folders if name not in _NOT_CARRIED)
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in sorted([*names, *links]):
+            found[Path(folder, name).relative_to(out).as_posix()] = None
+    return found
+
+
+def content_of(path: Path) -> bytes | None:
+    """A file's bytes; None of a folder, and of what cannot be read."""
+    if path.is_dir():
+        return None
+    try:
+        return read_regular(path)
+    except OSError:
+        return None
 
 
 def edits(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes, bytes]]:

@@ -18,17 +18,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from longhand.emit.ledger import Ledger
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.merge import plan_merge, with_conflicts, with_problems
 from longhand.emit.merge_report import ConflictStyle, MergePlan, MergeReport, Outcome
-from longhand.emit.reading import leaves, read_regular
-from longhand.emit.unit_on_disk import BASE, UnitOnDisk, lock_versions
+from longhand.emit.reading import read_regular
+from longhand.emit.unit_on_disk import BASE, UnitOnDisk, content_of, lock_versions, read_unit
 from longhand.errors import EditError, OutputError
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.
 Inspection = Callable[[Path, Sequence[str]], Mapping[str, str]]
 
-_NOT_CARRIED = frozenset({"__pycache__"})
 _MOST_TURNS = 3
 _EXCHANGE = 2  # renameat2's RENAME_EXCHANGE
 _HERE = -100  # AT_FDCWD
@@ -171,26 +170,6 @@ def replace_file(path: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def read_unit(out: Path, *, follow_links: bool = True) -> UnitOnDisk:
-    """A unit's files; none where there is no folder.
-
-    Args:
-        out: The folder.
-        follow_links: Otherwise what a link leads to outside of the folder counts as empty: it is not the unit's.
-
-    Raises:
-        OutputError: One cannot be read.
-        UnitError: One is no regular file, or too long to be a unit's.
-    """
-    found = {}
-    for path in _files_in(out):
-        content = _read(out / path) if follow_links or not leaves(out / path, out) else b""
-        if content is None and not (out / path).is_symlink():
-            raise OutputError(f"{out / path} cannot be read.", hint="Nothing was changed.")
-        found[path] = content or b""  # a link to a folder, or to nothing, is carried as it is
-    return UnitOnDisk.of(found)
-
-
 def _inspected(
     plan: MergePlan,
     disk: UnitOnDisk,
@@ -278,31 +257,11 @@ def _check_place(files: Mapping[str, str | bytes], out: Path) -> None:
         )
 
 
-def _files_in(out: Path) -> dict[str, None]:
-    """Every file (and symbolic link) below a folder, as relative paths."""
-    found: dict[str, None] = {}
-    for folder, folders, names in os.walk(out):
-        folders[:] = sorted(name for name in folders if name not in _NOT_CARRIED)
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for name in sorted([*names, *links]):
-            found[Path(folder, name).relative_to(out).as_posix()] = None
-    return found
-
-
-def _read(path: Path) -> bytes | None:
-    if path.is_dir():
-        return None
-    try:
-        return read_regular(path)
-    except OSError:
-        return None
-
-
 def _build(plan: MergePlan, out: Path, scratch: Path) -> None:
     for path, content in plan.contents.items():
         target = scratch / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        same = _read(out / path) == content
+        same = content_of(out / path) == content
         if same:
             _carry(out / path, target)
         else:

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from longhand.emit.lock_file import read_lock
 from longhand.errors import UnitError
 from longhand.factory import Call
 from longhand.interpretation import limit_interpreter, move_to_cpu
 from longhand.loading import import_file
-from longhand.original import read_lock
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 from longhand.varied_sizes import SizeRules, Sizes, in_words, with_tensors
 from longhand.worker_progress import tell

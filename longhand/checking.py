@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from longhand.emit.cpp_syntax import syntax_errors
+from longhand.emit.lock_file import read_lock
 from longhand.errors import NotRunHereError, OptionError, UnitError
-from longhand.original import read_lock
 from longhand.varied_sizes import Sizes
 from longhand.worker_progress import Listener, Tell, no_progress
 

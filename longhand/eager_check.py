@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
+from longhand.emit.lock_file import read_lock
 from longhand.factory import Call
 from longhand.loading import bound
-from longhand.original import SEED, copied, in_float64, read_lock, told_apart
+from longhand.original import SEED, copied, in_float64, told_apart
 from longhand.training_check import compare_training
 from longhand.varied_sizes import SizeRules, Sizes, in_words, resized_call
 from longhand.worker_progress import Tell, no_progress

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from longhand.checking import KernelCheck, check_kernels
-from longhand.emit.lock import LOCK
-from longhand.emit.unit_on_disk import edits, lock_versions
-from longhand.emit.writer import read_unit
+from longhand.emit.lock_file import read_lock
+from longhand.emit.lock_schema import LOCK
+from longhand.emit.unit_on_disk import edits, lock_versions, read_unit
 from longhand.errors import OptionError, UnitError
-from longhand.original import read_lock
 
 # A repository's own configuration may name programs to run.
 _WRONG, _NOT_RUN = "WRONG", "not run"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longhand.emit.lock import LOCK, lock_text
+from longhand.emit.lock_file import settled_lock
+from longhand.emit.lock_schema import LOCK, lock_text
 from longhand.emit.unit_on_disk import BASE
 from longhand.emit.writer import replace_file
 from longhand.errors import UnitError
-from longhand.original import settled_lock
 
 
 def eject(file: Path, *, undo: bool = False) -> tuple[Path, str]:

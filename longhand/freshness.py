@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from longhand.emit.contract import find_breaches
-from longhand.emit.lock import LOCK
-from longhand.emit.lock_schema import is_path
+from longhand.emit.lock_schema import LOCK, is_path
 from longhand.emit.merge import refuse
 from longhand.emit.reading import read_regular
 from longhand.emit.sources import changed_functions
-from longhand.emit.unit_on_disk import ASIDE, BASE, NEW, UnitOnDisk, lock_versions
-from longhand.emit.writer import read_unit
+from longhand.emit.unit_on_disk import ASIDE, BASE, NEW, UnitOnDisk, lock_versions, read_unit
 from longhand.errors import StaleUnitWarning, UnitError
 
 _MOST_NAMED = 3

@@ -15,11 +15,10 @@ from typing import Any
 import torch
 
 from longhand.bench import Times, time_side_by_side
-from longhand.emit.unit_on_disk import BASE, edits
-from longhand.emit.writer import read_unit
+from longhand.emit.lock_file import read_lock
+from longhand.emit.unit_on_disk import BASE, edits, read_unit
 from longhand.errors import UnitError
 from longhand.loading import import_file, load
-from longhand.original import read_lock
 
 _MOST_COPIED = 64 * 2**20  # bytes read; as many are written
 _LEAST_COPIED = 4096

@@ -13,10 +13,7 @@ import torch.utils._pytree as pytree
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from longhand.emit.lock import LOCK
-from longhand.emit.lock_schema import parsed
-from longhand.emit.reading import read_regular
-from longhand.emit.unit_on_disk import lock_versions
+from longhand.emit.lock_file import read_lock
 from longhand.errors import NotRunHereError, UnitError
 from longhand.factory import Call, resolve
 
@@ -62,54 +59,6 @@ def call_of(folder: Path, factory: str | None = None) -> Call:
         )
     torch.manual_seed(SEED)
     return resolve(spec, () if factory else tuple(lock.get("inputs", ())))
-
-
-def read_lock(folder: Path) -> dict[str, Any]:
-    """The unit's lock.
-
-    Raises:
-        UnitError: There is none, or it cannot be read.
-    """
-    path = folder / LOCK
-    hint = "Make one: longhand generate MODULE:FACTORY --out DIR."
-    if not folder.is_dir():
-        what = "is a file, not a unit's folder" if folder.exists() else "does not exist"
-        raise UnitError(f"{folder} {what}.", hint=hint)
-    if not path.exists():
-        raise UnitError(f"{folder} is no generated unit: it has no {LOCK}.", hint=hint)
-    try:
-        content = read_regular(path)
-    except OSError as error:
-        raise UnitError(f"{path} cannot be read: {error.strerror or error}.") from error
-    for lock in lock_versions(content):
-        return lock
-    raise UnitError(
-        f"{path} is damaged: {_damage(content)}.",
-        hint="Write it anew: longhand generate MODULE:FACTORY --out DIR.",
-    )
-
-
-def _damage(content: bytes) -> str:
-    try:
-        parsed(content)
-    except ValueError as error:
-        return str(error)
-    return "it cannot be read"
-
-
-def settled_lock(folder: Path) -> dict[str, Any]:
-    """The unit's lock, to be written again: one that git left conflict markers in is refused.
-
-    Raises:
-        UnitError: There is none, or it cannot be read, or it has two sides.
-    """
-    lock = read_lock(folder)
-    if len(lock_versions(read_regular(folder / LOCK))) > 1:
-        raise UnitError(
-            f"{folder / LOCK} has git's conflict markers in it.",
-            hint="longhand generate MODULE:FACTORY --out DIR settles them; then try again.",
-        )
-    return lock
 
 
 def moved(call: Call, device: str) -> Call:

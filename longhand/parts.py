@@ -16,7 +16,7 @@ from longhand.backend import GraphReport, longhand_backend, number_from_one
 from longhand.capture.bytecode.breaks import BreakRecord
 from longhand.capture.bytecode.entries import Capture, Event
 from longhand.capture.call import told_apart
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.templates import render_template
 from longhand.errors import OutputError
 

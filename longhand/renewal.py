@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from longhand.api import generate
+from longhand.emit.lock_file import read_lock
 from longhand.emit.merge_report import ConflictStyle
 from longhand.errors import OptionError, UnitError
 from longhand.factory import dynamic_shapes, resolve
 from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum
-from longhand.original import SEED, read_lock
+from longhand.original import SEED
 from longhand.parts import Parts
 from longhand.summary import Summary
 

@@ -35,13 +35,13 @@ from pathlib import Path
 import torch
 
 from longhand.currency import broken_edits
-from longhand.emit.lock import LOCK, lock_text
+from longhand.emit.lock_file import read_lock, settled_lock
+from longhand.emit.lock_schema import LOCK, lock_text
 from longhand.emit.merge import refuse
-from longhand.emit.unit_on_disk import NEW, UnitOnDisk
-from longhand.emit.writer import read_unit, replace_file
+from longhand.emit.unit_on_disk import NEW, UnitOnDisk, read_unit
+from longhand.emit.writer import replace_file
 from longhand.errors import UnitError
 from longhand.faster import FINAL_TURNS, Comparison
-from longhand.original import read_lock, settled_lock
 from longhand.tunable_text import read_values, tunable_names, with_values
 from longhand.tune_contest import Contest, Course, TimeUpError
 from longhand.tune_search import Values, search

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from longhand.currency import CheckResult
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_file import read_lock
+from longhand.emit.lock_schema import LOCK
 from longhand.errors import LonghandError, NotRunHereError, OptionError
-from longhand.original import read_lock
+from longhand.file_check import CheckResult
 from longhand.verify import verify
 from longhand.worker_progress import Tell, no_progress
 

@@ -14,13 +14,15 @@ from typing import Any
 
 from longhand.checking import KernelCheck, check_kernels, is_interpreted, run_worker
 from longhand.comparison import Comparison
-from longhand.currency import Currency, broken_edits, check
+from longhand.currency import broken_edits, check
 from longhand.eager_check import compare_at_sizes, compare_whole
+from longhand.emit.lock_file import read_lock
 from longhand.emit.merge import refuse
 from longhand.errors import LonghandError, UnitError
+from longhand.file_check import Currency
 from longhand.freshness import changed_sources, listed_briefly
 from longhand.loading import load
-from longhand.original import original_of, read_lock
+from longhand.original import original_of
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved
 from longhand.varied_sizes import SizeRules, Sizes, in_words
 from longhand.worker_progress import Tell, no_progress

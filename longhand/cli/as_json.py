@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from longhand.currency import CheckResult
 from longhand.edit_report import FileEdit, KernelLine
 from longhand.explanation import Explanation
 from longhand.parts import Parts
@@ -98,26 +97,6 @@ def verification_as_json(folder: Path, result: Verification) -> dict[str, Any]:
             }
             for one in result.kernels
         ],
-    }
-
-
-def check_as_json(result: CheckResult) -> dict[str, Any]:
-    """What `check` found of one unit."""
-    return {
-        "unit": str(result.folder),
-        "answer": result.currency.name.lower(),
-        "exit_code": int(result.currency),
-        "compared": result.is_compared,
-        "changes": [{"path": one.path, "line": one.line, "what": one.what} for one in result.changes],
-        "breaches": [{"path": one.path, "line": one.line, "what": one.what} for one in result.breaches],
-        "faults": [{"path": path, "what": what} for path, what in result.faults],
-        "versions": list(result.versions),
-        "edited": list(result.edited),
-        "changed_sources": list(result.sources),
-        "renew": result.renewal,
-        "verified": result.verified,
-        "not_run": result.not_run,
-        "sizes": list(result.sizes),
     }
 
 

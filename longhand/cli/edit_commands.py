@@ -73,7 +73,7 @@ def check_command(
     5 with --verify: it computes something else, or cannot run.
     """
     chosen = "json" if is_json else style
-    return doing("judging").check(
+    return doing("checking").check(
         folders, factory, sizes, chosen, is_verified=is_verified, is_trusted=is_trusted
     )
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from longhand.cli.terminal import Verbosity, verbosity
-from longhand.currency import CheckResult, Currency
-from longhand.edit_report import FileEdit, KernelLine
 from longhand.emit.quoting import visible_line
+from longhand.file_check import CheckResult, Currency
+
+if TYPE_CHECKING:
+    from longhand.edit_report import FileEdit, KernelLine  # it imports torch, which `check` may do without
 
 _VERDICTS = {
     Currency.CURRENT: ("current", "green"),

@@ -14,7 +14,7 @@ from longhand.cli import screen
 from longhand.cli.as_json import explanation_as_json, made_as_json
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.errors import LonghandError, OptionError
 from longhand.explanation import explain as explained
 from longhand.factory import resolve

@@ -1,4 +1,4 @@
-"""`longhand verify`, `check` and `diff`: whether units are right, current, and what people changed in them."""
+"""`longhand verify` and `diff`: whether units are right, and what people changed in them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,14 @@ from typing import Any
 import click
 
 from longhand.cli import edit_screen, screen
-from longhand.cli.as_json import check_as_json, diff_as_json, verification_as_json
+from longhand.cli.as_json import diff_as_json, verification_as_json
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
-from longhand.currency import CheckResult, Currency
-from longhand.currency import check as check_unit
 from longhand.edit_report import KernelLine, edits_of, kernel_lines
 from longhand.emit.reading import read_regular
 from longhand.errors import OptionError, VerificationError
 from longhand.logs import set_logs_from_environment
-from longhand.verified_check import with_verification
 from longhand.verify import verify as verify_unit
-
-# Which answer the exit code of several units tells: the gravest.
-_GRAVITY = (
-    Currency.CURRENT,
-    Currency.UNKNOWN,
-    Currency.OTHER_VERSIONS,
-    Currency.STALE,
-    Currency.WRONG,
-    Currency.BROKEN,
-)
 
 
 def verify(
@@ -57,44 +44,6 @@ def verify(
     if not result.is_right:
         raise VerificationError(f"{folder} does not compute what its original computes.")
     return 0
-
-
-def check(
-    folders: Sequence[Path],
-    factory: str | None,
-    sizes: tuple[str, ...],
-    style: str,
-    *,
-    is_verified: bool,
-    is_trusted: bool,
-) -> int:
-    """Checks units and shows each; the exit code of the gravest answer.
-
-    Raises:
-        OptionError: --sizes without --verify.
-    """
-    set_logs_from_environment()
-    if sizes and not is_verified:
-        raise OptionError("--sizes goes with --verify.")
-    trusted = is_trusted or factory is not None
-    chosen = list(folders) or units_here()
-    results: list[CheckResult] = []
-    for number, folder in enumerate(chosen, 1):
-        with screen.working(f"checking {folder}", number, len(chosen)) as show:
-            result = check_unit(folder, factory, is_trusted=trusted)
-            if is_verified and trusted:
-                result = with_verification(result, sizes=sizes, tell=show)
-        is_told = verbosity() is not Verbosity.QUIET or result.currency is not Currency.CURRENT
-        if style != "json" and is_told:
-            show_one = edit_screen.show_annotations if style == "github" else edit_screen.show_check
-            show_one(result)
-        results.append(result)
-    worst = max((result.currency for result in results), key=_GRAVITY.index)
-    if style == "json":
-        click.echo(
-            json.dumps({"exit_code": int(worst), "units": list(map(check_as_json, results))}, indent=1)
-        )
-    return int(worst)
 
 
 def diff(

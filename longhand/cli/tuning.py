@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from longhand.cli import screen
-from longhand.original import read_lock
+from longhand.emit.lock_file import read_lock
 from longhand.tune import Tuning, tune
 
 _MOST_SKIPPED = 8

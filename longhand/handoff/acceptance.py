@@ -18,8 +18,7 @@ from typing import Any
 
 from longhand.checking import is_interpreted, run_worker
 from longhand.currency import broken_edits
-from longhand.emit.lock import LOCK
-from longhand.emit.lock_schema import is_path
+from longhand.emit.lock_schema import LOCK, is_path
 from longhand.emit.reading import read_regular
 from longhand.emit.unit_on_disk import BASE
 from longhand.emit.writer import replace_file

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from longhand.check_worker import trusted_check
+from longhand.emit.lock_file import read_lock
 from longhand.errors import OutputError, UnitError
 from longhand.faster import LEAST_GAIN
 from longhand.handoff.call_contract import as_table, described, parameters_of
 from longhand.kernel_times import KernelTime, recorded_calls, time_kernels
 from longhand.loading import import_file
-from longhand.original import read_lock
 from longhand.worker_progress import Tell, no_progress
 
 CONTRACT = "contract.json"

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_file import read_lock
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.torch_kernels import InTorch
 from longhand.errors import KernelWarning, ProofError
-from longhand.original import read_lock
 
 
 def torch_kernels_of(lock: Mapping[str, Any]) -> dict[str, InTorch]:

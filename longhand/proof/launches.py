@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.plan import Launch, Style, UnitPlan
 from longhand.summary import flat_steps

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 import torch.utils._pytree as pytree
 
+from longhand.emit.lock_file import read_lock
 from longhand.factory import Call
-from longhand.original import read_lock
 
 INTERPRETED_WHOLE = 16 * 2**20  # bytes that kernels move: what the interpreter does in seconds
 

@@ -26,7 +26,7 @@ import torch
 
 import longhand
 from longhand.eject import eject
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.errors import LonghandError
 from longhand.tune import tune
 from tests.longhand import pair_models

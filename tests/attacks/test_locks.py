@@ -14,8 +14,7 @@ import longhand
 import longhand.cli.commands  # here, and not while the clock runs
 from longhand import cli
 from longhand.emit.ledger import Ledger
-from longhand.emit.lock import LOCK
-from longhand.emit.lock_schema import is_path, parsed
+from longhand.emit.lock_schema import LOCK, is_path, parsed
 from longhand.emit.unit_on_disk import sides
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.errors import LonghandError, UnitError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.merge_report import MergeReport, Outcome
 
 Files = dict[str, str | bytes]

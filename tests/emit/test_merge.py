@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.merge_report import Outcome
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.errors import EditError

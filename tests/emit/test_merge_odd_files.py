@@ -11,7 +11,7 @@ import pytest
 
 from longhand.emit import writer
 from longhand.emit.contract import find_breaches
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.merge_report import Outcome
 from longhand.emit.writer import write_unit
 from longhand.errors import EditError, OutputError

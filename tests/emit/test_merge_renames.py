@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.merge_report import Outcome
 from longhand.emit.writer import write_unit
 from tests.emit.merge_units import KERNEL, bytes_of, edit, outcome, snapshot, version

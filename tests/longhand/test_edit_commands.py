@@ -8,8 +8,9 @@ import pytest
 
 from longhand import cli
 from longhand.cli import generating
-from longhand.currency import Currency, check
+from longhand.currency import check
 from longhand.emit.merge_report import Outcome
+from longhand.file_check import Currency
 from tests.longhand import git
 from tests.longhand.pair_models import FACTORY, generate
 

@@ -17,7 +17,7 @@ from longhand.capture.export_door import capture_export
 from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.emit.cpp_syntax import syntax_errors
-from longhand.emit.lock import LOCK
+from longhand.emit.lock_schema import LOCK
 from longhand.emit.merge_report import Outcome
 from longhand.emit.unit import emit_unit
 from longhand.emit.writer import read_ledger, write_unit

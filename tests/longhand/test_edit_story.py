@@ -13,10 +13,11 @@ import torch
 
 import longhand
 from longhand import cli
-from longhand.currency import Currency, check
+from longhand.currency import check
 from longhand.edit_report import edits_of
 from longhand.emit.merge_report import Outcome
 from longhand.factory import resolve
+from longhand.file_check import Currency
 
 FACTORY = "tests.longhand.story_model:make"
 CHANGES = ("op added before", "op added after", "layer added", "dtype changed", "batch changed")

@@ -11,8 +11,9 @@ import longhand
 from examples import attention, gpt, llama_block
 from longhand.checking import check_kernels
 from longhand.cli.commands import commands
-from longhand.currency import Currency, check
+from longhand.currency import check
 from longhand.errors import CaptureError, GraphBreakError, OptionError, OutputError
+from longhand.file_check import Currency
 
 pytestmark = pytest.mark.usefixtures("hook")
 

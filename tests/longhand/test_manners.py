@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -17,6 +18,7 @@ from longhand.currency import check
 from longhand.verify import verify
 from tests.longhand import manners_model
 
+ROOT = Path(__file__).resolve().parents[2]
 ASKED = [
     ["--help"],
     ["--version"],
@@ -56,6 +58,16 @@ def test_what_needs_no_model_imports_no_torch_and_is_quick(words):
         loaded = {name.partition(".")[0] for name in done.stderr.split()}
         assert not loaded & {"torch", "rich", "sympy", "numpy", "triton"}
     assert min(seconds) <= 0.25  # of the processor: the machine may be busy
+
+
+def test_what_files_say_is_told_of_ten_units_without_torch():
+    units = sorted(path.parent for path in (ROOT / "generated").glob("*/longhand.lock"))[:10]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = spawn(["check", *map(str, units)], LONGHAND_TRUST="0")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 4 and done.stdout.count("not compared with its model") == len(units) == 10
+    assert not {name.partition(".")[0] for name in done.stderr.split()} & {"torch", "sympy", "triton"}
+    assert after.ru_utime - before.ru_utime <= 3.0
 
 
 def test_tab_completes_commands_and_options_without_torch():

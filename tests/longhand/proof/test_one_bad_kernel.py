@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.currency import Currency, check
+from longhand.currency import check
 from longhand.emit import kernel_files
 from longhand.errors import KernelWarning
+from longhand.file_check import Currency
 from longhand.loading import bound
 from longhand.verify import verify
 

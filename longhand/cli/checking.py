@@ -1,0 +1,98 @@
+"""`longhand check`: whether units are current. What needs no model imports no torch, which takes seconds."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from longhand.cli.edit_screen import show_annotations, show_check
+from longhand.cli.terminal import Verbosity, verbosity
+from longhand.cli.units import units_here
+from longhand.errors import OptionError
+from longhand.file_check import CheckResult, Currency, check_files
+
+# Which answer the exit code of several units tells: the gravest.
+_GRAVITY = (
+    Currency.CURRENT,
+    Currency.UNKNOWN,
+    Currency.OTHER_VERSIONS,
+    Currency.STALE,
+    Currency.WRONG,
+    Currency.BROKEN,
+)
+
+
+def check(
+    folders: Sequence[Path],
+    factory: str | None,
+    sizes: tuple[str, ...],
+    style: str,
+    *,
+    is_verified: bool,
+    is_trusted: bool,
+) -> int:
+    """Checks units and shows each; the exit code of the gravest answer.
+
+    Raises:
+        OptionError: --sizes without --verify.
+    """
+    if sizes and not is_verified:
+        raise OptionError("--sizes goes with --verify.")
+    trusted = is_trusted or factory is not None
+    chosen = list(folders) or units_here()
+    results: list[CheckResult] = []
+    for number, folder in enumerate(chosen, 1):
+        if trusted:
+            place = (number, len(chosen))
+            result = _compared(folder, factory, sizes if is_verified else None, place)
+        else:
+            result = check_files(folder)
+        is_told = verbosity() is not Verbosity.QUIET or result.currency is not Currency.CURRENT
+        if style != "json" and is_told:
+            show_one = show_annotations if style == "github" else show_check
+            show_one(result)
+        results.append(result)
+    worst = max((result.currency for result in results), key=_GRAVITY.index)
+    if style == "json":
+        click.echo(
+            json.dumps({"exit_code": int(worst), "units": list(map(check_as_json, results))}, indent=1)
+        )
+    return int(worst)
+
+
+def _compared(
+    folder: Path, factory: str | None, sizes: tuple[str, ...] | None, place: tuple[int, int]
+) -> CheckResult:
+    """What comes of making the model; with `sizes`, if none are named too, of running the unit beside it."""
+    importlib.import_module("longhand.logs").set_logs_from_environment()
+    with importlib.import_module("longhand.cli.screen").working(f"checking {folder}", *place) as show:
+        result: CheckResult = importlib.import_module("longhand.currency").check(folder, factory)
+        if sizes is not None:
+            verified = importlib.import_module("longhand.verified_check").with_verification
+            result = verified(result, sizes=sizes, tell=show)
+    return result
+
+
+def check_as_json(result: CheckResult) -> dict[str, Any]:
+    """What `check` found of one unit."""
+    return {
+        "unit": str(result.folder),
+        "answer": result.currency.name.lower(),
+        "exit_code": int(result.currency),
+        "compared": result.is_compared,
+        "changes": [{"path": one.path, "line": one.line, "what": one.what} for one in result.changes],
+        "breaches": [{"path": one.path, "line": one.line, "what": one.what} for one in result.breaches],
+        "faults": [{"path": path, "what": what} for path, what in result.faults],
+        "versions": list(result.versions),
+        "edited": list(result.edited),
+        "changed_sources": list(result.sources),
+        "renew": result.renewal,
+        "verified": result.verified,
+        "not_run": result.not_run,
+        "sizes": list(result.sizes),
+    }
