@@ -27,7 +27,9 @@ def compile_headers() -> Path | None:
     flags = [flag for flag in json.loads(asked.stdout) if flag != "-shared"]
     folder = Path(tempfile.mkdtemp(prefix="longhand-headers-"))
     header = folder / "kernel_headers.h"
-    header.write_text("".join(f"#include <{name}>\n" for name in HEADERS), encoding="utf-8")
+    # A look at the syntax alone is without Python's folder.
+    guarded = (f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in HEADERS)
+    header.write_text("".join(guarded), encoding="utf-8")
     subprocess.run(["g++", *flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"], check=True)
     os.environ["CXX"] = f"g++ -include {header}"
     return folder
