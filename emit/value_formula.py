@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Operator, Precedence, Text
 from longhand.emit.names import KernelNames
+from longhand.emit.number_text import number_operand
 from longhand.emit.op_words import op_word
 from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_ops import operation
@@ -94,8 +95,7 @@ class _Formula:
             case Constant() if position in self.names.constants:
                 return Text(self.names.constants[position])
             case Constant(value=number):
-                text = literal_text(number)
-                return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
+                return number_operand(literal_text(number))
             case Scalar():
                 word = self.names.scalars.get(position) or value.name
                 return Text(word) if word else None

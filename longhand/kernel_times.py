@@ -112,13 +112,14 @@ class _Given:
     """What a kernel is given at one set of sizes, and how often."""
 
     arguments: tuple[Any, ...]
+    named: Mapping[str, Any]
     count: int = 0
 
 
 def _run(kernel: Callable[..., Any], given: Mapping[object, _Given]) -> None:
     for one in given.values():
         for _ in range(one.count):
-            kernel(*one.arguments)
+            kernel(*one.arguments, **one.named)
 
 
 def _arguments(
@@ -130,12 +131,13 @@ def _arguments(
     arguments: dict[str, dict[object, _Given]] = {}
 
     def recording(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        def record(*given: Any) -> Any:
-            sizes = tuple(tuple(one.shape) if isinstance(one, torch.Tensor) else str(one) for one in given)
+        def record(*given: Any, **named: Any) -> Any:
+            every = (*given, *named.values())
+            sizes = tuple(tuple(one.shape) if isinstance(one, torch.Tensor) else str(one) for one in every)
             known = arguments.setdefault(name, {})
-            known.setdefault(sizes, _Given(given)).count += 1
+            known.setdefault(sizes, _Given(given, named)).count += 1
             calls[name] = functools.partial(_run, kernel, known)
-            return kernel(*given)
+            return kernel(*given, **named)
 
         return record
 
