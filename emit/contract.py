@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import PurePosixPath
 
 # Not `=======`, which on its own underlines a heading.
@@ -56,7 +56,7 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
             Breach(path, 1, "what longhand wrote there is damaged in .base: generate it anew")
             for path in unread
         ]
-    wanted = _imported_names(written)
+    wanted, named = _imported_names(written), _keywords(written)
     for path, text in sorted(written.items()):
         mine = files.get(path)
         if mine == text:
@@ -77,7 +77,7 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
         elif path.endswith(".py"):
             found += _python_breaches(path, mine, text, wanted.get(path, set()))
         elif path.endswith(".cpp"):
-            found += _cpp_breaches(path, mine, text)
+            found += _cpp_breaches(path, mine, text, named)
     return found
 
 
@@ -179,16 +179,35 @@ def _parameter_breaches(
         )
 
 
-def _cpp_breaches(path: str, mine: str, text: str) -> Iterable[Breach]:
+def _keywords(files: Mapping[str, str]) -> dict[str, set[str]]:
+    """For each kernel the parameters that callers name: ``kernels.softmax(x, out, n_rows=4, ...)``."""
+    found: dict[str, set[str]] = {}
+    for path, text in files.items():
+        if path.endswith(".py") and "/" not in path:
+            for node in ast.walk(_tree(text) or ast.Module([], [])):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(value=ast.Name(id="kernels"), attr=name), keywords=given
+                    ):
+                        found.setdefault(name, set()).update(one.arg for one in given if one.arg)
+    return found
+
+
+def _cpp_breaches(path: str, mine: str, text: str, named: Mapping[str, set[str]]) -> Iterable[Breach]:
     have, expected = _cpp_functions(mine), _cpp_functions(text)
     for name, types in expected.items():
         if name not in have:
             line = min((place for other, (_, place) in have.items() if other not in expected), default=1)
             words = f'extern "C" void {name}(...) is gone or was renamed, and model.py calls it'
             yield Breach(path, line, words)
-        elif [kind for kind, _ in have[name][0]] != [kind for kind, _ in types[0]]:
+        elif _as_called(have[name][0], named.get(name, ())) != _as_called(types[0], named.get(name, ())):
             shown = ", ".join(f"{kind} {word}" for kind, word in types[0])
             yield Breach(path, have[name][1], f"the signature of {name} changed: its callers pass ({shown})")
+
+
+def _as_called(parameters: Iterable[tuple[str, str]], named: Container[str]) -> list[tuple[str, str]]:
+    """What callers see of parameters: their types, and the names of those that go by keyword."""
+    return [(kind, word if word in named else "") for kind, word in parameters]
 
 
 def _cpp_functions(text: str) -> dict[str, tuple[list[tuple[str, str]], int]]:

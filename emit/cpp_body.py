@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,9 @@ from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.inverses import inverted_sums
 from longhand.emit.named_constants import NamedConstant, named_constants
 from longhand.emit.names import KernelNames
+from longhand.emit.value_nouns import noun_of
 from longhand.emit.value_words import is_rstd
+from longhand.emit.words import element_words, first_free, further_words
 from longhand.lower.ir import (
     Constant,
     Extent,
@@ -263,10 +266,14 @@ def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, st
 
     def give(position: int, word: str) -> None:
         if position not in values:
-            while word in taken:
-                word += "_value"
-            values[position] = word
-            taken.add(word)
+            source = body[position]
+            further = (
+                element_words(word)
+                if isinstance(source, Load)
+                else itertools.chain([word], further_words(word))
+            )
+            values[position] = first_free(further, taken)
+            taken.add(values[position])
 
     for value in body:
         if isinstance(value, Reduce) and value.op.value in ("max", "min", "argmax", "argmin"):
@@ -296,9 +303,9 @@ _COSTLY = {
 
 def _word_for(value: Value, names: KernelNames) -> str:
     if isinstance(value, Load):
-        return f"{names.pointers[value.buffer]}_value"
+        return names.pointers[value.buffer]
     if value.name is not None:
         return value.name
     if isinstance(value, Pointwise) and value.op in _COSTLY:
         return _COSTLY[value.op]
-    return "element" if not isinstance(value, Pointwise) else f"{value.op.value}_value"
+    return "element" if not isinstance(value, Pointwise) else noun_of(value)

@@ -282,7 +282,7 @@ class ColumnsPrinter:
 
     def _value_name(self, position: int) -> str:
         name = self.names[position]
-        return f"{name}_value" if is_position(self._reduce(position).op) else name
+        return f"{name}_best" if is_position(self._reduce(position).op) else name
 
     def _reduce(self, position: int) -> Reduce:
         value = self.plan.body[position]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 
 from longhand.emit.cpp_body import BodyPrinter, Known, inline_closure
 from longhand.emit.cpp_reductions import Accumulator
 from longhand.emit.cpp_types import cpp_type
 from longhand.emit.expression import Precedence, Text
+from longhand.emit.words import element_words, first_free, further_words
 from longhand.lower.ir import Load, Reduce, Store, arguments
 from longhand.schedule.plan import OnlineSoftmax, Pass, PlanAxis
 
@@ -96,8 +98,7 @@ def accumulator_names(printer: BodyPrinter) -> dict[int, str]:
             word = printer.names.values.get(position)
             if word is None:
                 word = f"row_{value.op.value}"
-                while word in taken:
-                    word += "_value"
+                word = first_free(itertools.chain([word], further_words(word)), taken)
             taken.add(word)
             names[position] = word
     return names
@@ -179,9 +180,7 @@ def element_lines(
         value = printer.plan.body[position]
         assert not isinstance(value, Store)
         if position in known:
-            name = names.get(position) or _unused(
-                f"{printer.names.pointers[waiting[position]]}_value", printer
-            )
+            name = names.get(position) or _unused(printer.names.pointers[waiting[position]], printer)
             lines.append(f"const {cpp_type(value.dtype)} {name} = {known[position].text};")
             local[position] = Text(name)
         elif isinstance(value, Load) and _reads_in_place(position, uses[position], statements, printer):
@@ -189,7 +188,7 @@ def element_lines(
         elif position in names:
             lines.append(printer.declaration(position, local))
         elif isinstance(value, Load) and _is_overwritten(position, value.buffer, statements, printer):
-            name = _unused(f"{printer.names.pointers[value.buffer]}_value", printer)
+            name = _unused(printer.names.pointers[value.buffer], printer)
             text = printer.expression(position, local).text
             lines.append(f"const {cpp_type(value.dtype)} {name} = {text};")
             local[position] = Text(name)
@@ -248,12 +247,10 @@ def _target(value: object) -> str:
 
 
 def _unused(word: str, printer: BodyPrinter) -> str:
-    """The word, or a longer one where the kernel has it already."""
+    """A word for one element of what has `word`."""
     names = printer.names
     taken = {*names.values.values(), *names.pointers.values(), *names.scalars.values()}
-    while word in taken:
-        word += "_value"
-    return word
+    return first_free(element_words(word), taken)
 
 
 def paragraphs(lines: list[str], end: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

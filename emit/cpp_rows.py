@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import torch
 
@@ -26,6 +27,7 @@ from longhand.emit.cpp_types import cpp_type
 from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Text
 from longhand.emit.wide_sums import SumType, sum_type
+from longhand.emit.words import first_free, further_words
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
 
@@ -169,9 +171,7 @@ class PassPrinter:
         names = self.printer.names
         taken = {*names.values.values(), *names.pointers.values(), *self.accumulator_names.values()}
         taken |= {*self.inverses.values()}
-        while word in taken:
-            word += "_value"
-        return word
+        return first_free(itertools.chain([word], further_words(word)), taken)
 
     def _main_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
         """Printed twice: an index that several statements use, and that is more than a variable, gets a line."""
@@ -263,7 +263,7 @@ class PassPrinter:
                 position
             ]:
                 return name
-        return f"{self.accumulator_names[position]}_value"
+        return f"{self.accumulator_names[position]}_best"
 
     def _waiting(self, position: int) -> Text:
         """Where a value waits for a later loop."""

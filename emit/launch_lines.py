@@ -1,4 +1,8 @@
-"""The lines of model.py that launch kernels: tensors, sizes, strides and numbers, in the words of the function."""
+"""The lines of model.py that launch kernels: tensors, sizes, strides and numbers, in the words of the function.
+
+Tensors go by position. So do one or two numbers; more than that nobody can count, and they go by the names that the
+kernel has for them. Either costs the same: nothing in C++, 0.1 us before a Triton launch that takes several.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,24 @@ from torch import fx
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.halves import half_of
-from longhand.emit.names import UnitNames
+from longhand.emit.names import KernelNames, UnitNames
+from longhand.emit.number_text import number
 from longhand.emit.op_words import aten_name
 from longhand.emit.pointer_shapes import shape_words
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.tensor_lists import MadeList, TensorList, list_text
-from longhand.emit.view_calls import argument, number
-from longhand.emit.words import listed
+from longhand.emit.view_calls import argument
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.plan import Access, KernelPlan, Launch, Style, UnitPlan
 
-_MANY = 2  # strides, starts and ends among the arguments, whose meaning the numbers do not tell
+_MANY = 3  # numbers in a row
+
+
+def number_words(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
+    """What a kernel's host function calls the numbers that follow its tensors, in order; lists tell their sizes."""
+    sizes = [names.axes[axis.name].size for axis in plan.axes] if plan.style is not Style.FOREACH else []
+    ints = [names.ints[parameter.name] for parameter in plan.ints] if plan.style is not Style.FOREACH else []
+    return (*sizes, *ints, *(names.scalars[scalar.position] for scalar in plan.scalars))
 
 
 class LaunchWriter:
@@ -50,7 +61,7 @@ class LaunchWriter:
         self.lists = lists
 
     def write(self, step: Launch) -> str:
-        """``kernels.add_layer_norm(x, attn, weight, bias, residual, batch * seq, dim, 1e-5)``"""
+        """``kernels.add_layer_norm(x, attn, weight, bias, residual, n_rows=batch * seq, n_cols=dim, eps=1e-5)``"""
         if self.plan.kernels[step.kernel].style is Style.FOREACH:
             return self._launch_of_lists(step)
         sizes = self._axis_sizes(step)
@@ -63,18 +74,17 @@ class LaunchWriter:
             or self._scalar(value)
             for scalar, value in zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
         ]
-        given = [*(self.variables[name] for name in step.buffers), *sizes, *ints, *scalars]
         tensors = [self.variables[name] for name in step.buffers]
+        given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
         return f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"
 
-    def explain(self, step: Launch) -> str:
-        """What the last arguments are, where several numbers follow the sizes; else nothing."""
-        kernel, names = self.plan.kernels[step.kernel], self.names.kernels[step.kernel]
-        whole = [names.scalars[s.position] for s in kernel.scalars if not s.dtype.is_floating_point]
-        ints = [names.ints[parameter.name] for parameter in kernel.ints]
-        last = [*ints, *(names.scalars[scalar.position] for scalar in kernel.scalars)]
-        return f"Last come {listed(last)}." if len(whole) + len(ints) >= _MANY else ""
+    def _numbers(self, step: Launch, texts: Sequence[str]) -> list[str]:
+        """Sizes, strides and scalars, by keyword where there are many."""
+        words = number_words(self.plan.kernels[step.kernel], self.names.kernels[step.kernel])
+        if len(texts) < _MANY:
+            return list(texts)
+        return [f"{word}={text}" for word, text in zip(words, texts, strict=True)]
 
     def _ints(self, step: Launch) -> list[str]:
         """Strides by the words of the sizes that they are products of."""
@@ -124,7 +134,7 @@ class LaunchWriter:
             given.append(
                 list_text(tensors, self.variables, self.lists) if is_list else self.variables[tensors[0]]
             )
-        given += [self._scalar(value) for value in step.scalars]
+        given += self._numbers(step, [self._scalar(value) for value in step.scalars])
         return f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)})"
 
     def _is_in_place(self, step: Launch) -> bool:

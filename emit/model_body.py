@@ -236,7 +236,7 @@ class BodyWriter:
         return [line for text in why if text for line in _comment(text)]
 
     def _launch(self, step: Launch) -> list[str]:
-        return [*_comment(self.launches.explain(step)), self.launches.write(step)]
+        return [self.launches.write(step)]
 
     def _extern(self, step: Extern) -> list[str]:
         lines = self._view_lines(step)

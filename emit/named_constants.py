@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from longhand.emit.cpp_types import cpp_type, literal
-from longhand.emit.words import identifier
+from longhand.emit.number_text import log_of, root_text
+from longhand.emit.words import further_words, identifier
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
 
 _LARGEST_BARE = 9
@@ -42,11 +43,19 @@ _ROLES = {
 
 @dataclasses.dataclass(frozen=True)
 class NamedConstant:
-    """``constexpr int64_t IGNORE_INDEX = -100;``"""
+    """``constexpr int64_t IGNORE_INDEX = -100;``
+
+    Attributes:
+        type: In C++.
+        name: In capitals.
+        value: In C++.
+        remark: What it is in other words, in C++: ``12**-0.5``.
+    """
 
     type: str
     name: str
     value: str
+    remark: str = ""
 
 
 def named_constants(
@@ -68,24 +77,39 @@ def named_constants(
         same = next((c for c in found.values() if (c.type, c.value) == (kind, text)), None)
         if same is None:
             word = given.get(position) or (value.name.upper() if value.name else _role(position, body))
-            if word in used:
+            if word in used and value.dtype.is_floating_point:
+                word = next(one.upper() for one in further_words(word) if one.upper() not in used)
+            elif word in used:
                 word = identifier(f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}")
             used.add(word)
-            same = NamedConstant(kind, word, text)
+            same = NamedConstant(kind, word, text, _remark(value))
         found[position] = same
     return found
 
 
 def _wants_name(value: Constant) -> bool:
     if value.dtype.is_floating_point:
-        return value.name is not None
+        return value.name is not None or log_of(value.value) is not None or root_text(value.value) is not None
     return abs(value.value) > _LARGEST_BARE
 
 
+def _remark(value: Constant) -> str:
+    if not value.dtype.is_floating_point or value.name:
+        return ""
+    logged = log_of(value.value)
+    return f"log({logged})" if logged else root_text(value.value) or ""
+
+
 def _role(position: int, body: tuple[Value, ...]) -> str:
+    number = body[position]
+    assert isinstance(number, Constant)
+    is_fraction = number.dtype.is_floating_point
+    if is_fraction and (logged := log_of(number.value)):
+        return f"LOG_{logged}"
     for value in body:
         if isinstance(value, Pointwise) and position in value.args:
             if value.name in _CONSTANTS_OF:
                 return _CONSTANTS_OF[value.name]
-            return _ROLES.get(value.op, "NUMBER")
+            is_scale = is_fraction and value.op in (PointwiseOp.MUL, PointwiseOp.DIV)
+            return "SCALE" if is_scale else _ROLES.get(value.op, "NUMBER")
     return "NUMBER"

@@ -16,6 +16,7 @@ from torch import fx
 from longhand.emit.buffer_words import BufferWords, source_of_copy
 from longhand.emit.expression import Operator, Precedence, Text, infix
 from longhand.emit.names import KernelNames
+from longhand.emit.number_text import number_operand
 from longhand.emit.op_words import SILENT, aten_name, derivative_word, op_word, provenance_of
 from longhand.emit.view_calls import literal_text
 from longhand.lower.ir import Store
@@ -192,8 +193,7 @@ class _Writer:
         if isinstance(argument, fx.Node):
             return self.text(argument)
         if isinstance(argument, int | float):
-            text = literal_text(argument)
-            return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
+            return number_operand(literal_text(argument))
         return None
 
 

@@ -18,11 +18,12 @@ from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Precedence, Text
 from longhand.emit.kernel_names import FILL
 from longhand.emit.names import KernelNames
+from longhand.emit.number_text import number_operand
 from longhand.emit.reference_calls import Group, find_groups
 from longhand.emit.reference_joins import Join, find_joins
 from longhand.emit.reference_ops import operation, reduction
 from longhand.emit.reference_views import StridedView, ViewFinder, flat_pointers
-from longhand.emit.value_words import noun_of
+from longhand.emit.value_nouns import noun_of
 from longhand.emit.view_calls import literal_text
 from longhand.emit.words import RESERVED_IN_MODULE, Scope
 from longhand.lower.ir import (
@@ -224,7 +225,7 @@ class _Writer:
         noun = noun_of(value)
         stored = self.stored.get(position)
         new = f"new_{stored}" if stored in self.views else None
-        words = (stored, known, new, role, noun, f"{noun}_value", f"{stored or noun}_result")
+        words = (stored, known, new, role, noun)
         return [word for word in words if word]
 
     def _expression(self, position: int) -> Text:
@@ -381,7 +382,7 @@ class _Writer:
     def _named_step(self, text: str, word: str) -> Text:
         """A line for part of an index, once."""
         if text not in self.steps:
-            name = self.scope.pick([word, f"{word}_at", f"{word}_index"])
+            name = self.scope.pick([word, *([f"{word}_index"] if word != "at" else ["place"])])
             self.lines.append(f"{name} = {text}")
             self.steps[text] = Text(name)
         return self.steps[text]
@@ -404,11 +405,17 @@ class _Writer:
                 self.used_numbers.add(self.names.scalars[factor.position])
 
 
+_SPECIAL = {
+    'float("nan")': "torch.nan",
+    'float("inf")': "torch.inf",
+    'float("-inf")': "-torch.inf",
+    "-3.4028234663852886e38": "torch.finfo(torch.float32).min",
+}
+
+
 def _number(number: float | int | bool) -> Text:
     text = literal_text(number)
-    special = {'float("nan")': "torch.nan", 'float("inf")': "torch.inf", 'float("-inf")': "-torch.inf"}
-    text = special.get(text, text)
-    return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
+    return number_operand(_SPECIAL.get(text, text))
 
 
 def _purpose(kernel: str, filled: str) -> str:

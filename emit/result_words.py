@@ -8,7 +8,7 @@ _OF_ZERO = {"le": "is_not_positive", "lt": "is_negative", "ge": "is_not_negative
 _RESULTS = {
     "add": "total",
     "bias": "biased",
-    "scale": "scaled",
+    "scale": "product",
     "mul": "product",
     "sub": "difference",
     "div": "ratio",
@@ -37,7 +37,7 @@ _RESULTS = {
     "stack": "stacked",
     "gather": "gathered",
     "mask": "masked",
-    "where": "selected",
+    "where": "chosen",
     "exp": "exponentials",
     "sum": "sums",
     "cross_entropy": "losses",

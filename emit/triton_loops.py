@@ -133,7 +133,7 @@ class LoopPrinter:
             if isinstance(reduction, OnlineSoftmax):
                 words: tuple[str, ...] = ("running_max", "running_sum")
             elif self._reduce(reduction).op in ARG_OPS:
-                words = (f"{self.word(reduction)}_value", f"{self.word(reduction)}_index")
+                words = (f"{self.word(reduction)}_best", f"{self.word(reduction)}_index")
             else:
                 words = ("acc" if len(plain) == 1 else f"{self.word(reduction)}_acc",)
             # Every loop starts its own: those at one place may share a name.

@@ -6,13 +6,17 @@ Where that is too long for a line, what has a line of its own in the kernel is s
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping
 
 from longhand.emit.buffer_words import BufferWords
 from longhand.emit.expression import Operator, Precedence, Text
 from longhand.emit.names import KernelNames
+from longhand.emit.number_text import number_operand
 from longhand.emit.op_words import op_word
 from longhand.emit.reference_calls import Group, find_groups
+from longhand.emit.reference_joins import Join, find_joins
 from longhand.emit.reference_ops import operation
 from longhand.emit.view_calls import literal_text
 from longhand.lower.ir import (
@@ -94,8 +98,7 @@ class _Formula:
             case Constant() if position in self.names.constants:
                 return Text(self.names.constants[position])
             case Constant(value=number):
-                text = literal_text(number)
-                return Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM)
+                return number_operand(literal_text(number))
             case Scalar():
                 word = self.names.scalars.get(position) or value.name
                 return Text(word) if word else None
@@ -174,15 +177,44 @@ class _InSteps(_Formula):
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         super().__init__(plan, names, words)
         self.steps: dict[int, tuple[str, str]] = {}
+        self._joins, self._pieces = find_joins(plan, names, words)
         self._results = {value.value for value in plan.body if isinstance(value, Store)}
 
     def _value(self, position: int) -> Text | None:
         if position in self.steps:
             return Text(self.steps[position][0])
-        made = super()._value(position)
+        join = self._joins.get(position)
+        made = self._joined(join) if join is not None and join.fill is None else super()._value(position)
         word = self.names.values.get(position)
         is_step = isinstance(self.plan.body[position], Pointwise | Reduce) and position not in self._results
         if made is None or word is None or not is_step or len(made.text) <= _SHORT:
             return made
         self.steps[position] = (word, made.text)
         return Text(word)
+
+    def _joined(self, join: Join) -> Text | None:
+        """``cat(x, y)``, and ``rotate_half(x)`` where that is what is joined."""
+        pieces = [made.text for piece in join.pieces if (made := self._value(piece)) is not None]
+        if len(pieces) < len(join.pieces):
+            return None
+        halves = re.fullmatch(r"-(\w+)\[\.\.\., half:\], (\w+)\[\.\.\., :half\]", ", ".join(pieces))
+        if halves is not None and halves[1] == halves[2]:
+            return Text(f"rotate_half({halves[1]})")
+        return Text(f"cat({', '.join(pieces)})")
+
+    def _load(self, position: int, value: Load) -> Text | None:
+        """An element that is read under a mask: a piece of what is joined, or what a `where` says."""
+        plain = super()._load(position, dataclasses.replace(value, mask=None))
+        if value.mask is None or plain is None or value.index.values:
+            return plain
+        padded = self._joins.get(position)
+        if padded is not None and padded.fill is not None:
+            around = "" if padded.fill == 0 else f", {literal_text(padded.fill)}"
+            return Text(f"pad({plain.text}{around})")
+        piece = self._pieces.get(position)
+        if piece is not None:
+            return plain if piece.slice is None else Text(f"{plain.text}[{piece.slice}]")
+        mask = self._value(value.mask)
+        return (
+            None if mask is None else Text(f"where({mask.text}, {plain.text}, {literal_text(value.other)})")
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -10,7 +11,9 @@ import torch
 
 from longhand.capture.graph import GradientPart
 from longhand.emit.buffer_words import BufferWords
-from longhand.emit.words import Scope, plural, without_counter
+from longhand.emit.choice_words import choice_words
+from longhand.emit.value_nouns import REDUCED, noun_of
+from longhand.emit.words import Scope, element_words, further_words, plural, without_counter
 from longhand.lower.ir import (
     Constant,
     Extent,
@@ -31,37 +34,6 @@ from longhand.schedule.plan import Access, KernelPlan, Style
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 
-_NOUNS = {
-    PointwiseOp.ADD: "total",
-    PointwiseOp.SUB: "difference",
-    PointwiseOp.MUL: "product",
-    PointwiseOp.DIV: "ratio",
-    PointwiseOp.FMA: "total",
-    PointwiseOp.NEG: "negated",
-    PointwiseOp.ABS: "magnitude",
-    PointwiseOp.RECIPROCAL: "inverse",
-    PointwiseOp.RSQRT: "inverse_root",
-    PointwiseOp.SQRT: "root",
-    PointwiseOp.POW: "power",
-    PointwiseOp.MAXIMUM: "larger",
-    PointwiseOp.MINIMUM: "smaller",
-    PointwiseOp.WHERE: "selected",
-    PointwiseOp.CAST: "converted",
-    PointwiseOp.EQ: "is_equal",
-    PointwiseOp.NE: "differs",
-    PointwiseOp.LT: "is_less",
-    PointwiseOp.LE: "is_at_most",
-    PointwiseOp.GT: "is_greater",
-    PointwiseOp.GE: "is_at_least",
-    PointwiseOp.LOGICAL_AND: "both",
-    PointwiseOp.LOGICAL_OR: "either",
-    PointwiseOp.LOGICAL_NOT: "is_not",
-    PointwiseOp.ISNAN: "is_nan",
-    PointwiseOp.ISINF: "is_inf",
-    PointwiseOp.REMAINDER: "remainder",
-    PointwiseOp.FLOOR_DIV: "quotient",
-    PointwiseOp.TRUNC_DIV: "quotient",
-}
 _UNARY = frozenset(
     {
         PointwiseOp.EXP,
@@ -76,16 +48,6 @@ _UNARY = frozenset(
         PointwiseOp.SQRT,
     }
 )
-_REDUCED = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.PROD: "product",
-    ReduceOp.MAX: "max",
-    ReduceOp.MIN: "min",
-    ReduceOp.ARGMAX: "argmax",
-    ReduceOp.ARGMIN: "argmin",
-    ReduceOp.ANY: "any",
-    ReduceOp.ALL: "all",
-}
 _SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
 _PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
 
@@ -237,11 +199,11 @@ class ValueWords:
         if role and role != local:
             yield role
             if role == stored:
-                yield f"{role}_value"
+                yield from self._once_more(role)
             yield from (f"{word}_{role}" for word in self._places(value))
         yield from self._op_words(position, value, names)
         if local:
-            yield f"{local}_value"
+            yield from self._once_more(local)
         origin = getattr(value, "origin", "")
         hint = without_counter(origin).strip("_") if origin else ""
         yield from (f"{word}_{noun_of(value)}" for word in self._places(value))
@@ -250,6 +212,10 @@ class ValueWords:
             yield f"{hint}_{word}"
         for prefix in _PREFIXED:
             yield f"{prefix}_{word}"
+
+    def _once_more(self, word: str) -> Iterator[str]:
+        """Words for what would have one that stands for something else: one element of it in C++, else a new one."""
+        yield from [f"new_{word}"] if self.loads_have_lines else itertools.islice(element_words(word), 5)
 
     def _is_updated(self, word: str) -> bool:
         """Whether the kernel reads and writes a tensor: then a value for it is its new one."""
@@ -277,11 +243,11 @@ class ValueWords:
         yield pointer
         if value.name and pointer.endswith(value.name):
             yield value.name
-        yield f"{pointer}_value"
-        if value.origin:
-            yield f"{pointer}_{without_counter(value.origin).strip('_')}"
-        for prefix in _PREFIXED:
-            yield f"{prefix}_{pointer}"
+        local = self.words.provenance(value.origin).local if value.origin else None
+        if local:
+            yield local
+        further = further_words if self.loads_have_lines else element_words
+        yield from itertools.islice(further(pointer), 10)
 
     def _is_one(self, value: Load) -> bool:
         """Whether a program loads one element, not a block of them."""
@@ -290,23 +256,23 @@ class ValueWords:
         }
 
     def _op_words(self, position: int, value: Value, names: Mapping[int, str]) -> Iterator[str]:
-        """Words from what the value is: ``exp_scores``, ``row_sum``, ``scaled``."""
+        """Words from what the value is: ``exp_scores``, ``row_sum``, ``product``."""
         named = [word for a in arguments(value) if (word := self._operand(a, names))]
         if isinstance(value, Reduce):
             if value.op is ReduceOp.SUM and self._is_square(value.arg):
                 yield "sum_of_squares"
             stored = self._stored(position)
             if stored and sum(isinstance(other, Reduce) for other in self.plan.body) > 1:
-                yield f"{stored}_{_REDUCED[value.op]}"
+                yield f"{stored}_{REDUCED[value.op]}"
             place = (
                 "row"
                 if self.plan.rows and set(value.axes) == {axis.name for axis in self.plan.cols}
                 else "col"
             )
             place = place if domains(self.plan.body)[position] else "total"
-            yield f"{place}_{_REDUCED[value.op]}"
+            yield f"{place}_{REDUCED[value.op]}"
             for name in named:
-                yield f"{name}_{_REDUCED[value.op]}"
+                yield f"{name}_{REDUCED[value.op]}"
             inner = self.plan.body[value.arg]
             if value.op is ReduceOp.SUM and isinstance(inner, Pointwise) and inner.op is PointwiseOp.MUL:
                 yield "sum_of_products"
@@ -317,7 +283,7 @@ class ValueWords:
         if value.op in _UNARY and len(named) == 1 and len(named[0]) <= 12 and value.op.value not in named[0]:
             yield f"{value.op.value}_{named[0]}"
         if value.op in (PointwiseOp.MUL, PointwiseOp.DIV) and self._with_number(value):
-            yield f"scaled_{named[0]}" if named else "scaled"
+            yield f"scaled_{named[0]}" if named else noun_of(value)
         if value.op in (PointwiseOp.ADD, PointwiseOp.SUB) and self._with_number(value):
             yield f"shifted_{named[0]}" if named else "shifted"
         if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
@@ -333,9 +299,12 @@ class ValueWords:
             yield "rstd"
         if value.op is PointwiseOp.ADD:
             yield from self._sum_words(value)
+        if value.op is PointwiseOp.WHERE:
+            operands = {a: word for a in value.args if (word := self._operand(a, names))}
+            yield from choice_words(value, self.plan.body, operands)
         stored = self._stored(position)
         if stored:
-            yield f"{stored}_value"
+            yield from self._once_more(stored)
         yield noun_of(value)
         for name in named:
             yield f"{name}_{noun_of(value)}"
@@ -373,13 +342,6 @@ class ValueWords:
 
     def _with_number(self, value: Pointwise) -> bool:
         return any(isinstance(self.plan.body[argument], Constant | Scalar) for argument in value.args)
-
-
-def noun_of(value: Value) -> str:
-    """What an operation makes, as a thing: ``product``."""
-    if isinstance(value, Pointwise):
-        return _NOUNS.get(value.op, value.op.value)
-    return _REDUCED[value.op] if isinstance(value, Reduce) else "value"
 
 
 def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:

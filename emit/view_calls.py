@@ -11,6 +11,7 @@ import sympy
 import torch
 
 from longhand.emit.carried_words import Words, reshaped
+from longhand.emit.number_text import number
 from longhand.emit.quoting import python_string
 from longhand.emit.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size, View, ViewCall
@@ -176,15 +177,6 @@ def literal_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"({', '.join(map(literal_text, value))}{',' * (len(value) == 1)})"
     return repr(value)
-
-
-def number(value: float) -> str:
-    """A float as a person writes it: ``1e-5``, not ``1e-05``."""
-    text = repr(value)
-    if text in ("inf", "-inf", "nan"):
-        return f'float("{text}")'
-    mantissa, e, exponent = text.partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else text
 
 
 def _on_dims(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:

@@ -6,7 +6,7 @@ import builtins
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 # Builtins that users shadow all the time and that generated code never calls.
 _HARMLESS = frozenset(
@@ -154,6 +154,26 @@ def listed(words: Iterable[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
+def further_words(word: str) -> Iterator[str]:
+    """Without an end: what else a second thing of a name may be called: ``other_total``."""
+    prefix = ""
+    while True:
+        for before in _FALLBACKS:
+            yield f"{prefix}{before}_{word}"
+        prefix += "yet_"
+
+
+def element_words(word: str) -> Iterator[str]:
+    """Without an end: what one element of a tensor is called where the tensor has the word: ``x_i``, ``x_j``."""
+    yield from (f"{word}_{index}" for index in "ijklm")
+    yield from further_words(word)
+
+
+def first_free(words: Iterable[str], taken: Container[str]) -> str:
+    """The first of the words that is not taken."""
+    return next(word for word in words if word not in taken)
+
+
 class Scope:
     """The names given out so far, each once."""
 
@@ -191,12 +211,7 @@ class Scope:
 
     @staticmethod
     def _last_resorts(stem: str) -> Iterator[str]:
-        yield f"{stem}_value"
-        prefix = ""
-        while True:
-            for word in _FALLBACKS:
-                yield f"{prefix}{word}_{stem}"
-            prefix += "yet_"
+        yield from further_words(stem)
 
 
 class KernelScope(Scope):

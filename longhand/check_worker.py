@@ -121,12 +121,12 @@ def _timed(package: Any) -> dict[str, float]:
     names = list(package.kernels.__all__)
 
     def timed(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
+        def run(*args: Any, **named: Any) -> Any:
             begin = time.perf_counter()
             if name not in seconds:
                 tell(name, len(seconds), len(names))
             try:
-                return kernel(*args)
+                return kernel(*args, **named)
             finally:
                 seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - begin
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import itertools
 import math
 import shutil
@@ -111,6 +112,7 @@ class Given:
     """What a kernel is given at one set of sizes, and how often."""
 
     arguments: tuple[Any, ...]
+    named: Mapping[str, Any]
     count: int = 0
 
 
@@ -118,7 +120,7 @@ def run_calls(kernel: Callable[..., Any], given: Mapping[object, Given]) -> None
     """All of a kernel's calls."""
     for one in given.values():
         for _ in range(one.count):
-            kernel(*one.arguments)
+            kernel(*one.arguments, **one.named)
 
 
 def recorded_calls(
@@ -129,7 +131,7 @@ def recorded_calls(
 ) -> dict[str, dict[object, Given]]:
     """What each kernel is given in one call of the model, by its sizes; adds the kernels to `calls`.
 
-    `see` is shown a kernel's name and arguments before it runs, once for each set of sizes: afterwards the arguments
+    `see` is shown a kernel's name and arguments, in order, before it runs, once for each set of sizes: afterwards the arguments
     may hold its results.
     """
     import_file(package, folder / "__init__.py", [str(folder)])
@@ -137,14 +139,15 @@ def recorded_calls(
     arguments: dict[str, dict[object, Given]] = {}
 
     def recording(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        def record(*given: Any) -> Any:
-            sizes = tuple(tuple(one.shape) if isinstance(one, torch.Tensor) else str(one) for one in given)
+        def record(*given: Any, **named: Any) -> Any:
+            every = (*given, *named.values())
+            sizes = tuple(tuple(one.shape) if isinstance(one, torch.Tensor) else str(one) for one in every)
             known = arguments.setdefault(name, {})
             if sizes not in known:
-                see(name, given)
-            known.setdefault(sizes, Given(given)).count += 1
+                see(name, inspect.signature(check.KERNELS[name][0]).bind(*given, **named).args)
+            known.setdefault(sizes, Given(given, named)).count += 1
             calls[name] = functools.partial(run_calls, kernel, known)
-            return kernel(*given)
+            return kernel(*given, **named)
 
         return record
 

@@ -81,7 +81,7 @@ class Workshop:
             def run_all() -> None:
                 for call in calls:
                     for _ in range(call.count):
-                        kernel(*call.arguments)
+                        kernel(*call.arguments, **call.named)
 
             return run_all
 
@@ -93,17 +93,17 @@ class Workshop:
         found: dict[str, dict[object, _Call]] = {}
 
         def recording(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-            def record(*given: Any) -> Any:
+            def record(*given: Any, **named: Any) -> Any:
                 calls = found.setdefault(name, {})
                 key = tuple(
                     (one.dtype, tuple(one.shape), one.stride()) if isinstance(one, torch.Tensor) else one
-                    for one in given
+                    for one in (*given, *named.values())
                 )
                 if key in calls:
                     calls[key].count += 1
                 else:
-                    calls[key] = _Call(given)
-                return kernel(*given)
+                    calls[key] = _Call(given, named)
+                return kernel(*given, **named)
 
             return record
 
@@ -141,15 +141,19 @@ class _Call:
 
     Args:
         given: Its arguments; tensors that share memory share it in the copy too.
+        named: Those by keyword.
     """
 
     @torch.no_grad()
-    def __init__(self, given: tuple[Any, ...]) -> None:
+    def __init__(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         self.count = 1
         storages: dict[int, torch.UntypedStorage] = {}
-        self.arguments = tuple(
-            _on_copy(one, storages) if isinstance(one, torch.Tensor) else one for one in given
-        )
+
+        def own(one: Any) -> Any:
+            return _on_copy(one, storages) if isinstance(one, torch.Tensor) else one
+
+        self.arguments = tuple(map(own, given))
+        self.named = {word: own(one) for word, one in named.items()}
         self._storages = list(storages.values())
         self._bytes = [storage.clone() for storage in self._storages]
         self._expected: list[tuple[torch.Tensor, torch.Tensor, float]] = []
@@ -158,7 +162,7 @@ class _Call:
         """What is wrong with the kernel's results; empty if nothing is."""
         windows, reference = check.KERNELS[name]
         self.restore()
-        read, written = windows(*self.arguments)
+        read, written = windows(*self.arguments, **self.named)
         if not self._expected:
             exact = check.results_of(reference, check.as_double(read))
             plain = check.results_of(reference, read)
@@ -172,7 +176,7 @@ class _Call:
         for found, (_, plain, _) in zip(written, self._expected, strict=True):
             if found.untyped_storage().data_ptr() not in addresses:
                 found.copy_(_spoiled(plain))
-        kernel(*self.arguments)
+        kernel(*self.arguments, **self.named)
         for found, (exact, plain, limit) in zip(written, self._expected, strict=True):
             if mismatch := check.first_mismatch(found, exact, plain, limit):
                 return f"computes something else {mismatch}"

@@ -113,7 +113,7 @@ def _recorded(package: Any, given: Any, *, train: bool) -> dict[str, tuple[Any, 
     calls: dict[str, tuple[Any, ...]] = {}
 
     def recorder(name: str) -> Any:
-        return lambda *args: calls.setdefault(name, args) and None
+        return lambda *args, **named: calls.setdefault(name, (*args, *named.values())) and None
 
     for kernel in package.kernels.__all__:
         setattr(package.kernels, kernel, recorder(kernel))

@@ -39,7 +39,7 @@ class Block(nn.Module):
         residual = torch.empty_like(x)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
         )
         return self.after_ln_1(residual, ln_1)
 
@@ -64,7 +64,15 @@ class Block(nn.Module):
         x = torch.empty_like(residual)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
+            residual,
+            attn,
+            self.ln_2.weight,
+            self.ln_2.bias,
+            x,
+            ln_2,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -108,11 +116,11 @@ class GPT(nn.Module):
             self.blocks[0].ln_1.bias,
             x,
             ln_1,
-            batch,
-            seq,
-            dim,
-            vocab_size,
-            1e-5,
+            n_batches=batch,
+            n_positions=seq,
+            n_cols=dim,
+            table_size=vocab_size,
+            eps=1e-5,
         )
 
         x, mlp = self.blocks[0].after_ln_1(x, ln_1)
@@ -124,11 +132,19 @@ class GPT(nn.Module):
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
         ln_f = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, batch * seq, dim, 1e-5)
+        kernels.add_layer_norm(
+            x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, n_rows=batch * seq, n_cols=dim, eps=1e-5
+        )
 
         # GPT.forward    return self.head(self.ln_f(x))
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
         padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
-        kernels.pad_head(self.token_embedding.weight, padded_weight, padded_vocab_size, dim, vocab_size)
+        kernels.pad_head(
+            self.token_embedding.weight,
+            padded_weight,
+            n_rows=padded_vocab_size,
+            n_cols=dim,
+            n_filled=vocab_size,
+        )
         return F.linear(ln_f, padded_weight)[:, :, :vocab_size]

@@ -102,9 +102,9 @@ def block_backward(saved, d_x_plus_mlp):
         d_x,
         d_ln_2_bias,
         d_ln_2_weight,
-        batch * seq,
-        dim,
-        1e-5,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=1e-5,
     )
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -130,9 +130,19 @@ def block_backward(saved, d_x_plus_mlp):
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv = empty((batch, seq, qkv_dim), torch.float32)
     d_qkv_bias = empty((qkv_dim,), torch.float32)
-    # Last come d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary.
     kernels.cat_and_column_sum(
-        d_q, d_k, d_v, d_qkv, d_qkv_bias, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim
+        d_q,
+        d_k,
+        d_v,
+        d_qkv,
+        d_qkv_bias,
+        n_rows=batch * seq,
+        n_cols=qkv_dim,
+        d_q_stride=dim,
+        d_k_stride=dim,
+        d_v_stride=dim,
+        boundary=dim,
+        second_boundary=2 * dim,
     )
     d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), saved.qkv_weight)
 
@@ -151,9 +161,9 @@ def block_backward(saved, d_x_plus_mlp):
         d_residual,
         d_ln_1_bias,
         d_ln_1_weight,
-        batch * seq,
-        dim,
-        1e-5,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=1e-5,
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
@@ -192,7 +202,16 @@ def language_model_backward(saved, d_loss):
     d_ln_f_weight = empty(ln_f_weight.shape, torch.float32)
     d_ln_f_bias = empty(ln_f_weight.shape, torch.float32)
     kernels.d_layer_norm(
-        unscaled_d_ln_f, d_loss, ln_f_weight, x, d_x, d_ln_f_weight, d_ln_f_bias, batch * seq, dim, 1e-5
+        unscaled_d_ln_f,
+        d_loss,
+        ln_f_weight,
+        x,
+        d_x,
+        d_ln_f_weight,
+        d_ln_f_bias,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=1e-5,
     )
 
     d_blocks = {}
@@ -203,7 +222,9 @@ def language_model_backward(saved, d_loss):
     d_position_embedding = empty((1, seq, dim), torch.float32)
     kernels.column_sum(d_x, d_position_embedding, batch, seq * dim)
     d_position_embedding_weight = empty((max_positions, dim), torch.float32)
-    kernels.pad(d_position_embedding, d_position_embedding_weight, max_positions, dim, seq)
+    kernels.pad(
+        d_position_embedding, d_position_embedding_weight, n_rows=max_positions, n_cols=dim, n_filled=seq
+    )
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
         d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )

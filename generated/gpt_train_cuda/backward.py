@@ -104,9 +104,9 @@ def block_backward(saved, d_x_plus_mlp):
         d_x,
         d_ln_2_weight,
         d_ln_2_bias,
-        batch * seq,
-        dim,
-        1e-5,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=1e-5,
     )
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -148,9 +148,19 @@ def block_backward(saved, d_x_plus_mlp):
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
-    # Last come d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary.
     kernels.cat_and_column_sum(
-        d_q, d_k, d_v, d_qkv, d_qkv_bias, batch * seq, qkv_dim, dim, dim, dim, dim, 2 * dim
+        d_q,
+        d_k,
+        d_v,
+        d_qkv,
+        d_qkv_bias,
+        n_rows=batch * seq,
+        n_cols=qkv_dim,
+        d_q_stride=dim,
+        d_k_stride=dim,
+        d_v_stride=dim,
+        boundary=dim,
+        second_boundary=2 * dim,
     )
     d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), saved.qkv_weight)
 
@@ -169,9 +179,9 @@ def block_backward(saved, d_x_plus_mlp):
         d_residual,
         d_ln_1_weight,
         d_ln_1_bias,
-        batch * seq,
-        dim,
-        1e-5,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=1e-5,
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
@@ -209,7 +219,16 @@ def language_model_backward(saved, d_loss):
     d_ln_f_weight = torch.empty_like(ln_f_weight)
     d_ln_f_bias = torch.empty_like(ln_f_weight)
     kernels.d_layer_norm(
-        unscaled_d_ln_f, d_loss, ln_f_weight, x, d_x, d_ln_f_weight, d_ln_f_bias, batch * seq, dim, 1e-5
+        unscaled_d_ln_f,
+        d_loss,
+        ln_f_weight,
+        x,
+        d_x,
+        d_ln_f_weight,
+        d_ln_f_bias,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=1e-5,
     )
 
     d_blocks = {}

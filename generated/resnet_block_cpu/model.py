@@ -66,10 +66,10 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            batch,
-            out_channels,
-            out_height * out_width,
-            1e-5,
+            n_batches=batch,
+            n_channels=out_channels,
+            n_pixels=out_height * out_width,
+            eps=1e-5,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
@@ -91,9 +91,9 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             activated,
-            batch,
-            out_channels,
-            out_height * out_width,
-            1e-5,
+            n_batches=batch,
+            n_channels=out_channels,
+            n_pixels=out_height * out_width,
+            eps=1e-5,
         )
         return activated

@@ -103,9 +103,9 @@ def resnet_block_backward(saved, d_activated):
         d_shortcut_1_weight,
         d_shortcut,
         d_shortcut_1_bias,
-        out_channels,
-        batch,
-        out_height * out_width,
+        n_channels=out_channels,
+        n_batches=batch,
+        n_pixels=out_height * out_width,
     )
 
     # ResNetBlock.forward    out = out + self.shortcut(x)
@@ -138,9 +138,9 @@ def resnet_block_backward(saved, d_activated):
         d_bn2_weight,
         d_conv2,
         d_bn2_bias,
-        out_channels,
-        batch,
-        out_height * out_width,
+        n_channels=out_channels,
+        n_batches=batch,
+        n_pixels=out_height * out_width,
     )
 
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
@@ -173,9 +173,9 @@ def resnet_block_backward(saved, d_activated):
         d_bn1_weight,
         d_conv1,
         d_bn1_bias,
-        out_channels,
-        batch,
-        out_height * out_width,
+        n_channels=out_channels,
+        n_batches=batch,
+        n_pixels=out_height * out_width,
     )
     d_x_from_conv1, d_conv1_weight, _ = torch.ops.aten.convolution_backward.default(
         d_conv1,

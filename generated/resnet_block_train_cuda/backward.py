@@ -102,9 +102,9 @@ def resnet_block_backward(saved, d_activated):
         d_shortcut,
         d_shortcut_1_weight,
         d_shortcut_1_bias,
-        out_channels,
-        batch,
-        out_height * out_width,
+        n_channels=out_channels,
+        n_batches=batch,
+        n_pixels=out_height * out_width,
     )
     del shortcut
 
@@ -139,9 +139,9 @@ def resnet_block_backward(saved, d_activated):
         d_conv2,
         d_bn2_weight,
         d_bn2_bias,
-        out_channels,
-        batch,
-        out_height * out_width,
+        n_channels=out_channels,
+        n_batches=batch,
+        n_pixels=out_height * out_width,
     )
     del activated, conv2
 
@@ -176,9 +176,9 @@ def resnet_block_backward(saved, d_activated):
         d_conv1,
         d_bn1_weight,
         d_bn1_bias,
-        out_channels,
-        batch,
-        out_height * out_width,
+        n_channels=out_channels,
+        n_batches=batch,
+        n_pixels=out_height * out_width,
     )
     del conv1, out
     d_x_from_conv1, d_conv1_weight, _ = torch.ops.aten.convolution_backward.default(

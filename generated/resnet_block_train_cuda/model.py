@@ -71,7 +71,12 @@ class ResNetBlock(nn.Module):
         bn1_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
         bn1_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
-            conv1, bn1_piece_means, bn1_piece_squares, out_channels, batch, out_height * out_width
+            conv1,
+            bn1_piece_means,
+            bn1_piece_squares,
+            n_channels=out_channels,
+            n_batches=batch,
+            n_pixels=out_height * out_width,
         )
         bn1_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
         bn1_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
@@ -82,11 +87,11 @@ class ResNetBlock(nn.Module):
             bn1_rstd,
             self.bn1.running_mean,
             self.bn1.running_var,
-            out_channels,
-            batch,
-            784,
-            1e-5,
-            0.1,
+            n_rows=out_channels,
+            n_cols=batch,
+            piece_size=784,
+            eps=1e-5,
+            momentum=0.1,
         )
         out = torch.empty_like(conv1)
         kernels.batch_norm_relu(
@@ -96,9 +101,9 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            batch,
-            out_channels,
-            out_height * out_width,
+            n_batches=batch,
+            n_channels=out_channels,
+            n_pixels=out_height * out_width,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
@@ -107,7 +112,12 @@ class ResNetBlock(nn.Module):
         bn2_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
         bn2_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
-            conv2, bn2_piece_means, bn2_piece_squares, out_channels, batch, out_height * out_width
+            conv2,
+            bn2_piece_means,
+            bn2_piece_squares,
+            n_channels=out_channels,
+            n_batches=batch,
+            n_pixels=out_height * out_width,
         )
         bn2_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
         bn2_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
@@ -118,11 +128,11 @@ class ResNetBlock(nn.Module):
             bn2_rstd,
             self.bn2.running_mean,
             self.bn2.running_var,
-            out_channels,
-            batch,
-            784,
-            1e-5,
-            0.1,
+            n_rows=out_channels,
+            n_cols=batch,
+            piece_size=784,
+            eps=1e-5,
+            momentum=0.1,
         )
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
@@ -134,9 +144,9 @@ class ResNetBlock(nn.Module):
             shortcut,
             shortcut_piece_means,
             shortcut_piece_squares,
-            out_channels,
-            batch,
-            out_height * out_width,
+            n_channels=out_channels,
+            n_batches=batch,
+            n_pixels=out_height * out_width,
         )
         shortcut_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
         shortcut_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
@@ -147,11 +157,11 @@ class ResNetBlock(nn.Module):
             shortcut_rstd,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
-            out_channels,
-            batch,
-            784,
-            1e-5,
-            0.1,
+            n_rows=out_channels,
+            n_cols=batch,
+            piece_size=784,
+            eps=1e-5,
+            momentum=0.1,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
@@ -169,9 +179,9 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             activated,
-            batch,
-            out_channels,
-            out_height * out_width,
+            n_batches=batch,
+            n_channels=out_channels,
+            n_pixels=out_height * out_width,
         )
         return (
             activated,

@@ -276,9 +276,9 @@ def _announce(package: Any, enter: Callable[[str], Any]) -> None:
         return
 
     def announced(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
+        def run(*args: Any, **named: Any) -> Any:
             enter(name)
-            return kernel(*args)
+            return kernel(*args, **named)
 
         return run
 

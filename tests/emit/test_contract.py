@@ -112,5 +112,13 @@ def test_what_others_use_must_stay(path: str, old: str, new: str, expected: str)
     assert found.startswith(expected)
 
 
+def test_a_number_that_callers_name_keeps_its_name() -> None:
+    named = {**UNIT, "model.py": MODEL.replace("x.numel())", "x.numel()) or kernels.soft(x, x, n=4)")}
+    renamed = {**named, "kernels/soft.cpp": CPP.replace("long n)", "long count)")}
+    assert breaches("kernels/soft.cpp", renamed["kernels/soft.cpp"]) == []
+    (found,) = find_breaches(renamed, named)
+    assert str(found).startswith("kernels/soft.cpp:2: the signature of soft changed: its callers pass (")
+
+
 def test_a_removed_file_is_named() -> None:
     assert breaches("kernels/soft.cpp", None) == ["kernels/soft.cpp:1: the file is missing"]

@@ -65,6 +65,31 @@ def test_calls_with_tensors_ints_and_floats(runtime: ModuleType) -> None:
     assert scale.__name__ == "scale"
 
 
+def test_takes_numbers_by_name_in_any_order(runtime: ModuleType) -> None:
+    scale = runtime.load_kernel("scale.cpp")
+    x, out = torch.randn(11), torch.empty(11)
+    for factor, named in ((2.5, {"n": 11, "factor": 2.5}), (3.5, {"factor": 3.5, "n": 11})):
+        scale(x, out, **named)
+        torch.testing.assert_close(out, x * factor + 1)
+    scale(factor=0.5, out=out, n=11, x=x)
+    torch.testing.assert_close(out, x * 0.5 + 1)
+
+
+@pytest.mark.parametrize(
+    "named, words",
+    [
+        ({"n": 3, "scale": 1.0}, "has no parameter 'scale'"),
+        ({"x": 3, "factor": 1.0}, "'x'"),
+        ({"n": 3}, "takes 4 arguments, got 3"),
+        ({"n": 3, "factor": 1.0, "other": 1}, "takes 4 arguments, got 5|has no parameter 'other'"),
+    ],
+)
+def test_says_what_is_wrong_with_a_name(runtime: ModuleType, named: dict, words: str) -> None:
+    scale = runtime.load_kernel("scale.cpp")
+    with pytest.raises(TypeError, match=words):
+        scale(torch.empty(3), torch.empty(3), **named)
+
+
 KINDS = """#include <cstdint>
 {include}
 

@@ -289,13 +289,17 @@ def test_a_norm_of_images_goes_by_batches_channels_and_pixels() -> None:
     assert "channel by channel." in text and "lane_index" not in text
 
 
-def test_numbers_behind_the_sizes_are_explained() -> None:
-    text = (Path(__file__).resolve().parents[2] / "generated/gpt_train_cuda/backward.py").read_text()
-    found = re.search(r"# Last come (.*)\.\n *kernels\.cat_and_column_sum\(\s*(.*)\n", text)
-    assert found is not None
-    comment, call = found.groups()
-    assert comment == "d_q_stride, d_k_stride, d_v_stride, boundary and second_boundary"
-    assert call.endswith("qkv_dim, dim, dim, dim, dim, 2 * dim")
+def test_three_numbers_or_more_go_by_name_and_fewer_by_position() -> None:
+    generated = Path(__file__).resolve().parents[2] / "generated"
+    text = re.sub(r"\s+", " ", (generated / "gpt_train_cuda/backward.py").read_text())
+    call = re.search(r"kernels\.cat_and_column_sum\((.*?)\)", text)
+    assert call is not None and "=" not in call[1].partition(" n_rows=")[0]
+    assert call[1].endswith(
+        "n_cols=qkv_dim, d_q_stride=dim, d_k_stride=dim, d_v_stride=dim, boundary=dim, second_boundary=2 * dim, "
+    )
+    model = (generated / "gpt_cpu/model.py").read_text()
+    assert "kernels.gelu(widen, hidden, hidden.numel())" in model
+    assert "n_rows=batch * seq, n_cols=dim, eps=1e-5" in re.sub(r"\s+", " ", model)
 
 
 def test_layers_of_a_sequential_are_counted_and_a_dropout_is_one_word(tmp_path: Path) -> None:

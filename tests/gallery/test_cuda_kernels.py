@@ -44,8 +44,12 @@ def test_kernels_compile_without_spills(entry: Any, monkeypatch: pytest.MonkeyPa
     for name in ("check_tensor", "check_tensors", "check_lists_apart", "check_weights"):
         monkeypatch.setattr(model, name, lambda *args, **kwargs: None, raising=False)
     calls: dict[str, tuple[Any, ...]] = {}
+
+    def recorder(name: str) -> Any:
+        return lambda *args, **named: calls.setdefault(name, (*args, *named.values()))
+
     for kernel in package.kernels.__all__:
-        monkeypatch.setattr(package.kernels, kernel, lambda *args, name=kernel: calls.setdefault(name, args))
+        monkeypatch.setattr(package.kernels, kernel, recorder(kernel))
     exported = getattr(package, package.__all__[0])
     with torch.set_grad_enabled(entry.train), torch.device("meta"):
         call = exported() if isinstance(exported, type) else exported

@@ -17,22 +17,22 @@ extern "C" void integer_rows(
   for (long row = 0; row < n_row; ++row) {
     const int32_t *x_row = x + row * n_col;
 
-    int32_t argmax_value_value = INT32_MIN;
+    int32_t argmax_value_best = INT32_MIN;
     int64_t sum_value = 0;
     int any_value = 0;
-#pragma omp simd reduction(max : argmax_value_value) reduction(+ : sum_value) reduction(| : any_value)
+#pragma omp simd reduction(max : argmax_value_best) reduction(+ : sum_value) reduction(| : any_value)
     for (long col = 0; col < n_col; ++col) {
       const int32_t element = x_row[col];
-      argmax_value_value = element > argmax_value_value ? element : argmax_value_value;
+      argmax_value_best = element > argmax_value_best ? element : argmax_value_best;
       sum_value += static_cast<int64_t>(element);
       any_value |= element >= THRESHOLD;
     }
 
-    // The first place of argmax_value_value.
+    // The first place of argmax_value_best.
     long argmax_value = n_col;
 #pragma omp simd reduction(min : argmax_value)
     for (long col = 0; col < n_col; ++col) {
-      const long place = x_row[col] == argmax_value_value ? col : n_col;
+      const long place = x_row[col] == argmax_value_best ? col : n_col;
       argmax_value = place < argmax_value ? place : argmax_value;
     }
     best[row] = argmax_value;

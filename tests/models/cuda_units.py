@@ -89,17 +89,17 @@ def _checked_kernels(check: Any, started: Path) -> list[str]:
         checked = check.with_check(name, kernel, lambda *row: rows.append(row))
         stand_in = check.with_reference(name, dict)
 
-        def run(*given: Any) -> None:
+        def run(*given: Any, **named: Any) -> None:
             if name in broken:
-                stand_in(*given)
+                stand_in(*given, **named)
                 return
             started.write_text(name)
             try:
-                checked(*given)
+                checked(*given, **named)
             except Exception as error:
                 broken.add(name)
                 problems.append(f"kernel {name}: {in_words(error)}")
-                stand_in(*given)
+                stand_in(*given, **named)
 
         return run
 

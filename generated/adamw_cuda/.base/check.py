@@ -183,15 +183,15 @@ def with_check(name, kernel, report):
     windows, reference = KERNELS[name]
     seen = set()
 
-    def checked(*given):
-        sizes = tuple(value for value in given if isinstance(value, (int, float)))
+    def checked(*given, **named):
+        sizes = tuple(value for value in (*given, *named.values()) if isinstance(value, (int, float)))
         if sizes in seen:
-            kernel(*given)
+            kernel(*given, **named)
             return
         seen.add(sizes)
-        groups = windows(*given)
+        groups = windows(*given, **named)
         before = [copied(read) for read, _ in groups]
-        kernel(*given)
+        kernel(*given, **named)
         for (_, written), read in zip(groups, before, strict=True):
             exact, plain = results_of(reference, as_double(read)), results_of(reference, read)
             for found, one_plain, one_exact in zip(written, plain, exact, strict=True):
@@ -209,8 +209,8 @@ def with_reference(name, prepare):
     """A stand-in for a kernel that runs its reference on what `prepare` makes of the arguments."""
     windows, reference = KERNELS[name]
 
-    def stand_in(*given):
-        for read, written in windows(*given):
+    def stand_in(*given, **named):
+        for read, written in windows(*given, **named):
             for target, value in zip(written, results_of(reference, prepare(read)), strict=True):
                 target.copy_(torch.as_tensor(value))
 

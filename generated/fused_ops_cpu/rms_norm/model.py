@@ -21,5 +21,5 @@ def rms_norm(x, weight):
 
     # rms_norm    return F.rms_norm(x, (x.shape[-1],), weight, eps=1e-6)
     normalized = empty(x.shape, torch.float32)
-    kernels.rms_norm(x, weight, normalized, n_rows, n_cols, 1e-6)
+    kernels.rms_norm(x, weight, normalized, n_rows=n_rows, n_cols=n_cols, eps=1e-6)
     return normalized

@@ -15,10 +15,10 @@ extern "C" void mul_add(
     const float *d_token_embedding_from_lookup,  // (n_elements,)
     float *d_token_embedding,                    // (n_elements,)
     long n_elements) {
-  const float d_loss_value = d_loss[0];
+  const float d_loss_i = d_loss[0];
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
-    const float d_token_embedding_from_head = unscaled_d_token_embedding[i] * d_loss_value;
+    const float d_token_embedding_from_head = unscaled_d_token_embedding[i] * d_loss_i;
     d_token_embedding[i] = d_token_embedding_from_head + d_token_embedding_from_lookup[i];
   }
 }

@@ -41,7 +41,7 @@ class Block(nn.Module):
         residual = torch.empty_like(x)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, batch * seq, dim, 1e-5
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
         )
         return self.after_ln_1(residual, ln_1)
 
@@ -69,7 +69,15 @@ class Block(nn.Module):
         x = torch.empty_like(residual)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            residual, attn, self.ln_2.weight, self.ln_2.bias, x, ln_2, batch * seq, dim, 1e-5
+            residual,
+            attn,
+            self.ln_2.weight,
+            self.ln_2.bias,
+            x,
+            ln_2,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
@@ -144,11 +152,11 @@ class LanguageModel(nn.Module):
             self.gpt.blocks[0].ln_1.bias,
             x,
             ln_1,
-            batch,
-            seq,
-            dim,
-            vocab_size,
-            1e-5,
+            n_batches=batch,
+            n_positions=seq,
+            n_cols=dim,
+            table_size=vocab_size,
+            eps=1e-5,
         )
 
         x, mlp, saved = self.gpt.blocks[0].after_ln_1(x, ln_1)
@@ -162,14 +170,28 @@ class LanguageModel(nn.Module):
         x_plus_mlp = torch.empty_like(x)
         ln_f = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
-            x, mlp, self.gpt.ln_f.weight, self.gpt.ln_f.bias, x_plus_mlp, ln_f, batch * seq, dim, 1e-5
+            x,
+            mlp,
+            self.gpt.ln_f.weight,
+            self.gpt.ln_f.bias,
+            x_plus_mlp,
+            ln_f,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
         )
 
         # GPT.forward    return self.head(self.ln_f(x))
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
         padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
-        kernels.pad_head(self.gpt.token_embedding.weight, padded_weight, padded_vocab_size, dim, vocab_size)
+        kernels.pad_head(
+            self.gpt.token_embedding.weight,
+            padded_weight,
+            n_rows=padded_vocab_size,
+            n_cols=dim,
+            n_filled=vocab_size,
+        )
         logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -177,22 +199,26 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
         losses = torch.empty((batch * seq,), dtype=torch.float32, device=tokens.device)
         unscaled_d_logits = torch.empty((batch * seq, 50264), dtype=torch.bfloat16, device=tokens.device)
-        # Last come logits_stride and unscaled_d_logits_stride.
         kernels.cross_entropy_and_d_cross_entropy(
             logits,
             targets,
             n_counted,
             losses,
             unscaled_d_logits,
-            batch * seq,
-            vocab_size,
-            padded_vocab_size,
-            50264,
+            n_rows=batch * seq,
+            n_cols=vocab_size,
+            logits_stride=padded_vocab_size,
+            unscaled_d_logits_stride=50264,
         )
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
-        # Last come unscaled_d_logits_stride and unscaled_d_logits_offset.
-        kernels.fill_padding(unscaled_d_logits, 8192, 7, 50264, 50257)
+        kernels.fill_padding(
+            unscaled_d_logits,
+            n_rows=8192,
+            n_cols=7,
+            unscaled_d_logits_stride=50264,
+            unscaled_d_logits_offset=50257,
+        )
 
         # GPT.forward    return self.head(self.ln_f(x))
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)

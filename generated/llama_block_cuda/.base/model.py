@@ -48,7 +48,9 @@ class LlamaBlock(nn.Module):
         # RMSNorm.forward    x_float = x.float(); mean_square = x_float.pow(2).mean(-1, keepdim=True)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         attention_norm = torch.empty_like(x)
-        kernels.rms_norm(x, self.attention_norm.weight, attention_norm, batch * seq, dim, 1e-5)
+        kernels.rms_norm(
+            x, self.attention_norm.weight, attention_norm, n_rows=batch * seq, n_cols=dim, eps=1e-5
+        )
 
         # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads,
         #         self.head_dim).transpose(1, 2)
@@ -73,11 +75,11 @@ class LlamaBlock(nn.Module):
             self.attention.rotary.cos,
             self.attention.rotary.sin,
             rotary_q,
-            batch,
-            seq,
-            n_heads,
-            head_dim,
-            head_dim // 2,
+            n_batches=batch,
+            n_positions=seq,
+            n_heads=n_heads,
+            n_cols=head_dim,
+            half=head_dim // 2,
         )
         del q
         rotary_k = torch.empty(
@@ -88,11 +90,11 @@ class LlamaBlock(nn.Module):
             self.attention.rotary.cos,
             self.attention.rotary.sin,
             rotary_k,
-            batch,
-            seq,
-            n_kv_heads,
-            head_dim,
-            head_dim // 2,
+            n_batches=batch,
+            n_positions=seq,
+            n_heads=n_kv_heads,
+            n_cols=head_dim,
+            half=head_dim // 2,
         )
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
@@ -110,7 +112,9 @@ class LlamaBlock(nn.Module):
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = torch.empty_like(x)
         mlp_norm = attention  # in place: nothing reads attention afterwards
-        kernels.add_and_rms_norm(x, attention, self.mlp_norm.weight, h, mlp_norm, batch * seq, dim, 1e-5)
+        kernels.add_and_rms_norm(
+            x, attention, self.mlp_norm.weight, h, mlp_norm, n_rows=batch * seq, n_cols=dim, eps=1e-5
+        )
 
         # SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
         gate_proj = F.linear(mlp_norm, self.mlp.gate_proj.weight)

@@ -66,7 +66,9 @@ class ResNetBlock(nn.Module):
             device=x.device,
             memory_format=torch.channels_last,
         )
-        kernels.to_channels_last(x, x_channels_last, batch, height * width, channels)
+        kernels.to_channels_last(
+            x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
+        )
         conv1 = channels_last(F.conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1))
         out = conv1  # in place: nothing reads conv1 afterwards
         kernels.batch_norm_relu(
@@ -76,9 +78,9 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            batch * out_height * out_width,
-            out_channels,
-            1e-5,
+            n_rows=batch * out_height * out_width,
+            n_cols=out_channels,
+            eps=1e-5,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
@@ -102,9 +104,9 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             activated,
-            batch,
-            out_height * out_width,
-            out_channels,
-            1e-5,
+            n_batches=batch,
+            n_pixels=out_height * out_width,
+            n_channels=out_channels,
+            eps=1e-5,
         )
         return activated

@@ -195,9 +195,9 @@ class Parameter:
 def load_kernel(file_name: str) -> Callable[..., None]:
     """The function of kernels/<file_name>, built first if it or a header changed since the last build.
 
-    It takes tensors for pointers, ints and floats, in the order of the C++ parameters, and returns nothing. A tensor
-    must be of its parameter's type and in this memory. The sizes are trusted: model.py checks its inputs once. A call
-    costs about 0.15 us, and 0.3 us more where the kernel has an OpenMP region.
+    It takes tensors for pointers, ints and floats, in the order of the C++ parameters or by their names, and returns
+    nothing. A tensor must be of its parameter's type and in this memory. The sizes are trusted: model.py checks its
+    inputs once. A call costs about 0.15 us, and 0.3 us more where the kernel has an OpenMP region.
     """
     source = KERNELS / file_name
     if not source.exists():
@@ -415,9 +415,36 @@ const Exchange *exchange;
   return false;
 }
 
-PyObject *call(PyObject *, PyObject *const *given, Py_ssize_t n_given) {
-  if (n_given != @COUNT@) {
-    return PyErr_Format(PyExc_TypeError, "%s takes %d arguments, got %zd", "@USAGE@", @COUNT@, n_given);
+PyObject *parameters[@COUNT@ + 1];  // their names
+
+// Puts arguments that some name in another order than the kernel's into its order.
+bool arrange(PyObject *const *given, Py_ssize_t n_placed, PyObject *names, PyObject **arranged) {
+  for (Py_ssize_t i = 0; i < n_placed; ++i) arranged[i] = given[i];
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+    PyObject *name = PyTuple_GET_ITEM(names, i);
+    int at = 0;
+    while (at < @COUNT@ && PyUnicode_Compare(name, parameters[at]) != 0) ++at;
+    if (at == @COUNT@ || arranged[at] != nullptr) {
+      const char *words = at == @COUNT@ ? "%s has no parameter %R" : "%s is given %R twice";
+      PyErr_Format(PyExc_TypeError, words, "@USAGE@", name);
+      return false;
+    }
+    arranged[at] = given[n_placed + i];
+  }
+  return true;
+}
+
+PyObject *call(PyObject *, PyObject *const *given, Py_ssize_t n_placed, PyObject *names) {
+  const Py_ssize_t n_named = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+  if (n_placed + n_named != @COUNT@) {
+    return PyErr_Format(PyExc_TypeError, "%s takes %d arguments, got %zd", "@USAGE@", @COUNT@, n_placed + n_named);
+  }
+  PyObject *arranged[@COUNT@ + 1] = {};
+  for (Py_ssize_t i = 0; i < n_named; ++i) {
+    if (PyTuple_GET_ITEM(names, i) == parameters[n_placed + i]) continue;  // in order, as model.py writes them
+    if (!arrange(given, n_placed, names, arranged)) return nullptr;
+    given = arranged;
+    break;
   }
 @READ@
   Py_BEGIN_ALLOW_THREADS
@@ -427,11 +454,12 @@ PyObject *call(PyObject *, PyObject *const *given, Py_ssize_t n_given) {
 }
 
 const auto plain_call = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call));
-PyMethodDef method = {"@NAME@", plain_call, METH_FASTCALL, "@USAGE@"};
+PyMethodDef method = {"@NAME@", plain_call, METH_FASTCALL | METH_KEYWORDS, "@USAGE@"};
 }  // namespace
 
 extern "C" PyObject *longhand_binding(PyObject *tensor) {
   tensor_class = Py_NewRef(tensor);
+@NAMES@
   PyObject *capsule = PyObject_GetAttrString(tensor, "__dlpack_c_exchange_api__");
   if (capsule == nullptr) return nullptr;
   exchange = static_cast<const Exchange *>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
@@ -464,6 +492,10 @@ def _translation_unit(source: Path) -> str:
     usage = f"{name}({', '.join(parameter.name for parameter in parameters)})"
     words = {"NAME": name, "USAGE": usage, "COUNT": str(len(parameters))}
     words |= {"READ": "\n".join(reads), "ARGUMENTS": ", ".join(arguments)}
+    interned = [
+        f'  parameters[{i}] = PyUnicode_InternFromString("{p.name}");' for i, p in enumerate(parameters)
+    ]
+    words["NAMES"] = "\n".join(interned)
     return include + re.sub(r"@(\w+)@", lambda match: words[match[1]], _BINDING)
 
 
@@ -476,9 +508,13 @@ def _through_ctypes(library: ctypes.CDLL, name: str, parameters: list[Parameter]
     dtypes = [_ELEMENTS.get(parameter.type.removesuffix("*"), _ANY_ELEMENTS)[2] for parameter in parameters]
     usage = f"{name}({', '.join(parameter.name for parameter in parameters)})"
 
-    def call(*given: object) -> None:
-        if len(given) != len(parameters):
-            raise TypeError(f"{usage} takes {len(parameters)} arguments, got {len(given)}")
+    def call(*given: object, **named: object) -> None:
+        n_given = len(given) + len(named)
+        given = (*given, *(named.pop(one.name) for one in parameters[len(given) :] if one.name in named))
+        if named:
+            raise TypeError(f"{usage} has no parameter {next(iter(named))!r}, or is given it twice")
+        if n_given != len(parameters):
+            raise TypeError(f"{usage} takes {len(parameters)} arguments, got {n_given}")
         values = []
         for value, parameter, kind, dtype in zip(given, parameters, kinds, dtypes, strict=True):
             if kind is ctypes.c_void_p:

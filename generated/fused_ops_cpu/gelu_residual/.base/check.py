@@ -133,17 +133,17 @@ def with_check(name, kernel, report):
     windows, reference = KERNELS[name]
     seen = set()
 
-    def checked(*given):
-        sizes = tuple(value for value in given if not isinstance(value, torch.Tensor))
+    def checked(*given, **named):
+        sizes = tuple(value for value in (*given, *named.values()) if not isinstance(value, torch.Tensor))
         if sizes in seen:
-            kernel(*given)
+            kernel(*given, **named)
             return
         seen.add(sizes)
-        read, written = windows(*given)
+        read, written = windows(*given, **named)
         read = {
             key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in read.items()
         }
-        kernel(*given)
+        kernel(*given, **named)
         exact, plain = results_of(reference, as_double(read)), results_of(reference, read)
         for found, one_plain, one_exact in zip(written, plain, exact, strict=True):
             one_plain = torch.as_tensor(one_plain, dtype=found.dtype, device=found.device).expand_as(found)
@@ -157,8 +157,8 @@ def with_reference(name, prepare):
     """A stand-in for a kernel that runs its reference on what `prepare` makes of the arguments."""
     windows, reference = KERNELS[name]
 
-    def stand_in(*given):
-        read, written = windows(*given)
+    def stand_in(*given, **named):
+        read, written = windows(*given, **named)
         for target, value in zip(written, results_of(reference, prepare(read)), strict=True):
             target.copy_(torch.as_tensor(value))
 

@@ -25,5 +25,5 @@ def layer_norm(x, r, weight, bias):
 
     # layer_norm    h = x + r; return F.layer_norm(h, (h.shape[-1],), weight, bias)
     normalized = torch.empty_like(x)
-    kernels.add_layer_norm(x, r, weight, bias, normalized, n_rows, n_cols, 1e-5)
+    kernels.add_layer_norm(x, r, weight, bias, normalized, n_rows=n_rows, n_cols=n_cols, eps=1e-5)
     return normalized

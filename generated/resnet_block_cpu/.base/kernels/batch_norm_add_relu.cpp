@@ -36,23 +36,23 @@ extern "C" void batch_norm_add_relu(
       const float *shortcut_row = shortcut + (batch * n_channels + channel) * n_pixels;
       float *activated_row = activated + (batch * n_channels + channel) * n_pixels;
 
-      const float bn2_running_mean_value = bn2_running_mean[channel];
+      const float bn2_running_mean_i = bn2_running_mean[channel];
       const float rstd = 1.0f / std::sqrt(bn2_running_var[channel] + eps);
-      const float bn2_weight_value = bn2_weight[channel];
-      const float bn2_bias_value = bn2_bias[channel];
-      const float shortcut_1_running_mean_value = shortcut_1_running_mean[channel];
+      const float bn2_weight_i = bn2_weight[channel];
+      const float bn2_bias_i = bn2_bias[channel];
+      const float shortcut_1_running_mean_i = shortcut_1_running_mean[channel];
       const float shortcut_rstd = 1.0f / std::sqrt(shortcut_1_running_var[channel] + eps);
-      const float shortcut_1_weight_value = shortcut_1_weight[channel];
-      const float shortcut_1_bias_value = shortcut_1_bias[channel];
+      const float shortcut_1_weight_i = shortcut_1_weight[channel];
+      const float shortcut_1_bias_i = shortcut_1_bias[channel];
 
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
-        const float normalized = (conv2_row[pixel] - bn2_running_mean_value) * rstd;
-        const float out = normalized * bn2_weight_value + bn2_bias_value;
-        const float difference = shortcut_row[pixel] - shortcut_1_running_mean_value;
-        const float product = difference * shortcut_rstd * shortcut_1_weight_value;
+        const float normalized = (conv2_row[pixel] - bn2_running_mean_i) * rstd;
+        const float out = normalized * bn2_weight_i + bn2_bias_i;
+        const float difference = shortcut_row[pixel] - shortcut_1_running_mean_i;
+        const float product = difference * shortcut_rstd * shortcut_1_weight_i;
 
-        activated_row[pixel] = maximum(out + (product + shortcut_1_bias_value), 0.0f);
+        activated_row[pixel] = maximum(out + (product + shortcut_1_bias_i), 0.0f);
       }
     }
   }

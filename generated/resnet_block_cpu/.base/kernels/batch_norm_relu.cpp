@@ -28,15 +28,15 @@ extern "C" void batch_norm_relu(
       const float *conv1_row = conv1 + (batch * n_channels + channel) * n_pixels;
       float *out_row = out + (batch * n_channels + channel) * n_pixels;
 
-      const float running_mean_value = running_mean[channel];
+      const float running_mean_i = running_mean[channel];
       const float rstd = 1.0f / std::sqrt(running_var[channel] + eps);
-      const float weight_value = weight[channel];
-      const float bias_value = bias[channel];
+      const float weight_i = weight[channel];
+      const float bias_i = bias[channel];
 
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
-        const float normalized = (conv1_row[pixel] - running_mean_value) * rstd;
-        out_row[pixel] = maximum(normalized * weight_value + bias_value, 0.0f);
+        const float normalized = (conv1_row[pixel] - running_mean_i) * rstd;
+        out_row[pixel] = maximum(normalized * weight_i + bias_i, 0.0f);
       }
     }
   }

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
-SQRT_HALF = tl.constexpr(0.7071067811865476)
+SQRT_HALF = tl.constexpr(2**-0.5)
 
 # Tunables.
 ELEMENTS = 4096  # per program: short rows share one

@@ -1,0 +1,64 @@
+"""A ``where`` is called after what it chooses."""
+
+import torch
+
+from longhand.emit.choice_words import choice_words
+from longhand.emit.words import element_words, first_free
+from longhand.lower.ir import Constant, Index, Load, Pointwise, PointwiseOp, Position
+
+F32, I64 = torch.float32, torch.int64
+
+
+def words(*body: object, operands: dict[int, str] | None = None) -> list[str]:
+    values = (*body,)
+    return list(choice_words(values[-1], values, operands or {}))  # type: ignore[arg-type]
+
+
+def place() -> Position:
+    return Position(Index(()), I64)
+
+
+def load(dtype: torch.dtype = F32) -> Load:
+    return Load("x", Index(()), dtype)
+
+
+def compared(one: int, other: int) -> Pointwise:
+    return Pointwise(PointwiseOp.LT, (one, other), torch.bool)
+
+
+def test_an_index_that_may_count_from_the_end_is_wrapped() -> None:
+    body = (
+        load(I64),
+        Constant(0, I64),
+        compared(0, 1),
+        Constant(9, I64),
+        Pointwise(PointwiseOp.ADD, (0, 3), I64),
+    )
+    choice = Pointwise(PointwiseOp.WHERE, (2, 4, 0), I64)
+    assert words(*body, choice, operands={0: "edges"}) == ["wrapped_edges"]
+    assert words(*body, choice) == ["wrapped"]
+
+
+def test_what_hides_scores_is_a_mask_and_what_it_hides_is_masked() -> None:
+    body = (place(), Constant(4, I64), compared(0, 1), Constant(0.0, F32), Constant(-1e9, F32), load())
+    assert words(*body, Pointwise(PointwiseOp.WHERE, (2, 3, 4), F32)) == ["additive_mask"]
+    assert words(*body, Pointwise(PointwiseOp.WHERE, (2, 5, 4), F32), operands={5: "score"}) == [
+        "masked_score"
+    ]
+    assert words(*body, Pointwise(PointwiseOp.WHERE, (2, 5, 3), F32)) == ["masked"]
+
+
+def test_halves_of_which_one_is_negated_are_rotated_where_the_place_decides() -> None:
+    rest = (
+        load(),
+        load(),
+        Pointwise(PointwiseOp.NEG, (4,), F32),
+        Pointwise(PointwiseOp.WHERE, (2, 5, 3), F32),
+    )
+    assert words(place(), Constant(4, I64), compared(0, 1), *rest) == ["rotated"]
+    assert words(load(I64), Constant(4, I64), compared(0, 1), *rest) == []
+
+
+def test_elements_of_a_tensor_have_an_index() -> None:
+    assert first_free(element_words("h"), {"h"}) == "h_i"
+    assert first_free(element_words("h"), {f"h_{index}" for index in "ijklm"}) == "other_h"
