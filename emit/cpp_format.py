@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from longhand.errors import ToolError
@@ -53,7 +54,11 @@ def format_cpp(text: str, file_name: str = "kernel.cpp") -> str:
     return done.stdout
 
 
+@functools.cache
 def _clang_format() -> str:
-    """The program of the clang-format package of this Python; else the one on PATH."""
-    beside = Path(sys.executable).parent / "clang-format"
-    return str(beside) if beside.exists() else "clang-format"
+    """The program inside the clang-format package, whose script starts a Python for each file; else the one on PATH."""
+    package = importlib.util.find_spec("clang_format")
+    if package is None or package.origin is None:
+        return "clang-format"
+    program = Path(package.origin).parent / "data" / "bin" / "clang-format"
+    return str(program) if program.exists() else "clang-format"

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.compiled_headers import compile_headers
 
 ROOT = Path(__file__).resolve().parents[1]
 FRAME_HOOK = "longhand.capture._frame_eval"
@@ -22,6 +25,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ from what is printed now"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Once, in the process that starts the others: they inherit CXX."""
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    folder = compile_headers()
+    if folder is not None:
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases of long_cases.txt are slow."""
+    lines = set((ROOT / "tests" / "long_cases.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in lines:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

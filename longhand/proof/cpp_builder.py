@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -42,7 +43,8 @@ def build_kernels(files: Mapping[str, str], tell: Callable[[str], None] = lambda
         for path in [*native, "runtime.py"]:
             (folder / path).write_text(files[path], encoding="utf-8")
         with _runtime(folder) as runtime:
-            if shutil.which(runtime.COMPILER) is None:
+            compiler = shlex.split(runtime.COMPILER)  # several words, as in `ccache g++`, or none
+            if not compiler or shutil.which(compiler[0]) is None:
                 raise BuilderUnavailable(f"the C++ compiler {runtime.COMPILER!r} is not here")
             try:
                 runtime._cache_folder()

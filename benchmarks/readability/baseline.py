@@ -1,0 +1,48 @@
+"""The counts of units, as a table and beside those of before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.readability.counts import COUNTERS
+from benchmarks.readability.text import UnitText
+
+BASELINE = Path(__file__).resolve().parent / "baseline.json"
+Counts = dict[str, dict[str, int]]  # by "model device": by counter
+
+
+def count(unit: UnitText, is_told: bool = False) -> dict[str, int]:
+    """How many of each there are, and how many kernels."""
+    found = {word: counter(unit) for word, counter in COUNTERS.items()}
+    if is_told:
+        for word, places in found.items():
+            print(*(f"{unit.model} {unit.device}: {word}: {place}" for place in places), sep="\n")
+    return {"kernels": len(unit.kernels), **{word: len(places) for word, places in found.items()}}
+
+
+def table(counts: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
+    """A row for each unit, and the sums."""
+    columns = ["kernels", *COUNTERS]
+    rows = [["unit", *columns]]
+    rows += [[unit, *(str(found[column]) for column in columns)] for unit, found in counts.items()]
+    sums = {column: sum(found[column] for found in counts.values()) for column in columns}
+    return [*rows, ["all", *map(str, sums.values())]]
+
+
+def regressions(
+    counts: Mapping[str, Mapping[str, int]], baseline: Mapping[str, Mapping[str, int]]
+) -> list[str]:
+    """What there is more of than before, in words; a unit that the baseline lacks is one."""
+    found = []
+    for unit, now in counts.items():
+        before = baseline.get(unit)
+        if before is None:
+            found.append(f"{unit}: the baseline does not have it; record it with --update")
+            continue
+        found += [
+            f"{unit}: {word}: {now[word]}, before {before.get(word, 0)}"
+            for word in COUNTERS
+            if now[word] > before.get(word, 0)
+        ]
+    return found
