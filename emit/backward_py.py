@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from longhand.capture.graph import BackwardInput, BackwardKind, InputKind, TrainingGraphs
 from longhand.emit.backward_writer import BackwardWriter
@@ -16,8 +17,8 @@ from longhand.emit.runtime_py import sorted_imports
 from longhand.emit.templates import render_template
 from longhand.emit.trained_call import SavedLayers, TrainedCall, launched_words
 from longhand.emit.words import identifier, snake_case
-from longhand.lower.ir import View
-from longhand.schedule.plan import UnitPlan
+from longhand.lower.ir import Extern, View
+from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,7 @@ class BackwardText:
         arguments: Of launch().
         launched: Words for what launch() returns: the user's results, single tensors, lists of tensors.
         results: Words for the user's results.
+        views: Those that a library made, which may be views: what leaves the Function as one nobody may write.
         constants: Words of the user's results that have no gradient.
         saved: The single tensors that the forward keeps, as expressions.
         records: What each layer of a loop saves, as (the class, its docstring, its fields, the list's word).
@@ -69,6 +71,7 @@ class BackwardText:
     arguments: tuple[str, ...]
     launched: tuple[str, ...]
     results: tuple[str, ...]
+    views: tuple[str, ...]
     constants: tuple[str, ...]
     saved: tuple[str, ...]
     records: tuple[Record, ...]
@@ -193,6 +196,7 @@ class _Function:
             arguments=arguments,
             launched=launched,
             results=tuple(expressions[place] for place in user),
+            views=tuple(self._views(user, expressions)),
             constants=tuple(
                 expressions[place] for place in user if place not in self.training.differentiable
             ),
@@ -226,6 +230,20 @@ class _Function:
             rest=rest,
             device=self.forward.plan.options.target.device.value,
         )
+
+    def _views(self, places: Sequence[int], expressions: Mapping[int, str]) -> Iterator[str]:
+        """The results that come from library calls, of those that a word holds."""
+        plan = self.forward.plan
+        steps: list[PlanStep] = [
+            run for step in plan.steps if isinstance(step, Repeat) for run in chain(*step.runs)
+        ]
+        steps += [step for step in plan.steps if not isinstance(step, Repeat)]
+        made = {name for step in steps if isinstance(step, Extern) for name in step.outputs}
+        for place in places:
+            result = plan.results[place]
+            assert isinstance(result, View)
+            if result.buffer in made and expressions[place].isidentifier():
+                yield expressions[place]
 
     def _gradient_names(self) -> Iterator[str]:
         for place in self.places:

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture.autograd.eager_derivative import Differentiated, differentiated
-from longhand.capture.torch_private import registered_by
+from longhand.capture.graph import Differentiated, differentiated, registered_by
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, write_view
 from longhand.lower.ir import Buffer, Extern, View

@@ -393,8 +393,10 @@ class ModelWriter:
         return lines
 
     def _unpacked(self, sizes: Sequence[str]) -> list[str]:
-        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too."""
+        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
         hands_all_on = self.records or self.training is not None
+        in_lists = {node for one in self.lists for node in one.nodes}
+        written = {mutation.input_node for mutation in self.graph.mutations} - in_lists
         return [
             f"{variable} = {path}"
             for parameter in self.parameters
@@ -404,6 +406,7 @@ class ModelWriter:
             and (
                 hands_all_on
                 or self.words.nodes[leaf].users
+                or leaf in written
                 or any(f"{variable}.shape" in one for one in sizes)
             )
         ]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from longhand.capture.autograd.eager_derivative import differentiated
-from longhand.capture.graph import InputKind
+from longhand.capture.graph import InputKind, differentiated
 from longhand.emit.model_head import described_list, updated_arguments
 from longhand.emit.naming import launches
 from longhand.emit.passes import Pass, kernels_of

@@ -24,6 +24,7 @@ class Comparison:
         bound: What `error` may be.
         note: What is wrong besides numbers (shape, dtype), else empty.
         mismatch: The first element that is farther off than allowed, its index and both values; else empty.
+        scale: The largest finite number of the reference.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Comparison:
     bound: float
     note: str = ""
     mismatch: str = ""
+    scale: float = 0.0
 
     @property
     def is_right(self) -> bool:
@@ -65,7 +67,7 @@ def compare(name: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Ten
         # Eager itself leaves the range of the dtype: then we must be where eager is.
         reference, bound = eager.double(), ulp
     mismatch = first_mismatch(ours, reference, bound)
-    return Comparison(name, distance(ours, reference), eager_error, bound, "", mismatch)
+    return Comparison(name, distance(ours, reference), eager_error, bound, "", mismatch, scale)
 
 
 def distance(value: torch.Tensor, reference: torch.Tensor) -> float:

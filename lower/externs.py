@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.autograd.eager_derivative import differentiated
+from longhand.capture.graph import differentiated
 from longhand.lower.body import Size
 from longhand.lower.context import Context
 from longhand.lower.ir import View

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import longhand
+from benchmarks.architectures.accuracy import accuracy, reference
 from benchmarks.architectures.calls import copied, step
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
@@ -60,6 +61,11 @@ class Watched:
         return numbers | ({"share": ours / (ours + others)} if ours + others else {})
 
     @property
+    def is_in_eager(self) -> bool:
+        """Whether nothing runs in what was generated: then it is eager that differs from eager."""
+        return bool(self.reports) and all(report.reason for report in self.reports)
+
+    @property
     def eager_reasons(self) -> list[str]:
         """Why graphs were left in eager."""
         return [report.reason for report in self.reports if report.reason]
@@ -69,63 +75,32 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
     """Calls of the compiled model, against eager and float64; the third is watched: the second may fill caches."""
     longhand.reset()
     module, args, kwargs = copied(example, None if dtype is torch.float32 else dtype)
-    eager = copied((module, args, kwargs))
-    expected = step(eager[0], *eager, train=train)
-    exact = _exact((module, args, kwargs), expected, train=train)
+
+    def run(one: Example) -> list[torch.Tensor]:
+        eager = copied(one)
+        return step(eager[0], *eager, train=train)
+
+    known = reference((module, args, kwargs), run)
     watched = Watched(module, frontend)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         again = copied((module, args, kwargs))
         actual = step(watched.call, module, args, kwargs, train=train)
     numbers = watched.numbers
-    worst, eagers, note = distances(actual, expected, exact)
-    numbers |= {"error": worst, "eager_error": eagers}
-    if note or worst > _FACTOR * eagers + _FLOOR[dtype]:
-        return Result(Verdict.WRONG, note or f"error {worst:.1e}, eager's {eagers:.1e}", numbers)
+    found = accuracy(actual, known)
+    numbers |= {"error": found.error, "eager_error": found.eager_error}
+    if found.note or found.error > _FACTOR * found.eager_error + _FLOOR[dtype]:
+        if watched.is_in_eager:
+            return Result(
+                Verdict.EAGER, f"{watched.eager_reasons[0].splitlines()[0]}; eager differs", numbers
+            )
+        note = found.note or f"error {found.error:.1e}, eager's {found.eager_error:.1e}"
+        return Result(Verdict.WRONG, note, numbers)
     step(watched.call, module, *copied((module, *again[1:]))[1:], train=train)
     frames = _frames_of(lambda: step(watched.call, module, *again[1:], train=train))
     if reason := _why_eager(watched, frontend, [str(one.message) for one in told], frames, module):
         return Result(Verdict.EAGER, reason, numbers)
     return Result(Verdict.RIGHT, "", numbers)
-
-
-def _exact(example: Example, expected: list[torch.Tensor], *, train: bool) -> list[torch.Tensor]:
-    """The same in float64; eager's own where some operation has none, or where other elements are chosen there."""
-    try:
-        wide = copied(example, torch.float64)
-        found = step(wide[0], *wide, train=train)
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        return expected
-    same = len(found) == len(expected) and all(
-        one.shape == other.shape for one, other in zip(found, expected, strict=True)
-    )
-    return found if same else expected
-
-
-def distances(
-    actual: list[torch.Tensor], expected: list[torch.Tensor], exact: list[torch.Tensor]
-) -> tuple[float, float, str]:
-    """The largest distance from float64, ours and eager's, relative to each tensor's scale; what else is wrong."""
-    if [(t.shape, t.dtype) for t in actual] != [(t.shape, t.dtype) for t in expected]:
-        return (
-            float("inf"),
-            0.0,
-            f"{len(actual)} tensors, {len(expected)} expected, or of other shapes or types",
-        )
-    ours = eagers = 0.0
-    for mine, theirs, wide in zip(actual, expected, exact, strict=True):
-        if not mine.numel():
-            continue
-        if not bool((mine.isfinite() == theirs.isfinite()).all()):
-            return float("inf"), 0.0, "NaN or infinity elsewhere than in eager"
-        if not mine.dtype.is_floating_point:
-            if not torch.equal(mine, theirs):
-                return float("inf"), 0.0, f"{int((mine != theirs).sum())} of {mine.numel()} integers differ"
-            continue
-        scale = wide.double().abs().nan_to_num(posinf=0).max().clamp_min(1e-12)
-        ours = max(ours, ((mine.double() - wide.double()).abs().nan_to_num().max() / scale).item())
-        eagers = max(eagers, ((theirs.double() - wide.double()).abs().nan_to_num().max() / scale).item())
-    return ours, eagers, ""
 
 
 def _frames_of(call: Callable[[], Any]) -> set[str]:

@@ -20,7 +20,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,6 +40,7 @@ from longhand.proof.weights import told_apart
 from longhand.targets import tensors_of
 
 _PACKAGE = "longhand_tried_unit"
+_MOST_TYPICAL = 1e-3  # relative: a result that eager itself gets worse than this says nothing of others
 _PLAINLY = 8  # times what `verify` allows: chance does not reach it
 
 
@@ -72,6 +73,21 @@ def is_plainly_wrong(compared: Comparison) -> bool:
     if compared.note:  # another shape or type, which errs infinitely, or whole numbers
         return compared.error > _PLAINLY * compared.eager_error
     return compared.eager_error < math.inf and not compared.error <= _PLAINLY * compared.bound
+
+
+def plainly_wrong(rows: Sequence[Comparison]) -> list[Comparison]:
+    """The results of a call that nothing explains.
+
+    Where eager happens to hit one of them exactly, it is held against what eager errs in the others of the call: a
+    gradient is a sum of as many roundings as its neighbours.
+    """
+    own = [row.eager_error / row.scale for row in rows if row.scale > 0]
+    typical = max((error for error in own if error < _MOST_TYPICAL), default=0.0)
+    return [
+        row
+        for row in rows
+        if is_plainly_wrong(row) and (row.note or not row.error <= _PLAINLY * typical * row.scale)
+    ]
 
 
 class Stage:
@@ -243,13 +259,13 @@ def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted
     part = smaller(call) if is_interpreted and bytes_moved(folder) > INTERPRETED_WHOLE else None
     if part is not None:
         with contextlib.suppress(Exception):  # the unit may be for this size alone
-            if all(not is_plainly_wrong(row) for row in compare_whole(folder, unit, part.call)):
+            if not plainly_wrong(compare_whole(folder, unit, part.call)):
                 return Trial(Verdict.RIGHT, part.how)
     try:
         rows = compare_whole(folder, unit, call)
     except Exception as error:
         return _of_error(folder, error)
-    wrong = [row for row in rows if is_plainly_wrong(row)]
+    wrong = plainly_wrong(rows)
     if not wrong:
         return Trial(Verdict.RIGHT)
     what = f"{wrong[0].name} is wrong {wrong[0].note or wrong[0].mismatch}".strip()

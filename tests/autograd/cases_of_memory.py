@@ -328,3 +328,13 @@ def a_write_into_a_result_that_nothing_keeps(wrap):
     shifted.mul_(3)
     (shifted.sum() + normed.square().sum() + wave.sum()).backward()
     return {"shifted": shifted, "normed": normed, **gradients(model, x=x)}
+
+
+@case()
+def results_are_written_after_the_call(wrap):
+    model, x, large = Mlp(), leaf(2, 4, 8), leaf(512, 600)
+    y, z = wrap(lambda x, large: (model.a(x), 3 * large))(x, large)
+    y.mul_(2)
+    z[0] = 0
+    (y.square().sum() + z.square().sum()).backward()
+    return {"y": y, "z": z, **gradients(model, x=x, large=large)}

@@ -26,6 +26,7 @@ def test_names_of_torch():
 
     assert torch_private.FakeTensor is FakeTensor and torch_private.FakeTensorMode is FakeTensorMode
     assert torch_private.ShapeEnv is ShapeEnv
+    assert issubclass(torch_private.GuardOnDataDependentSymNode, RuntimeError)
     assert torch_private.unset_fake_temporarily is unset_fake_temporarily
     assert callable(TracerBase._filter_traceback_frames)
     assert torch.ops.aten.add.Tensor._schema.name == "aten::add"
@@ -484,6 +485,15 @@ def test_make_fx_records_calls():
         torch.ops.aten.sin.default,
         torch.ops.aten.add.Tensor,
     ]
+
+
+def test_what_registers_a_custom_operator():
+    from tests.autograd.grouped_operator import grouped
+
+    assert grouped in torch_private.OPDEFS.values()
+    op = torch.ops.longhand_tests.grouped.default
+    assert torch_private.registered_by(op) == "tests.autograd.grouped_operator"
+    assert torch_private.registered_by(torch.ops.aten.mm.default) is None
 
 
 def test_every_name_has_a_test():

@@ -144,7 +144,7 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     loan = _Loan(view, _take_back)
     loan.block = block
     _lent[id(loan)] = loan
-    return torch.frombuffer(view, dtype=dtype, count=n_elements).view(shape)
+    return torch.frombuffer(view, dtype=dtype, count=n_elements).view(shape).data  # no view itself
 
 
 # ---- C++: kernels/*.cpp are built with g++ when they change, and called through the Python C API ----

@@ -1,5 +1,6 @@
 """A unit is run once before it is kept; what is wrong is found, named, replaced or refused."""
 
+import dataclasses
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from longhand.emit import unit as emit_unit_module
 from longhand.errors import KernelWarning, VerificationError
 from longhand.factory import Call
 from longhand.proof.smaller import smaller
-from longhand.proof.trial import is_plainly_wrong
+from longhand.proof.trial import is_plainly_wrong, plainly_wrong
 from longhand.proof.weights import told_apart
 from longhand.verify import verify
 from tests.longhand.proof import test_one_bad_kernel as models
@@ -156,3 +157,12 @@ def test_the_interpreter_is_given_a_part(tmp_path):
     assert result.is_right and result.part == "on the first row of 60000 in the batch"
     assert all(check.seconds > 0 for check in result.kernels if not check.name.startswith("the model"))
     assert {check.sizes[0] for check in result.kernels if not check.name.startswith("the model")} == {1}
+
+
+def test_what_eager_hits_exactly_is_held_against_the_others():
+    lucky = Comparison("d_bias", 1.2e-7, 0.0, 8e-9, scale=0.068)
+    other = Comparison("d_weight", 2e-7, 3e-7, 6e-7, scale=0.5)
+    assert plainly_wrong([lucky]) == [lucky]
+    assert not plainly_wrong([lucky, other])
+    wrong = dataclasses.replace(lucky, error=1e-3)
+    assert plainly_wrong([wrong, other]) == [wrong]

@@ -1,0 +1,43 @@
+"""What the table of architectures calls right: gradients that are zero, and models that have no float64."""
+
+import torch
+from torch import nn
+
+from benchmarks.architectures.accuracy import Reference, accuracy, reference
+from benchmarks.architectures.calls import copied, step
+
+ZERO, ONE = torch.zeros(4), torch.ones(4)
+
+
+def test_a_gradient_that_is_zero_is_measured_by_the_others():
+    known = Reference([ONE, ZERO], [ONE.double(), ZERO.double()], [1e-7, 0.0])
+    assert accuracy([ONE, ZERO + 1e-9], known).error < 1e-8
+    assert accuracy([ONE, ZERO + 0.1], known).error > 0.05
+
+
+def test_a_small_gradient_is_measured_by_itself():
+    known = Reference([ONE, 1e-6 * ONE], [ONE.double(), 1e-6 * ONE.double()], [1e-7, 1e-13])
+    assert accuracy([ONE, 2e-6 * ONE], known).error > 0.5
+
+
+class OnlyFloat32(nn.Module):
+    """Has no float64, as a library's own kernels have none, and is ill conditioned: 1 less what is nearly 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((4,), 1.0 - 1e-4))
+
+    def forward(self, x):
+        if x.dtype is torch.float64:
+            raise RuntimeError("expected scalar type Float")
+        return 1 - self.weight * x
+
+
+def test_without_float64_eager_is_as_exact_as_its_last_bits():
+    def run(example):
+        one = copied(example)
+        return step(one[0], *one, train=False)
+
+    known = reference((OnlyFloat32(), (ONE,), {}), run)
+    found = accuracy(known.eager, known)
+    assert found.error == 0 and 1e-4 < found.eager_error < 1e-2
