@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,10 +16,12 @@ from torch import fx
 from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
 from torch._C._dynamo.guards import TensorGuards
 from torch._dispatch.python import enable_python_dispatcher
+from torch._library.custom_ops import OPDEFS
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
+    GuardOnDataDependentSymNode,
     ShapeEnv,
     StatelessSymbolicContext,
     free_unbacked_symbols,
@@ -30,6 +33,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 __all__ = [
     "FakeTensor",
     "FakeTensorMode",
+    "GuardOnDataDependentSymNode",
     "ShapeEnv",
     "TorchFunctionMode",
     "bound_symbol",
@@ -41,6 +45,7 @@ __all__ = [
     "make_fx",
     "no_fake_mode",
     "refusing_autograd",
+    "registered_by",
     "set_dynamo",  # turns torch's own Dynamo off (None) or on in this thread; gives what was
     "shape_env_of",
     "stacks_since",
@@ -112,6 +117,15 @@ def writes(target: torch._ops.OpOverload) -> tuple[str, ...]:
         for argument in target._schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+
+
+def registered_by(target: torch._ops.OpOverload) -> str | None:
+    """The module whose import makes a custom operator known; None for torch's own, and what no module made."""
+    definition = OPDEFS.get(target._schema.name)
+    if definition is not None:
+        module = str(definition._init_fn.__module__)
+        return None if module == "__main__" else module
+    return target.namespace if target.namespace in sys.modules else None
 
 
 def writes_into_a_list(target: torch._ops.OpOverload) -> bool:

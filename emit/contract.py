@@ -37,6 +37,11 @@ class Breach:
         return f"{self.path}:{self.line}: {self.what}"
 
 
+def has_markers(text: str) -> bool:
+    """Whether a merge left both sides of a conflict in a text."""
+    return _MARKER.search(text) is not None
+
+
 def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[Breach]:
     """Every breach in the files that are not as longhand writes them.
 
@@ -63,7 +68,11 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
         marker = _MARKER.search(mine)
         if marker and path.endswith((".py", ".cpp", ".h")):
             found.append(
-                Breach(path, _line_at(mine, marker.start()), "git's conflict markers are still in it")
+                Breach(
+                    path,
+                    _line_at(mine, marker.start()),
+                    "git's conflict markers are still in it: choose a side of each, or write what is right",
+                )
             )
         elif path.endswith(".py"):
             found += _python_breaches(path, mine, text, wanted.get(path, set()))

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from longhand.capture.autograd.eager_derivative import Differentiated, differentiated
+from longhand.capture.torch_private import registered_by
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.view_calls import argument, write_view
 from longhand.lower.ir import Buffer, Extern, View
@@ -38,12 +40,14 @@ class LibraryCall:
     Attributes:
         text: The right-hand side.
         needs_functional: Whether it names ``F``.
-        needs_channels_last: Whether it names the runtime's ``channels_last``.
+        runtime: The name of runtime.py that it calls; empty if it calls none.
+        module: The module whose import registers the operator; empty for torch's own.
     """
 
     text: str
     needs_functional: bool = False
-    needs_channels_last: bool = False
+    runtime: str = ""
+    module: str = ""
 
 
 class LibraryWriter:
@@ -68,7 +72,7 @@ class LibraryWriter:
         call = self._plain_call(step)
         if step.memory_format is not torch.channels_last:
             return call
-        return LibraryCall(f"channels_last({call.text})", call.needs_functional, True)
+        return LibraryCall(f"channels_last({call.text})", call.needs_functional, "channels_last")
 
     def _plain_call(self, step: Extern) -> LibraryCall:
         name = str(step.target.overloadpacket.__name__)
@@ -85,7 +89,22 @@ class LibraryWriter:
             return LibraryCall(f"F.{name}({self._arguments(step)})", True)
         if is_aten and name in _SAME_IN_TORCH:
             return LibraryCall(f"torch.{name}({self._arguments(step)})")
-        return LibraryCall(f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)})")
+        if (which := differentiated(step.target)) is not None:
+            return self._by_autograd(step, which)
+        text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)})"
+        return LibraryCall(text, module=registered_by(step.target) or "")
+
+    def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCall:
+        """The gradients of an op that only autograd can differentiate."""
+        n_given = len(which.given)
+        arguments, gradients = map(self.value, (step.args[:-n_given], step.args[-n_given:]))
+        wanted = f"wanted={which.wanted}"
+        results = "" if which.given == (0,) else f", results={which.given}"
+        text = (
+            f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{results})"
+        )
+        item = "[0]" if len(which.wanted) == 1 else ""
+        return LibraryCall(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
 
     def value(self, value: Any) -> str:
         """An argument: a tensor through its views, or anything else."""

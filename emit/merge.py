@@ -1,131 +1,51 @@
 """Decides, file by file, what becomes of a unit on disk when a new version of it is generated.
 
 What nobody edited is replaced. What somebody edited is kept, merged with the new text by way of `.base/` (the text as
-longhand last wrote it), or set aside where the new version has no such file. If one file conflicts, the whole unit
-stays the old version, which runs, and the new text stands beside the file as ``FILE.new``. To settle it, bring FILE
-up to date, delete FILE.new, and generate again: FILE then counts as an edit of that new text.
+longhand last wrote it), or set aside where the new version has no such file, nor the kernel under another name. If one
+file conflicts, the whole unit stays the old version, which runs, and the new text stands beside the file as
+``FILE.new``. To settle it, bring FILE up to date, delete FILE.new, and generate again: FILE then counts as an edit of
+that new text. On request both stand in FILE instead, between git's markers, and the unit runs when they are gone.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Set
 from pathlib import PurePath, PurePosixPath
-from typing import Any
 
-from longhand.emit.contract import Breach, find_breaches
+from longhand.emit.contract import Breach, find_breaches, has_markers
 from longhand.emit.lock import LOCK, lock_text
-from longhand.emit.lock_schema import parsed
-from longhand.emit.merge_report import FileReport, MergePlan, MergeReport, Outcome
-from longhand.emit.threeway import Conflict, changed_lines, merge
+from longhand.emit.merge_report import ConflictStyle, FileReport, MergePlan, MergeReport, Outcome
+from longhand.emit.prose import with_new_prose
+from longhand.emit.renamed_kernels import Move, find_moves, tuned_at_home
+from longhand.emit.threeway import Conflict, merge
+from longhand.emit.unit_on_disk import ASIDE, BASE, NEW, UnitOnDisk
 from longhand.errors import EditError
 
-BASE = ".base"
-ASIDE = "kernels/aside"
-NEW = ".new"
 _QUOTE = re.compile(r"^(?://)? +([\w.]+    \S.*)$", re.MULTILINE)  # Mlp.forward    hidden = F.gelu(x)
 
 
-@dataclasses.dataclass(frozen=True)
-class UnitOnDisk:
-    """A unit's files as found, with what git may have done to them.
-
-    Attributes:
-        files: Bytes by path, `.base/` included.
-        hashes: What the lock says of each file that longhand wrote.
-        ejected: Files that are no longer longhand's.
-        tuned: The tunables that `longhand tune` set, by file.
-    """
-
-    files: Mapping[str, bytes]
-    hashes: Mapping[str, tuple[str, ...]]
-    ejected: frozenset[str]
-    tuned: Mapping[str, Mapping[str, int]]
-
-    @staticmethod
-    def of(files: Mapping[str, bytes]) -> UnitOnDisk:
-        """Reads the lock among the files; both sides of it where git left conflict markers."""
-        hashes: dict[str, tuple[str, ...]] = {}
-        ejected: set[str] = set()
-        tuned: dict[str, dict[str, int]] = {}
-        for lock in lock_versions(files.get(LOCK, b"")):
-            for path, digest in lock.get("hashes", {}).items():
-                hashes[path] = (*hashes.get(path, ()), str(digest))
-            ejected.update(lock.get("ejected", ()))
-            for path, values in lock.get("tuned", {}).items():
-                tuned[path] = {**values, **tuned.get(path, {})}
-        return UnitOnDisk(files, hashes, frozenset(ejected), tuned)
-
-    def bases(self, path: str) -> list[bytes]:
-        """The texts that an edit of a file may have started from; several after a git merge left markers."""
-        pending = self.files.get(f"{BASE}/{path}{NEW}")
-        if pending is not None and f"{path}{NEW}" not in self.files:
-            return [pending]
-        base = self.files.get(f"{BASE}/{path}")
-        return [] if base is None else sides(base)
-
-    def is_edited(self, path: str) -> bool:
-        """Whether a file is there and not as longhand last wrote it."""
-        found = self.files.get(path)
-        if found is None:
-            return False
-        bases = self.bases(path)
-        if all(side in bases for side in sides(found)):
-            return False
-        return hashlib.sha256(found).hexdigest() not in self.hashes.get(path, ())
-
-    def knows(self, path: str) -> bool:
-        """Whether longhand wrote a file of this name."""
-        return path in self.hashes or f"{BASE}/{path}" in self.files
-
-
-def sides(content: bytes) -> list[bytes]:
-    """A text as it is, or both of its sides where git's conflict markers stand in it."""
-    if b"<<<<<<< " not in content:
-        return [content]
-    ours: list[bytes] = []
-    theirs: list[bytes] = []
-    waiting: list[bytes] = []
-    here = [ours, theirs]  # whose the line is
-    for line in content.splitlines(keepends=True):
-        mark = line[:7] if line[7:8] in (b" ", b"\n", b"\r", b"") else b""
-        if mark == b"<<<<<<<" and len(here) == 2:
-            here, waiting = [ours], [b"|||||||", b"=======", b">>>>>>>"]
-        elif mark in waiting:
-            waiting = waiting[waiting.index(mark) + 1 :]
-            here = {b"|||||||": [], b"=======": [theirs], b">>>>>>>": [ours, theirs]}[mark]
-        else:
-            for side in here:
-                side.append(line)
-    if waiting or ours == theirs:
-        return [content]
-    return [b"".join(ours), b"".join(theirs)]
-
-
-def lock_versions(content: bytes) -> list[dict[str, Any]]:
-    """The lock as JSON; both sides of it where git left conflict markers; nothing where it cannot be read.
-
-    Raises:
-        UnitError: It is of a later longhand's format.
-    """
-    found = []
-    for side in sides(content):
-        with contextlib.suppress(ValueError):
-            found.append(parsed(side))
-    return found
-
-
-def plan_merge(disk: UnitOnDisk, new: Mapping[str, bytes]) -> MergePlan:
+def plan_merge(
+    disk: UnitOnDisk,
+    new: Mapping[str, bytes],
+    style: ConflictStyle = ConflictStyle.BESIDE,
+    *,
+    staying: Set[str] = frozenset(),
+) -> MergePlan:
     """What becomes of a unit on disk when these files are its next version.
+
+    Args:
+        disk: The unit as it is.
+        new: Its next version.
+        style: What is put where both sides changed the same lines.
+        staying: Edited files that are set aside though a new kernel is like theirs: there the edits are wrong.
 
     Raises:
         EditError: An edit breaks what the other files rely on: file:line and what.
     """
-    return _Merger(disk, new).plan()
+    return _Merger(disk, new, style, staying).plan()
 
 
 def with_conflicts(
@@ -140,7 +60,8 @@ def with_conflicts(
         )
         for file in plan.report.files
     )
-    return _standstill(disk, new, files)
+    beside = {path: content for each in reasons for path, content in _beside(each, new[each]).items()}
+    return _standstill(disk, files, beside)
 
 
 def with_problems(plan: MergePlan, problems: Mapping[str, str]) -> MergePlan:
@@ -154,24 +75,30 @@ def with_problems(plan: MergePlan, problems: Mapping[str, str]) -> MergePlan:
 class _Merger:
     """Collects one plan."""
 
-    def __init__(self, disk: UnitOnDisk, new: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, disk: UnitOnDisk, new: Mapping[str, bytes], style: ConflictStyle, staying: Set[str]
+    ) -> None:
         self.disk = disk
+        self.style = style
+        self.staying = staying
         self.new = {path: content for path, content in new.items() if not path.startswith(f"{BASE}/")}
         self.all_new = new
         self.contents: dict[str, bytes] = {}
         self.carried: list[str] = []
         self.reports: list[FileReport] = []
         self.returned: set[str] = set()  # set aside once, and now back in their places
+        self.questions: dict[str, bytes] = {}  # what is put into the unit for somebody to settle
+        self.moves: list[Move] = []
 
     def plan(self) -> MergePlan:
         for path, content in sorted(self.new.items()):
-            if path == LOCK:
-                self.contents[LOCK] = _with_choices(content, self.disk)
-            else:
+            if path != LOCK:
                 self._settle(path, content)
         if any(file.outcome is Outcome.CONFLICT for file in self.reports):
-            return _standstill(self.disk, self.all_new, tuple(self.reports))
+            return _standstill(self.disk, tuple(self.reports), self.questions)
         self._leave_old()
+        if LOCK in self.new:
+            self.contents[LOCK] = _with_choices(self.new[LOCK], self.disk, self.moves)
         self._refuse_breaches()
         return MergePlan(self.contents, tuple(self.carried), MergeReport(tuple(self.reports)))
 
@@ -192,11 +119,34 @@ class _Merger:
         elif not self.disk.is_edited(path):
             self.contents[path] = content
             self._report(path, Outcome.REPLACED)
-        elif content in self.disk.bases(path):
+        elif self._is_still_marked(path, found):
+            self._conflict(path, "its markers wait to be settled", is_marked=True)
+        else:
+            self._merge_edit(path, found, content)
+
+    def _is_still_marked(self, path: str, found: bytes) -> bool:
+        """Whether both sides of a conflict stand in a file since an earlier merge."""
+        return f"{BASE}/{path}{NEW}" in self.disk.files and has_markers(found.decode(errors="replace"))
+
+    def _merge_edit(self, path: str, found: bytes, content: bytes) -> None:
+        """A file that somebody edited, and whose text is or is not new."""
+        ours = self._with_settled_prose(path, found)
+        if content not in self.disk.bases(path):
+            self._merge(path, ours, content)
+        elif ours == found:
             self.carried.append(path)
             self._report(path, Outcome.KEPT)
         else:
-            self._merge(path, found, content)
+            self.contents[path] = ours
+            self._report(path, Outcome.KEPT, "your edit; the comments that are not yours follow the model")
+
+    def _with_settled_prose(self, path: str, found: bytes) -> bytes:
+        """A file that somebody kept against a new version, its prose brought up to that version."""
+        before, pending = (self.disk.files.get(f"{BASE}/{path}{end}") for end in ("", NEW))
+        is_settled = pending is not None and f"{path}{NEW}" not in self.disk.files
+        if before is None or pending is None or not is_settled or _binary(path, found, before, pending):
+            return found
+        return with_new_prose(found.decode(), before.decode(), pending.decode()).encode()
 
     def _add(self, path: str, content: bytes) -> None:
         """A file that is not there: new, or deleted by somebody, or set aside by an earlier version."""
@@ -219,22 +169,40 @@ class _Merger:
         """An edited file that has new text."""
         unsettled = self.disk.files.get(f"{path}{NEW}")
         if unsettled is not None and unsettled not in (self.disk.files.get(f"{BASE}/{path}{NEW}"), content):
-            self._report(path, Outcome.CONFLICT, f"{path}{NEW} was edited: move it over {path}, or delete it")
+            self._conflict(path, f"{path}{NEW} was edited: move it over {path}, or delete it")
             return
         bases = self.disk.bases(path)
         if _binary(path, found, content, *bases):
-            self._report(path, Outcome.CONFLICT, "it is not text, and both sides changed it")
+            self._conflict(path, "it is not text, and both sides changed it", _beside(path, content))
             return
         if not bases:
-            self._report(path, Outcome.CONFLICT, f"{BASE}/{path} is missing: nothing says what was edited")
+            words = f"{BASE}/{path} is missing: nothing says what was edited"
+            self._conflict(path, words, _beside(path, content))
             return
         merges = [merge(found.decode(), base.decode(), content.decode()) for base in bases]
         best = min(merges, key=lambda one: len(one.conflicts))
         if best.conflicts:
-            self._report(path, Outcome.CONFLICT, "both sides changed the same lines", best.conflicts)
+            is_marked = self.style is ConflictStyle.MARKERS
+            marked = {path: best.marked.encode(), f"{BASE}/{path}{NEW}": content}
+            put = marked if is_marked else _beside(path, content)
+            self._conflict(
+                path, "both sides changed the same lines", put, best.conflicts, is_marked=is_marked
+            )
         else:
             self.contents[path] = best.text.encode()
             self._report(path, Outcome.MERGED if best.text.encode() != content else Outcome.REPLACED)
+
+    def _conflict(
+        self,
+        path: str,
+        why: str,
+        put: Mapping[str, bytes] | None = None,
+        conflicts: tuple[Conflict, ...] = (),
+        *,
+        is_marked: bool = False,
+    ) -> None:
+        self.questions |= put or {}
+        self.reports.append(FileReport(path, Outcome.CONFLICT, why, conflicts, is_marked=is_marked))
 
     def _leave_old(self) -> None:
         """Files of the old version that the new one does not have."""
@@ -247,20 +215,46 @@ class _Merger:
         ]
         edited = {path for path in going if self.disk.is_edited(path) and path not in self.disk.ejected}
         stems = {PurePosixPath(path).stem for path in edited if path.startswith("kernels/")}
+        self._move(edited)
+        moved = {move.source for move in self.moves}
+        stems -= {PurePosixPath(path).stem for path in moved}
         for path in going:
             stem = PurePosixPath(path).stem
             if path in self.disk.ejected:
                 self.carried.append(path)
                 self._report(path, Outcome.EJECTED, "no longer called")
+            elif path in moved:
+                continue
             elif path in edited or (path.startswith("kernels/") and stem in stems):
                 self._set_aside(path, is_edited=path in edited)
             else:
                 self._report(path, Outcome.REMOVED)
-        settled = {*self.contents, *self.carried, *going, *self.returned}
+        settled = {*self.contents, *self.carried, *going, *self.returned, *({LOCK} & self.new.keys())}
         for path in self.disk.files:
             if path in settled or self._is_leftover(path):
                 continue
             self.carried.append(path)
+
+    def _move(self, edited: Set[str]) -> None:
+        """Edits of kernels that have other names now go there."""
+        here = {PurePosixPath(path).stem for path in self.new if path.startswith("kernels/")}
+        gone = {
+            path
+            for path in edited - self.staying
+            if path.startswith("kernels/") and PurePosixPath(path).stem not in here
+        }
+        added = {
+            file.path: self.new[file.path].decode()
+            for file in self.reports
+            if file.outcome is Outcome.NEW and file.path.startswith("kernels/")
+        }
+        self.moves = find_moves(self.disk, gone, added)
+        for move in self.moves:
+            self.contents[move.target] = move.text.encode()
+            self.reports = [file for file in self.reports if file.path != move.target]
+            detail = f"your edit of {move.source}, as the kernel is called now"
+            self.reports.append(FileReport(move.target, Outcome.MERGED, detail, source=move.source))
+            self._report(move.source, Outcome.MOVED, f"your edit is in {move.target} now")
 
     def _is_leftover(self, path: str) -> bool:
         """What longhand keeps for a version that is gone."""
@@ -299,10 +293,8 @@ class _Merger:
             and quotes & set(_QUOTE.findall(self.new[other].decode(errors="replace")))
         ]
 
-    def _report(
-        self, path: str, outcome: Outcome, detail: str = "", conflicts: tuple[Conflict, ...] = ()
-    ) -> None:
-        self.reports.append(FileReport(path, outcome, detail, conflicts))
+    def _report(self, path: str, outcome: Outcome, detail: str = "") -> None:
+        self.reports.append(FileReport(path, outcome, detail))
 
     def _refuse_breaches(self) -> None:
         written = {
@@ -332,24 +324,22 @@ def refuse(breaches: list[Breach], folder: PurePath | str = "") -> None:
         )
 
 
-def _standstill(disk: UnitOnDisk, new: Mapping[str, bytes], files: tuple[FileReport, ...]) -> MergePlan:
-    """The unit as it is, with the new text beside the files that conflict."""
-    contents: dict[str, bytes] = {}
-    reports = []
-    for file in files:
-        if file.outcome is not Outcome.CONFLICT:
-            continue
-        reports.append(file)
-        if "was edited" not in file.detail:
-            contents[f"{file.path}{NEW}"] = new[file.path]
-            contents[f"{BASE}/{file.path}{NEW}"] = new[file.path]
+def _standstill(disk: UnitOnDisk, files: tuple[FileReport, ...], questions: Mapping[str, bytes]) -> MergePlan:
+    """The unit as it is, with what there is to settle of the files that conflict."""
+    reports = [file for file in files if file.outcome is Outcome.CONFLICT]
     told = {file.path for file in reports}
     for path in disk.files:
         is_own = path.startswith((f"{BASE}/", f"{ASIDE}/")) or path == LOCK
         if not is_own and path not in told and disk.knows(path) and disk.is_edited(path):
             reports.append(FileReport(path, Outcome.KEPT, "your edit, as it was"))
-    carried = tuple(path for path in disk.files if path not in contents)
-    return MergePlan(contents, carried, MergeReport(tuple(reports)))
+    answered = {f"{path}{NEW}" for path in questions}  # now between markers
+    carried = tuple(path for path in disk.files if path not in questions and path not in answered)
+    return MergePlan(questions, carried, MergeReport(tuple(reports)))
+
+
+def _beside(path: str, content: bytes) -> dict[str, bytes]:
+    """A file's new text beside it, and the note that it was put there."""
+    return {f"{path}{NEW}": content, f"{BASE}/{path}{NEW}": content}
 
 
 def _aside(path: str) -> str:
@@ -367,7 +357,7 @@ def _binary(path: str, *contents: bytes) -> bool:
     return False
 
 
-def _with_choices(lock: bytes, disk: UnitOnDisk) -> bytes:
+def _with_choices(lock: bytes, disk: UnitOnDisk, moves: list[Move]) -> bytes:
     """The new lock with what the old one says of people's choices: files ejected, tunables tuned."""
     if not disk.ejected and not disk.tuned:
         return lock
@@ -375,21 +365,5 @@ def _with_choices(lock: bytes, disk: UnitOnDisk) -> bytes:
     if disk.ejected:
         found["ejected"] = sorted(disk.ejected)
     if disk.tuned:
-        found["tuned"] = disk.tuned
+        found["tuned"] = tuned_at_home(disk.tuned, moves)
     return lock_text(found).encode()
-
-
-def edits(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes, bytes]]:
-    """(path, text as written, text as it is) for each file that somebody edited."""
-    disk = UnitOnDisk.of(files)
-    for path in sorted(files):
-        if path.startswith(f"{BASE}/") or path in (LOCK,) or not disk.is_edited(path):
-            continue
-        bases = disk.bases(path)
-        if bases:
-            yield path, bases[0], files[path]
-
-
-def edited_lines(base: bytes, text: bytes) -> int:
-    """How many lines of a text are not as in the base."""
-    return len(changed_lines(base.decode(errors="replace"), text.decode(errors="replace")))

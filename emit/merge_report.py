@@ -22,6 +22,14 @@ class Outcome(enum.Enum):
     RESTORED = "restored"
     EJECTED = "ejected"
     REMOVED = "removed"
+    MOVED = "moved"
+
+
+class ConflictStyle(enum.Enum):
+    """What is put into the unit where both sides changed the same lines."""
+
+    BESIDE = "new"  # the new text, as FILE.new beside the file
+    MARKERS = "merge"  # both sides in the file, between markers, as git writes them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +42,8 @@ class FileReport:
         detail: More of it: where it went, why it conflicts; else empty.
         conflicts: The lines that both sides changed.
         problem: What is wrong with an edit that was kept, else empty.
+        source: The file that the edit was in before, where its kernel has another name now; else empty.
+        is_marked: Whether the conflict stands in the file itself, between markers.
     """
 
     path: str
@@ -41,6 +51,8 @@ class FileReport:
     detail: str = ""
     conflicts: tuple[Conflict, ...] = ()
     problem: str = ""
+    source: str = ""
+    is_marked: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +69,11 @@ class MergeReport:
     def has_conflicts(self) -> bool:
         """Whether the unit stayed as it was because somebody has to decide."""
         return any(file.outcome is Outcome.CONFLICT for file in self.files)
+
+    @property
+    def has_markers(self) -> bool:
+        """Whether a file holds both sides of a conflict, so that the unit does not run until it is settled."""
+        return any(file.is_marked for file in self.files)
 
     @property
     def is_good(self) -> bool:

@@ -35,19 +35,29 @@ _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
 
 @dataclasses.dataclass
 class Needs:
-    """What the statements name and model.py must import."""
+    """What the statements name and model.py must import.
+
+    Attributes:
+        functional: ``F``.
+        kernels: The unit's kernels.
+        empty: Memory from the pool.
+        runtime: Further names of runtime.py.
+        registering: Modules whose import makes custom operators known.
+    """
 
     functional: bool = False
     kernels: bool = False
     empty: bool = False
-    channels_last: bool = False
+    runtime: set[str] = dataclasses.field(default_factory=set)
+    registering: set[str] = dataclasses.field(default_factory=set)
 
     def merge(self, other: Needs) -> None:
         """Adds what another function names."""
         self.functional |= other.functional
         self.kernels |= other.kernels
         self.empty |= other.empty
-        self.channels_last |= other.channels_last
+        self.runtime |= other.runtime
+        self.registering |= other.registering
 
 
 class BodyWriter:
@@ -232,7 +242,8 @@ class BodyWriter:
         lines = self._view_lines(step)
         call = self.library.write(step)
         self.needs.functional |= call.needs_functional
-        self.needs.channels_last |= call.needs_channels_last
+        self.needs.runtime |= {call.runtime} if call.runtime else set()
+        self.needs.registering |= {call.module} if call.module else set()
         lines += [f"# {step.reason}"] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
         target = f"{', '.join(outputs)} = " if outputs else ""

@@ -155,8 +155,8 @@ class ModelWriter:
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
             self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
-        if body.needs.channels_last:
-            self.runtime.add("channels_last")
+        self.runtime |= body.needs.runtime
+        self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from longhand.capture.autograd.eager_derivative import differentiated
 from longhand.capture.graph import InputKind
 from longhand.emit.model_head import described_list, updated_arguments
 from longhand.emit.naming import launches
@@ -130,6 +131,9 @@ def _library_rows(passes: list[Pass]) -> list[LibraryRow]:
         )
         for one in inner:
             if isinstance(one, Extern):
-                target = f"{one.target.namespace}.{one.target.overloadpacket.__name__}"
+                which = differentiated(one.target)
+                named = one.target if which is None else which.target
+                target = f"{named.namespace}.{named.overloadpacket.__name__}"
+                target += " and its gradients" if which is not None else ""
                 found[target, one.reason or ""] += 1
     return [LibraryRow(target, n, reason) for (target, reason), n in found.items()]

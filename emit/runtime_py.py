@@ -28,6 +28,7 @@ _PARTS = (
     "tensor_lists",
     "launch",
     "windows",
+    "derivatives",
     "tensor_table",
     "cuda_graph",
     "interpreter",
@@ -188,13 +189,17 @@ def _mentioned(statement: ast.stmt) -> frozenset[str]:
 
 
 def sorted_imports(statements: Iterable[str]) -> str:
-    """Import lines in groups: the standard library, then others, then the unit's own; names of one module together."""
+    """Import lines in groups: the standard library, then others, then the unit's own; names of one module together.
+
+    What stands after a ``#`` stays behind an import of a whole module.
+    """
     plain: set[str] = set()
     froms: dict[str, set[str]] = {}
     for statement in statements:
         node = ast.parse(statement).body[0]
         if isinstance(node, ast.Import):
-            plain |= {ast.unparse(ast.Import([alias])) for alias in node.names}
+            _, mark, remark = statement.partition("  #")
+            plain |= {ast.unparse(ast.Import([alias])) + mark + remark for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             froms.setdefault(module, set()).update(

@@ -11,6 +11,8 @@ import difflib
 import re
 from collections.abc import Sequence
 
+OURS, _BETWEEN, THEIRS = "<<<<<<<", "=======", ">>>>>>>"  # git's markers
+
 # A tunable: neighbours are independent of each other, so one may change on each side.
 _ASSIGNMENT = re.compile(r"\s*(?:(?:static\s+)?constexpr\s+[\w:]+\s+)?(?P<name>[A-Z][A-Z0-9_]*)\s*=[^=]")
 
@@ -39,14 +41,16 @@ class Merge:
     Attributes:
         text: The merged text; where there are conflicts it holds our lines.
         conflicts: None when the merge is clean.
+        marked: The merged text with both sides of each conflict between markers, as git writes them.
     """
 
     text: str
     conflicts: tuple[Conflict, ...]
+    marked: str
 
 
 @dataclasses.dataclass(frozen=True)
-class _Hunk:
+class Hunk:
     """Lines begin:end of the base that a side replaced with its own lines start:stop."""
 
     begin: int
@@ -56,64 +60,70 @@ class _Hunk:
 
 
 def merge(ours: str, base: str, theirs: str) -> Merge:
-    """Merges what changed from `base` to `theirs` into `ours`; the result has our line ends."""
+    """Merges what changed from `base` to `theirs` into `ours`; the results have our line ends."""
     has_crlf = "\r\n" in ours and "\r\n" not in base
-    our_lines, base_lines, their_lines = (_lines(text) for text in (ours, base, theirs))
+    our_lines, base_lines, their_lines = (lines_of(text) for text in (ours, base, theirs))
     result: list[str] = []
+    marked: list[str] = []
     conflicts: list[Conflict] = []
     done = 0
-    for our_hunks, their_hunks in _groups(_hunks(base_lines, our_lines), _hunks(base_lines, their_lines)):
+    for our_hunks, their_hunks in _groups(hunks(base_lines, our_lines), hunks(base_lines, their_lines)):
         begin = min(hunk.begin for hunk in (*our_hunks, *their_hunks))
         end = max(hunk.end for hunk in (*our_hunks, *their_hunks))
-        result += base_lines[done:begin]
-        done = end
         old = base_lines[begin:end]
         mine, start = _side(our_lines, our_hunks, begin, end)
         others, _ = _side(their_lines, their_hunks, begin, end)
-        if not their_hunks or mine == others:
-            result += mine
-        elif not our_hunks:
-            result += others
-        elif (both := _merged_tunables(old, mine, others)) is not None:
-            result += both
-        else:
-            conflicts.append(Conflict(start + 1, tuple(old), tuple(mine), tuple(others)))
-            result += mine
+        chosen, shown = mine, None
+        if their_hunks and mine != others:
+            if not our_hunks:
+                chosen = others
+            elif (both := _merged_tunables(old, mine, others)) is not None:
+                chosen = both
+            else:
+                conflicts.append(Conflict(start + 1, tuple(old), tuple(mine), tuple(others)))
+                shown = [f"{OURS} yours", *mine, _BETWEEN, *others, f"{THEIRS} new"]
+        result += [*base_lines[done:begin], *chosen]
+        marked += [*base_lines[done:begin], *(chosen if shown is None else shown)]
+        done = end
     result += base_lines[done:]
-    text = "".join(f"{line}\n" for line in result)
-    return Merge(text.replace("\n", "\r\n") if has_crlf else text, tuple(conflicts))
+    marked += base_lines[done:]
+    end_of_line = "\r\n" if has_crlf else "\n"
+    text, with_marks = ("".join(f"{line}{end_of_line}" for line in lines) for lines in (result, marked))
+    return Merge(text, tuple(conflicts), with_marks)
 
 
 def changed_lines(base: str, text: str) -> list[tuple[int, str]]:
     """The lines of `text` that are not as in `base`, with their numbers, counted from 1."""
-    lines = _lines(text)
+    lines = lines_of(text)
     return [
         (number + 1, lines[number])
-        for hunk in _hunks(_lines(base), lines)
+        for hunk in hunks(lines_of(base), lines)
         for number in range(hunk.start, hunk.stop)
     ]
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
+    """Without line ends, whatever they are."""
     return text.replace("\r\n", "\n").splitlines()
 
 
-def _hunks(base: Sequence[str], side: Sequence[str]) -> list[_Hunk]:
+def hunks(base: Sequence[str], side: Sequence[str]) -> list[Hunk]:
+    """What a side changed, in order."""
     matcher = difflib.SequenceMatcher(None, base, side, autojunk=False)
     return [
-        _Hunk(begin, end, start, stop)
+        Hunk(begin, end, start, stop)
         for tag, begin, end, start, stop in matcher.get_opcodes()
         if tag != "equal"
     ]
 
 
-def _groups(ours: list[_Hunk], theirs: list[_Hunk]) -> list[tuple[list[_Hunk], list[_Hunk]]]:
+def _groups(ours: list[Hunk], theirs: list[Hunk]) -> list[tuple[list[Hunk], list[Hunk]]]:
     """Hunks of both sides that overlap or touch, together; in order."""
     everything = sorted(
         [(hunk, True) for hunk in ours] + [(hunk, False) for hunk in theirs],
         key=lambda entry: (entry[0].begin, entry[0].end),
     )
-    groups: list[tuple[list[_Hunk], list[_Hunk]]] = []
+    groups: list[tuple[list[Hunk], list[Hunk]]] = []
     end = -1
     for hunk, is_ours in everything:
         if hunk.begin > end or not groups:
@@ -123,7 +133,7 @@ def _groups(ours: list[_Hunk], theirs: list[_Hunk]) -> list[tuple[list[_Hunk], l
     return groups
 
 
-def _side(lines: list[str], hunks: list[_Hunk], begin: int, end: int) -> tuple[list[str], int]:
+def _side(lines: list[str], hunks: list[Hunk], begin: int, end: int) -> tuple[list[str], int]:
     """A side's lines for begin:end of the base, and where they begin. Without hunks it is not asked for."""
     if not hunks:
         return [], 0

@@ -13,7 +13,6 @@ from longhand.emit.formatting import format_files
 from longhand.emit.kernel_files import write_kernels
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK, write_lock
-from longhand.emit.merge import BASE
 from longhand.emit.model_py import ModelWriter, write_model
 from longhand.emit.naming import name_unit, with_records
 from longhand.emit.passes import Pass, name_backward
@@ -25,6 +24,7 @@ from longhand.emit.saved_layers import find_saved_layers
 from longhand.emit.templates import render_template
 from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch
 from longhand.emit.training_report import training_report
+from longhand.emit.unit_on_disk import BASE
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 
 

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import BASE, UnitOnDisk, lock_versions, plan_merge, with_conflicts, with_problems
-from longhand.emit.merge_report import MergePlan, MergeReport, Outcome
+from longhand.emit.merge import plan_merge, with_conflicts, with_problems
+from longhand.emit.merge_report import ConflictStyle, MergePlan, MergeReport, Outcome
 from longhand.emit.reading import leaves, read_regular
+from longhand.emit.unit_on_disk import BASE, UnitOnDisk, lock_versions
 from longhand.errors import EditError, OutputError
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.
@@ -51,14 +52,20 @@ def read_ledger(out: Path) -> Ledger | None:
     return found
 
 
-def write_unit(files: Mapping[str, str | bytes], out: Path, inspect: Inspection | None = None) -> MergeReport:
+def write_unit(
+    files: Mapping[str, str | bytes],
+    out: Path,
+    inspect: Inspection | None = None,
+    style: ConflictStyle = ConflictStyle.BESIDE,
+) -> MergeReport:
     """Makes the folder hold this version of the unit, with the edits that were made to the last one.
 
     Args:
         files: What `emit_unit` returned.
         out: The folder; it and its parents are made where missing.
         inspect: Looks at edited kernels once the new unit stands, before it takes the old one's place. A merge that
-            it finds wrong becomes a conflict.
+            it finds wrong becomes a conflict, one into a kernel of another name is set aside.
+        style: What is put into the unit where both sides changed the same lines.
 
     Raises:
         OutputError: It cannot be written. What was on disk is as it was.
@@ -73,7 +80,7 @@ def write_unit(files: Mapping[str, str | bytes], out: Path, inspect: Inspection 
     for _ in range(_MOST_TURNS):
         disk = read_unit(out)
         try:
-            plan = plan_merge(disk, new)
+            plan = plan_merge(disk, new, style)
         except EditError as error:
             raise EditError(error.what, where=f"{_shown(out)}/{error.where}", hint=error.hint) from error
         report = _write(plan, disk, new, out, inspect)
@@ -191,6 +198,7 @@ def _inspected(
     out: Path,
     scratch: Path,
     inspect: Inspection,
+    staying: frozenset[str] = frozenset(),
 ) -> MergePlan:
     """The plan after its edited kernels ran: wrong merges become conflicts, wrong edits that were kept are reported."""
     edited = plan.report.of(Outcome.KEPT, Outcome.MERGED, Outcome.EJECTED)
@@ -200,14 +208,23 @@ def _inspected(
     wrong_merges = {path: problems[path] for path in plan.report.of(Outcome.MERGED) if path in problems}
     if not wrong_merges:
         return with_problems(plan, problems)
-    for left in scratch.iterdir():  # not the folder itself, which is locked
+    strangers = {file.source for file in plan.report.files if file.path in wrong_merges and file.source}
+    if strangers:  # not the kernel under another name, after all
+        plan = plan_merge(disk, new, staying=staying | strangers)
+    else:
+        plan = with_conflicts(plan, disk, new, wrong_merges)
+    _empty(scratch)
+    _build(plan, out, scratch)
+    return _inspected(plan, disk, new, out, scratch, inspect, staying | strangers) if strangers else plan
+
+
+def _empty(scratch: Path) -> None:
+    """Removes what is in a folder, but not the folder itself, which is locked."""
+    for left in scratch.iterdir():
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         else:
             left.unlink()
-    plan = with_conflicts(plan, disk, new, wrong_merges)
-    _build(plan, out, scratch)
-    return plan
 
 
 def _recover(out: Path) -> None:

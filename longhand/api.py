@@ -11,6 +11,7 @@ from typing import Any
 from longhand.capture.graph import CapturedGraph
 from longhand.clock import Clock
 from longhand.doors import capture_call
+from longhand.emit.merge_report import ConflictStyle
 from longhand.errors import GraphBreakError
 from longhand.factory import Call
 from longhand.options import Frontend, parse_enum
@@ -43,6 +44,7 @@ def generate(
     sample: bool = False,
     run: bool = True,
     replace: bool = False,
+    conflict: str = ConflictStyle.BESIDE.value,
     listener: Callable[[str], None] | None = None,
 ) -> Summary | Parts:
     """Writes one call of a model as source code.
@@ -72,6 +74,8 @@ def generate(
             there is a GPU for it. Where that would take long it is not done, and `Summary.trial` says so.
         replace: Let a unit that is there become one for another device, with or without a backward pass, or with other
             sizes that vary.
+        conflict: What is put into the unit where you and the new version changed the same lines: ``new``, the new text
+            as FILE.new beside yours; ``merge``, both in FILE between git's markers: it runs once they are gone.
         listener: Is told what is being done, in a few words.
 
     Raises:
@@ -81,6 +85,7 @@ def generate(
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
     """
     check_versions()
+    style = parse_enum(ConflictStyle, conflict, "conflict")
     options = options_for(device, arch, mode, tensors_of(model, args, kwargs))
     options = dataclasses.replace(
         options,
@@ -110,6 +115,7 @@ def generate(
                 Path(out),
                 Clock(sample=sample, listener=listener),
                 stage,
+                style,
             )
     except GraphBreakError as error:
         if not allow_breaks:

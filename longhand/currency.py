@@ -19,8 +19,8 @@ from longhand.doors import capture_call
 from longhand.emit.contract import Breach, find_breaches
 from longhand.emit.cpp_syntax import syntax_errors
 from longhand.emit.lock import LOCK, tool_versions
-from longhand.emit.merge import ASIDE, BASE, NEW, UnitOnDisk, edits
 from longhand.emit.threeway import changed_lines
+from longhand.emit.unit_on_disk import ASIDE, BASE, NEW, UnitOnDisk, edits
 from longhand.emit.writer import read_unit
 from longhand.factory import dynamic_shapes, resolve
 from longhand.freshness import changed_sources, listed_briefly, texts_of
@@ -199,7 +199,7 @@ def _unsettled(disk: UnitOnDisk) -> list[Change]:
         Change(
             path.removeprefix(f"{BASE}/").removesuffix(NEW),
             1,
-            f"a conflict waits to be settled in {path[6:]}",
+            f"a conflict waits to be settled in {_question(path.removeprefix(f'{BASE}/'), disk)}",
         )
         for path in sorted(disk.files)
         if path.startswith(f"{BASE}/") and path.endswith(NEW)
@@ -210,6 +210,11 @@ def _unsettled(disk: UnitOnDisk) -> list[Change]:
             found.append(Change(path, 1, "git's conflict markers are in it: longhand generate settles them"))
             break
     return found
+
+
+def _question(path: str, disk: UnitOnDisk) -> str:
+    """Where a conflict stands: in FILE.new, or between markers in FILE."""
+    return path if path in disk.files else path.removesuffix(NEW)
 
 
 def _merged_ledger(lock: Mapping[str, Any], new: Mapping[str, bytes]) -> list[Change]:

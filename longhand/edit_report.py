@@ -11,7 +11,7 @@ from typing import Any
 
 from longhand.checking import KernelCheck, check_kernels
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import edits, lock_versions
+from longhand.emit.unit_on_disk import edits, lock_versions
 from longhand.emit.writer import read_unit
 from longhand.errors import OptionError, UnitError
 from longhand.original import read_lock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from longhand.emit.lock import LOCK, lock_text
-from longhand.emit.merge import BASE
+from longhand.emit.unit_on_disk import BASE
 from longhand.emit.writer import replace_file
 from longhand.errors import UnitError
 from longhand.original import settled_lock

@@ -17,9 +17,10 @@ from typing import Any
 from longhand.emit.contract import find_breaches
 from longhand.emit.lock import LOCK
 from longhand.emit.lock_schema import is_path
-from longhand.emit.merge import ASIDE, BASE, NEW, UnitOnDisk, lock_versions, refuse
+from longhand.emit.merge import refuse
 from longhand.emit.reading import read_regular
 from longhand.emit.sources import changed_functions
+from longhand.emit.unit_on_disk import ASIDE, BASE, NEW, UnitOnDisk, lock_versions
 from longhand.emit.writer import read_unit
 from longhand.errors import StaleUnitWarning, UnitError
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from longhand.bench import Times, time_side_by_side
-from longhand.emit.merge import BASE, edits
+from longhand.emit.unit_on_disk import BASE, edits
 from longhand.emit.writer import read_unit
 from longhand.errors import UnitError
 from longhand.loading import import_file, load
@@ -66,7 +66,7 @@ def time_kernels(folder: Path, *, n_turns: int = 7) -> dict[str, KernelTime]:
     number = next(_turn)
     calls: dict[str, Callable[[], Any]] = {}
     with tempfile.TemporaryDirectory() as scratch, torch.no_grad():
-        arguments = _arguments(folder, f"longhand_timed_unit_{number}", calls)
+        arguments = recorded_calls(folder, f"longhand_timed_unit_{number}", calls)
         if edited & set(arguments):
             base = Path(scratch) / "base"
             shutil.copytree(folder / BASE, base)
@@ -76,7 +76,7 @@ def time_kernels(folder: Path, *, n_turns: int = 7) -> dict[str, KernelTime]:
             check: Any = import_file(f"{originals.__name__}.check", base / "check.py")
             for name in edited & set(arguments):
                 kernel = getattr(check.kernels, name)
-                calls[f"{name} {BASE}"] = functools.partial(_run, kernel, arguments[name])
+                calls[f"{name} {BASE}"] = functools.partial(run_calls, kernel, arguments[name])
         moved = {name: _bytes_of_a_call(lock, name) for name in arguments}
         for n_bytes in {_copied(one) for one in moved.values()}:
             source = torch.empty(n_bytes // 4, device=device)
@@ -108,7 +108,7 @@ def _each(times: Times, n_calls: int) -> Times:
 
 
 @dataclasses.dataclass
-class _Given:
+class Given:
     """What a kernel is given at one set of sizes, and how often."""
 
     arguments: tuple[Any, ...]
@@ -116,27 +116,37 @@ class _Given:
     count: int = 0
 
 
-def _run(kernel: Callable[..., Any], given: Mapping[object, _Given]) -> None:
+def run_calls(kernel: Callable[..., Any], given: Mapping[object, Given]) -> None:
+    """All of a kernel's calls."""
     for one in given.values():
         for _ in range(one.count):
             kernel(*one.arguments, **one.named)
 
 
-def _arguments(
-    folder: Path, package: str, calls: dict[str, Callable[[], Any]]
-) -> dict[str, dict[object, _Given]]:
-    """What each kernel is given in one call of the model, by its sizes; adds the kernels to `calls`."""
+def recorded_calls(
+    folder: Path,
+    package: str,
+    calls: dict[str, Callable[[], Any]],
+    see: Callable[[str, tuple[Any, ...]], None] = lambda *_: None,
+) -> dict[str, dict[object, Given]]:
+    """What each kernel is given in one call of the model, by its sizes; adds the kernels to `calls`.
+
+    `see` is shown a kernel's name and arguments before it runs, once for each set of sizes: afterwards the arguments
+    may hold its results.
+    """
     import_file(package, folder / "__init__.py", [str(folder)])
     check: Any = import_file(f"{package}.check", folder / "check.py")
-    arguments: dict[str, dict[object, _Given]] = {}
+    arguments: dict[str, dict[object, Given]] = {}
 
     def recording(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def record(*given: Any, **named: Any) -> Any:
             every = (*given, *named.values())
             sizes = tuple(tuple(one.shape) if isinstance(one, torch.Tensor) else str(one) for one in every)
             known = arguments.setdefault(name, {})
-            known.setdefault(sizes, _Given(given, named)).count += 1
-            calls[name] = functools.partial(_run, kernel, known)
+            if sizes not in known:
+                see(name, every)
+            known.setdefault(sizes, Given(given, named)).count += 1
+            calls[name] = functools.partial(run_calls, kernel, known)
             return kernel(*given, **named)
 
         return record

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from longhand.emit.lock import LOCK
 from longhand.emit.lock_schema import parsed
-from longhand.emit.merge import lock_versions
 from longhand.emit.reading import read_regular
+from longhand.emit.unit_on_disk import lock_versions
 from longhand.errors import NotRunHereError, UnitError
 from longhand.factory import Call, resolve
 

@@ -11,6 +11,7 @@ from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.collection import no_collection
 from longhand.dump import Dump
+from longhand.emit.merge_report import ConflictStyle
 from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch
 from longhand.emit.unit import emit_unit
 from longhand.emit.writer import read_ledger, write_unit
@@ -36,6 +37,7 @@ def compile_unit(
     out: Path,
     clock: Clock,
     stage: Stage | None = None,
+    style: ConflictStyle = ConflictStyle.BESIDE,
 ) -> Summary:
     """From a model to a folder of source code.
 
@@ -45,6 +47,7 @@ def compile_unit(
         out: The unit's folder: made, or brought up to date.
         clock: Where the stages' times go.
         stage: Where the unit is run once before it is kept; None keeps it as it is.
+        style: What is put into the unit where an edit and the new version conflict.
 
     Raises:
         VerificationError: The unit does not compute what its original does. What was on disk is untouched.
@@ -67,7 +70,7 @@ def compile_unit(
         if stage is not None:
             files, told = tried(stage, files, in_torch, emit, clock)
         with clock.stage("write"):
-            report = write_unit(files, out, inspect_edits)
+            report = write_unit(files, out, inspect_edits, style)
     in_torch_names = warn_of_torch_kernels(files)
     logger(Subject.OUTPUT_CODE).info("%s\n%s", out, files.get("model.py", ""))
     return summarize(plan, out, tuple(files), clock.timings(), report, training, in_torch_names, told)

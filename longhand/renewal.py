@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from longhand.api import generate
+from longhand.emit.merge_report import ConflictStyle
 from longhand.errors import OptionError, UnitError
 from longhand.factory import dynamic_shapes, resolve
 from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum
@@ -77,6 +78,7 @@ def renew(
     changes: Mapping[str, Any] | None = None,
     *,
     replace: bool = False,
+    conflict: str = ConflictStyle.BESIDE.value,
     listener: Callable[[str], None] | None = None,
 ) -> Summary | Parts:
     """Generates a unit again, from the options that its lock holds; what was edited in it is merged.
@@ -85,6 +87,7 @@ def renew(
         folder: The unit.
         changes: Options to change, by the parameter of `make`.
         replace: Also those that say what the unit is for.
+        conflict: As `longhand.generate` has it.
         listener: Is told what is being done.
 
     Raises:
@@ -110,7 +113,9 @@ def renew(
     if changed.get("device") == Device.CPU.value:
         changed.setdefault("arch", None)
     assert options.factory is not None
-    return make(options.factory, folder, **{**given, **changed}, replace=replace, listener=listener)
+    return make(
+        options.factory, folder, **{**given, **changed}, replace=replace, conflict=conflict, listener=listener
+    )
 
 
 def make(
@@ -128,6 +133,7 @@ def make(
     run: bool = True,
     allow_breaks: bool = False,
     replace: bool = False,
+    conflict: str = ConflictStyle.BESIDE.value,
     listener: Callable[[str], None] | None = None,
 ) -> Summary | Parts:
     """Generates what a factory makes; see `longhand.generate`, which this calls.
@@ -157,5 +163,6 @@ def make(
         sample=True,
         run=run,
         replace=replace,
+        conflict=conflict,
         listener=listener,
     )

@@ -10,8 +10,8 @@ from typing import Any
 from longhand.capture.fixed_sizes import varies
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import lock_versions
 from longhand.emit.reading import read_regular
+from longhand.emit.unit_on_disk import lock_versions
 from longhand.errors import ReplacementError, UnitError
 from longhand.options import Options
 

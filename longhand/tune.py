@@ -27,7 +27,6 @@ only if the longest so far, and a last comparison, would still fit.
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,17 +36,16 @@ import torch
 
 from longhand.currency import broken_edits
 from longhand.emit.lock import LOCK, lock_text
-from longhand.emit.merge import NEW, UnitOnDisk, refuse
+from longhand.emit.merge import refuse
+from longhand.emit.unit_on_disk import NEW, UnitOnDisk
 from longhand.emit.writer import read_unit, replace_file
 from longhand.errors import UnitError
+from longhand.faster import FINAL_TURNS, Comparison
 from longhand.original import read_lock, settled_lock
 from longhand.tunable_text import read_values, tunable_names, with_values
 from longhand.tune_contest import Contest, Course, TimeUpError
 from longhand.tune_search import Values, search
 
-_LEAST_GAIN = 0.02
-_LEAST_WINS = 0.8
-_FINAL_TURNS = 21
 _LEAST_FINAL_SECONDS = 1.6  # three contestants, and no turn is shorter than 20 ms
 _TIME_UP_AT_ONCE = "the time was up while the unit was built and started: give it a larger --budget"
 _SEARCH_TURNS = 7
@@ -175,18 +173,16 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
         tell=tell_values,
     )
     tell(f"{file.kernel}: comparing")
-    old, again, new = contest.turns(file.path, [file.start, file.start, found.best], _FINAL_TURNS)
-    noise = max(abs(_ratio(again, old)[0] - 1), _ratio(new, old)[1], _ratio(again, old)[1])
-    gain = 1 - _ratio(new, old)[0]
+    old, again, new = contest.turns(file.path, [file.start, file.start, found.best], FINAL_TURNS)
+    compared = Comparison.of(new, old, again)
     notes = [file.note, "" if found.is_complete else "the time was up"]
     after, ms_before = dict(file.values), statistics.median(old) * 1e3
     ms_after = ms_before
     if found.best != file.start:
-        is_steady = all(_share_of_wins(new, one) >= _LEAST_WINS for one in (old, again))
-        if gain <= max(_LEAST_GAIN, noise) or not is_steady:
-            notes.append(f"best: {_in_words(found.best, file.start)}, {_why_kept(gain, noise)}")
+        if not compared.is_faster:
+            notes.append(f"best: {_in_words(found.best, file.start)}, {compared.why_not()}")
         elif file.write(found.best):
-            after, ms_after = {**file.values, **found.best}, ms_before * (1 - gain)
+            after, ms_after = {**file.values, **found.best}, ms_before * (1 - compared.gain)
         else:
             notes.append("it was saved by somebody else meanwhile: left alone")
     elif found.is_complete:
@@ -198,7 +194,7 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
         after,
         ms_before,
         ms_after,
-        noise,
+        compared.noise,
         bytes_moved,
         found.n_tried,
         found.skipped,
@@ -233,32 +229,8 @@ class _TimedCourse:
         ratio = self._course.ratio(values)
         seconds = time.monotonic() - begin
         self.longest = max(self.longest, self._checked + seconds)
-        self.final = max(self.final, seconds * 3 * _FINAL_TURNS / (2 * _SEARCH_TURNS))
+        self.final = max(self.final, seconds * 3 * FINAL_TURNS / (2 * _SEARCH_TURNS))
         return ratio
-
-
-def _why_kept(gain: float, noise: float) -> str:
-    """Why the winner of a search is not written."""
-    if gain <= 0:
-        return "no faster when compared again"
-    if gain <= noise:
-        return f"{100 * gain:.1f}% faster, with a noise of {100 * noise:.1f}%: not to be told apart"
-    if gain <= _LEAST_GAIN:
-        return f"{100 * gain:.1f}% faster, and less than {100 * _LEAST_GAIN:.0f}% is not written"
-    return f"{100 * gain:.1f}% faster in the median, but not in four of five turns"
-
-
-def _ratio(one: list[float], other: list[float]) -> tuple[float, float]:
-    """The median of the ratios turn by turn, and the half-width of its 95% interval."""
-    ratios = [a / b for a, b in zip(one, other, strict=True)]
-    middle = statistics.median(ratios)
-    deviation = 1.4826 * statistics.median([abs(ratio - middle) for ratio in ratios])
-    return middle, 1.96 * 1.2533 * deviation / math.sqrt(len(ratios))
-
-
-def _share_of_wins(one: list[float], other: list[float]) -> float:
-    """In what part of the turns the first was faster."""
-    return sum(a < b for a, b in zip(one, other, strict=True)) / len(one)
 
 
 def _in_words(values: Values, start: Values) -> str:

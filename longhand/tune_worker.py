@@ -23,7 +23,7 @@ import torch
 
 from longhand.bench import turns_side_by_side
 from longhand.check_worker import trusted_check
-from longhand.emit.merge import BASE
+from longhand.emit.unit_on_disk import BASE
 from longhand.loading import import_file
 from longhand.tunable_text import with_values
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.autograd.eager_derivative import differentiated
 from longhand.lower.body import Size
 from longhand.lower.context import Context
 from longhand.lower.ir import View
@@ -245,6 +246,8 @@ def _detached(ctx: Context, view: TensorView) -> TensorView:
 def _reason(target: torch._ops.OpOverload, declined: str | None) -> str | None:
     if declined is not None:
         return declined
+    if (which := differentiated(target)) is not None:
+        return f"{which.target._schema.name} looks at data in its derivative: autograd runs it."
     namespace, _, name = target._schema.name.partition("::")
     if namespace != "aten":
         return f"{namespace}::{name} is a custom operator."

@@ -89,6 +89,10 @@ class NotDifferentiable(Exception):
     """torch has no derivative for an op that gradients must flow through."""
 
 
+class DerivativeLooksAtData(NotDifferentiable):
+    """The derivative of an op takes another course, or other sizes, for other data: no trace of it is right."""
+
+
 class Derivatives:
     """Traces derivatives, each kind of call once.
 
@@ -120,12 +124,16 @@ class Derivatives:
             given: Which results a gradient is given for.
 
         Raises:
+            DerivativeLooksAtData: It cannot be traced.
             NotDifferentiable: There is none.
         """
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (target, str(spec), tuple(map(_signature, leaves)), wanted, given)
         if key not in self._known:
-            self._known[key] = self._trace(target, leaves, spec, wanted, given)
+            try:
+                self._known[key] = self._trace(target, leaves, spec, wanted, given)
+            except torch_private.GuardOnDataDependentSymNode as error:
+                raise DerivativeLooksAtData(str(error)) from None
         return self._known[key]
 
     def _trace(
@@ -191,7 +199,7 @@ class Derivatives:
                         f"the derivative of {target} writes in a way that cannot be followed"
                     )
         if any(_depends_on_data(node) for node in module.graph.nodes):
-            raise NotDifferentiable(f"a size or number in the derivative of {target} depends on the data")
+            raise DerivativeLooksAtData(f"a size or number in the derivative of {target} depends on the data")
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         after: set[fx.Node] = set(inputs[len(tensors) :])
         for node in module.graph.nodes:

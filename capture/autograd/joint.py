@@ -18,7 +18,8 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.carried import refuse_unsound, relevant
-from longhand.capture.autograd.derivative import NAMED, Derivatives, NotDifferentiable
+from longhand.capture.autograd.derivative import NAMED, DerivativeLooksAtData, Derivatives, NotDifferentiable
+from longhand.capture.autograd.eager_derivative import gradient_op
 from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
@@ -168,6 +169,9 @@ class _Walk:
         try:
             derivative = self.derivatives.of(target, fake_args, fake_kwargs, wanted, given)
         except (NotDifferentiable, RuntimeError, NotImplementedError) as error:
+            looks_at_data = isinstance(error, DerivativeLooksAtData)
+            if looks_at_data and self._differentiated_by_autograd(node, target, args, kwargs):
+                return self._copied(target, args, kwargs, value)
             raise CaptureError(
                 f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
                 where=_where(node),
@@ -179,6 +183,25 @@ class _Walk:
             for place, gradient in zip(wanted, one.backward([grads[i] for i in given]), strict=True)
         ]
         return results if isinstance(value, list | tuple) else results[0]
+
+    def _differentiated_by_autograd(self, node: fx.Node, target: Any, args: Any, kwargs: Any) -> bool:
+        """Notes a pullback that runs the op once more, with autograd; whether there can be one."""
+        given = self._given(node, node.meta["val"])
+        wanted = tuple(place for place, source in enumerate(node.args) if source in self.relevant)
+        n_tensors = sum(source in self.relevant for source in _tensor_arguments(node))
+        op = gradient_op(target, wanted, given) if not kwargs and len(wanted) == n_tensors else None
+        if op is None:
+            return False
+
+        defaults = [parameter.default_value for parameter in target._schema.arguments[len(args) :]]
+
+        def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+            found = self.rewriter.call(op, (*args, *defaults, *(grads[place] for place in given)), {})
+            gradients = found if len(wanted) > 1 else [found]
+            return [(args[place], gradient) for place, gradient in zip(wanted, gradients, strict=True)]
+
+        self.pullbacks[node] = pullback
+        return True
 
     def _given(self, node: fx.Node, value: Any) -> tuple[int, ...]:
         """Which results of an op gradients come for."""

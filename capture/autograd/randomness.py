@@ -8,7 +8,9 @@ from torch import fx
 
 def is_random(node: fx.Node) -> bool:
     """Whether a second run would give something else."""
-    return (
-        isinstance(node.target, torch._ops.OpOverload)
-        and torch.Tag.nondeterministic_seeded in node.target.tags
-    )
+    return isinstance(node.target, torch._ops.OpOverload) and draws(node.target)
+
+
+def draws(target: torch._ops.OpOverload) -> bool:
+    """Whether an op takes numbers from a generator."""
+    return torch.Tag.nondeterministic_seeded in target.tags

@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from longhand.cli.edit_commands import check_command, diff_command, doing, eject_command, example
+from longhand.cli.handoff_commands import accept_command, handoff_command
 from longhand.cli.settings import settings_here
 from longhand.cli.terminal import Command, manners
 from longhand.options import Mode
@@ -61,7 +62,7 @@ def commands(context: click.Context) -> None:
 
 
 commands.command_class = Command
-for command in (check_command, diff_command, eject_command):
+for command in (check_command, diff_command, eject_command, handoff_command, accept_command):
     commands.add_command(command)
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -84,6 +85,13 @@ _JSON = click.option("--json", "is_json", is_flag=True, help="As JSON.")
 @click.option("--out", type=click.Path(path_type=Path), help="The folder to write, with MODULE:FACTORY.")
 @click.option("--all", "is_all", is_flag=True, help="Renew every unit below this folder.")
 @click.option("--replace", "replaces", is_flag=True, help="Change what a unit is for.")
+@click.option(
+    "--conflict",
+    type=click.Choice(["new", "merge"]),
+    default="new",
+    show_default=True,
+    help="The new text as FILE.new, or both in FILE between git's markers.",
+)
 @click.option("--device", help="cpu or cuda; by default where the model's tensors are.")
 @click.option("--arch", help="The CUDA architecture, such as sm_90. No GPU is needed.")
 @click.option("--mode", default="default", show_default=True, help=", ".join(mode.value for mode in Mode))
@@ -116,6 +124,7 @@ def generate_command(
     out: Path | None,
     is_all: bool,
     replaces: bool,
+    conflict: str,
     is_json: bool,
     **options: Any,
 ) -> int:
@@ -139,7 +148,14 @@ def generate_command(
     """
     given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     return doing("generating").generate(
-        targets, out, options, given, is_all=is_all, replaces=replaces, is_json=is_json
+        targets,
+        out,
+        options,
+        given,
+        is_all=is_all,
+        replaces=replaces,
+        conflict=conflict,
+        is_json=is_json,
     )
 
 

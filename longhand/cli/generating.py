@@ -32,6 +32,7 @@ def generate(
     *,
     is_all: bool,
     replaces: bool,
+    conflict: str,
     is_json: bool,
 ) -> int:
     """Makes one unit, or renews several.
@@ -43,6 +44,7 @@ def generate(
         given: Those that stand on the command line.
         is_all: Renew every unit below this folder.
         replaces: A unit may become one for something else.
+        conflict: What is put into it where an edit and the new version conflict.
         is_json: Print JSON.
 
     Raises:
@@ -54,22 +56,24 @@ def generate(
         if out is None:
             raise click.UsageError("MODULE:FACTORY goes with --out DIR.")
         with screen.working(f"generating {out}") as show:
-            made = make(factory, out, **options, replace=replaces, listener=show)
+            made = make(factory, out, **options, replace=replaces, conflict=conflict, listener=show)
         return _show([made], is_json=is_json)
     if out is not None or (is_all and targets) or not (is_all or targets):
         raise click.UsageError("Give MODULE:FACTORY --out DIR, or the folders of units, or --all.")
     folders = units_here() if is_all else [Path(target) for target in targets]
     changes = {name: options[name] for name in given if name != "allow_breaks"}
-    return _renew(folders, changes, replaces=replaces, is_json=is_json)
+    return _renew(folders, changes, replaces=replaces, conflict=conflict, is_json=is_json)
 
 
-def _renew(folders: list[Path], changes: Mapping[str, Any], *, replaces: bool, is_json: bool) -> int:
+def _renew(
+    folders: list[Path], changes: Mapping[str, Any], *, replaces: bool, conflict: str, is_json: bool
+) -> int:
     made: list[Summary | Parts] = []
     failed: list[tuple[Path, LonghandError]] = []
     for number, folder in enumerate(folders, 1):
         with screen.working(f"generating {folder}", number, len(folders)) as show:
             try:
-                made.append(renew(folder, changes, replace=replaces, listener=show))
+                made.append(renew(folder, changes, replace=replaces, conflict=conflict, listener=show))
             except LonghandError as error:
                 if len(folders) == 1:
                     raise

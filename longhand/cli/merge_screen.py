@@ -17,6 +17,7 @@ _WORDS = {
     Outcome.ASIDE: "set aside",
     Outcome.RESTORED: "restored",
     Outcome.EJECTED: "yours",
+    Outcome.MOVED: "moved",
 }
 _WHY = {
     Outcome.KEPT: "your edit; longhand has nothing new for it",
@@ -24,7 +25,7 @@ _WHY = {
     Outcome.RESTORED: "it was deleted",
     Outcome.EJECTED: "ejected: never touched",
 }
-_COLOURS = {Outcome.CONFLICT: "red", Outcome.MERGED: "green", Outcome.ASIDE: "yellow"}
+_COLOURS = {Outcome.CONFLICT: "red", Outcome.MERGED: "green", Outcome.MOVED: "green", Outcome.ASIDE: "yellow"}
 _SHOWN_LINES = 6
 _WIDTH = 80
 
@@ -39,7 +40,12 @@ def show_merge(report: MergeReport, out: Path) -> None:
     width = max((len(file.path) for file in told), default=0)
     for file in told:
         _show_file(file, width)
-    if report.has_conflicts:
+    if report.has_markers:
+        click.echo(
+            f"\n{out} runs again once this is settled: write what is right in place of\n"
+            "<<<<<<< yours ======= new >>>>>>>, and generate again."
+        )
+    elif report.has_conflicts:
         click.echo(
             f"\n{out} is unchanged. The new text stands beside each conflict as FILE.new.\n"
             "To settle it: edit FILE, delete FILE.new (or move it over FILE), and generate\n"

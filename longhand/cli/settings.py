@@ -21,7 +21,7 @@ import click
 from longhand.errors import OptionError
 
 _REFUSED = frozenset(
-    ["is_trusted", "factory", "targets", "folders", "folder", "file", "out", "is_all", "replaces"]
+    ["is_trusted", "factory", "targets", "folders", "folder", "file", "out", "is_all", "replaces", "unit"]
 )
 _UNITS = "units"
 

@@ -21,9 +21,10 @@ from typing import Any
 
 from longhand.currency import broken_edits
 from longhand.emit.formatting import format_python
-from longhand.emit.merge import BASE, refuse
+from longhand.emit.merge import refuse
 from longhand.emit.reading import leaves
 from longhand.emit.runtime_py import imported_from_runtime, write_runtime
+from longhand.emit.unit_on_disk import BASE
 from longhand.errors import OptionError, OutputError, ToolError, UnitError
 from longhand.loading import import_file
 from longhand.original import read_lock

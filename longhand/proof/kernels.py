@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from longhand.emit.merge import BASE
 from longhand.emit.torch_kernels import InTorch
+from longhand.emit.unit_on_disk import BASE
 from longhand.logs import Subject, logger
 from longhand.options import Device, Target
 from longhand.proof import triton_compiler

@@ -11,7 +11,8 @@ import longhand
 from longhand.currency import Currency, check
 from longhand.emit.kernel_files import _refuse_clash
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import UnitOnDisk, plan_merge, sides
+from longhand.emit.merge import plan_merge
+from longhand.emit.unit_on_disk import UnitOnDisk, sides
 from longhand.errors import EditError, LonghandError
 from tests.emit.merge_units import bytes_of, version
 

@@ -16,7 +16,7 @@ from longhand import cli
 from longhand.emit.ledger import Ledger
 from longhand.emit.lock import LOCK
 from longhand.emit.lock_schema import is_path, parsed
-from longhand.emit.merge import sides
+from longhand.emit.unit_on_disk import sides
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.errors import LonghandError, UnitError
 from tests.attacks.odd_locks import POISON, odd_locks

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from longhand import cli
+from longhand.cli import generating
 from longhand.currency import Currency, check
-from longhand.emit.merge import Outcome
+from longhand.emit.merge_report import Outcome
 from tests.longhand import git
 from tests.longhand.pair_models import FACTORY, generate
 
@@ -158,3 +159,15 @@ def test_reviews_collapse_what_is_longhands_own(repository):
         assert found[path, "linguist-generated"] == "set" and found[path, "diff"] == "unset"
     for path in ("unit/kernels/gelu.cpp", "unit/model.py"):
         assert found[path, "linguist-generated"] == "unspecified" == found[path, "diff"]
+
+
+def test_the_style_of_conflicts_reaches_what_generates(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(generating, "make", lambda *_, conflict, **__: asked.append(conflict))
+    monkeypatch.setattr(generating, "renew", lambda *_, conflict, **__: asked.append(conflict))
+    monkeypatch.setattr(generating, "_show", lambda *_, **__: 0)
+    assert cli.run(["generate", "models:make", "--out", "unit", "--conflict", "merge"]) == 0
+    assert cli.run(["generate", "unit", "--conflict", "merge"]) == 0
+    assert cli.run(["generate", "unit"]) == 0
+    assert asked == ["merge", "merge", "new"]
+    assert cli.run(["generate", "unit", "--conflict", "both"]) == 2

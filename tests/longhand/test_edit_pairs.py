@@ -18,7 +18,7 @@ from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.emit.cpp_syntax import syntax_errors
 from longhand.emit.lock import LOCK
-from longhand.emit.merge import Outcome
+from longhand.emit.merge_report import Outcome
 from longhand.emit.unit import emit_unit
 from longhand.emit.writer import read_ledger, write_unit
 from longhand.options import Device, Options, Target
@@ -125,6 +125,7 @@ def check_pair(seed, out, versions, *, inspects=None):
     new = text_of(second, target, read_ledger(out))
     report = write_unit(new, out, inspects)
     outcomes = {file.path: file for file in report.files}
+    moved: set[str] = set()
     for path, lines in edited.items():
         file = outcomes[path]
         context = f"{seed}: {target.device} {first} -> {second}: {path} {file}"
@@ -140,17 +141,26 @@ def check_pair(seed, out, versions, *, inspects=None):
                 assert all(line in now for line in lines), context
                 if path.endswith(".py"):
                     compile("\n".join(now), path, "exec")
+            case Outcome.MOVED:
+                home = next(one.path for one in report.files if one.source == path)
+                now = (out / home).read_text().splitlines()
+                assert all(line in now for line in lines), context
+                moved.add(home)
             case _:
                 raise AssertionError(context)
     merged = [path for path in report.of(Outcome.MERGED) if path.endswith(".cpp")]
     assert not syntax_errors(out, [Path(path).stem for path in merged])
     if not report.has_conflicts:
         for path, content in new.items():
-            if path not in edited and path != LOCK:
+            if path not in edited and path not in moved and path != LOCK:
                 found = (out / path).read_bytes()
                 assert found == (content if isinstance(content, bytes) else content.encode()), path
+        edited = {
+            next((one.path for one in report.files if one.source == path), path): lines
+            for path, lines in edited.items()
+        }
         check_once_more(out, edited, text_of(third, target, read_ledger(out)), f"{seed} -> {third}")
-    return [outcomes[path].outcome for path in edited]
+    return [file.outcome for file in outcomes.values() if file.path in before]
 
 
 def check_once_more(out, edited, new, context):
@@ -158,7 +168,8 @@ def check_once_more(out, edited, new, context):
     report = write_unit(new, out)
     named = {file.path: file.outcome for file in report.files}
     for path, lines in edited.items():
-        places = [out / path, *(out / "kernels/aside").glob(f"{Path(path).stem}*{Path(path).suffix}")]
+        home = next((one.path for one in report.files if one.source == path), path)
+        places = [out / home, *(out / "kernels/aside").glob(f"{Path(path).stem}*{Path(path).suffix}")]
         texts = [place.read_text().splitlines() for place in places if place.is_file()]
         assert any(all(line in text for line in lines) for text in texts), f"{context}: {path}"
         is_set_aside_before = path not in named

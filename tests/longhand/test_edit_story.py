@@ -98,6 +98,9 @@ def test_the_model_changes_and_no_edit_is_lost(edited, change_model, tmp_path, c
             assert (out / f"{path}.new").exists()
         elif outcomes[path] is Outcome.ASIDE:
             assert line in (out / aside).read_text()
+        elif outcomes[path] is Outcome.MOVED:
+            home = next(file.path for file in report.files if file.source == path)
+            assert line in (out / home).read_text()
         else:
             assert outcomes[path] in (Outcome.KEPT, Outcome.MERGED)
             assert line in (out / path).read_text()

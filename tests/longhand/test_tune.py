@@ -14,7 +14,7 @@ from longhand import cli
 from longhand.edit_report import edits_of
 from longhand.emit.merge_report import Outcome
 from longhand.tunable_text import read_values, tunable_names, with_values
-from longhand.tune import _why_kept, tune
+from longhand.tune import tune
 from longhand.tune_contest import Contest
 from longhand.tune_search import crowding, search
 from longhand.verify import verify
@@ -385,16 +385,3 @@ def test_the_budget_is_all_the_time_there_is(units, tmp_path):
         tunings = list(tune(unit, budget=budget))
         assert len(tunings) == 2 and time.monotonic() - begin < 1.25 * budget + 2
     assert all(tuning.note for tuning in tunings if not tuning.is_changed)
-
-
-@pytest.mark.parametrize(
-    ("gain", "noise", "told"),
-    [
-        (-0.1, 0.01, "no faster"),
-        (0.10, 0.20, "10.0% faster, with a noise of 20.0%: not to be told apart"),
-        (0.01, 0.001, "less than 2% is not written"),
-        (0.997, 0.05, "99.7% faster in the median, but not in four of five turns"),
-    ],
-)
-def test_the_reason_for_keeping_fits_its_numbers(gain, noise, told):
-    assert told in _why_kept(gain, noise)

@@ -267,6 +267,15 @@ def a_generator_left_open_that_closing_does_not_run(x):
     return x + first, any(item > 1 for item in Row(1, 2, 3))
 
 
+def _twice(items):
+    yield from (2 * item for item in items)
+
+
+@behaviour((X,))
+def a_generator_left_open_that_delegates(x):
+    return x + next(_twice([1, 2]))
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)
