@@ -131,8 +131,8 @@ def recorded_calls(
 ) -> dict[str, dict[object, Given]]:
     """What each kernel is given in one call of the model, by its sizes; adds the kernels to `calls`.
 
-    `see` is shown a kernel's name and arguments, in order, before it runs, once for each set of sizes: afterwards the arguments
-    may hold its results.
+    `see` is shown a kernel's name and arguments, in order, before it runs, once for each set of sizes: afterwards
+    the arguments may hold its results.
     """
     import_file(package, folder / "__init__.py", [str(folder)])
     check: Any = import_file(f"{package}.check", folder / "check.py")
