@@ -222,6 +222,13 @@ class KernelScope(Scope):
         is_loud = len(name) > 1 and name == name.upper() and name != name.lower()
         return not is_loud and not is_macro(name) and super().is_free(name)
 
+    @staticmethod
+    def _last_resorts(stem: str) -> Iterator[str]:
+        if is_macro(f"other_{stem}"):  # size_t, whatever stands before it
+            stem += "_name"
+            yield stem
+        yield from further_words(stem)
+
     def pick(self, candidates: Iterable[str]) -> str:
         """The first free candidate; words in capitals in small letters."""
         return super().pick(one.lower() if len(one) > 1 and one.isupper() else one for one in candidates)
