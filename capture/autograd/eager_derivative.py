@@ -7,6 +7,7 @@ eager runs it: so the op runs once more in the backward pass, with autograd, and
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +73,7 @@ _TENSORS = ("Tensor", "Optional[Tensor]")
 def _defined(which: Differentiated) -> torch._ops.OpOverload:
     schema = which.target._schema
     takes = str(schema).rpartition(" -> ")[0].partition("(")[2].removesuffix(")")
+    takes = re.sub(r"=[^,\[]*(\[[^\]]*\])?", "", takes)  # no defaults: gradients come behind, which have none
     parameters = ", ".join([takes, *(f"Tensor d_result_{place}" for place in which.given)])
     returns = ", ".join(["Tensor"] * len(which.wanted))
     name = f"{schema.name.replace('::', '_')}_{schema.overload_name or 'default'}_{len(_ops)}"
