@@ -40,8 +40,8 @@ extern "C" void embedding_add_and_layer_norm(
       double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float token_embedding_value = in_table ? token_embedding_row[col] : NAN;
-        const float embedded = token_embedding_value + position_embedding_row[col];
+        const float token_embedding_i = in_table ? token_embedding_row[col] : NAN;
+        const float embedded = token_embedding_i + position_embedding_row[col];
         x_row[col] = embedded;
         row_sum += embedded;
       }

@@ -16,8 +16,8 @@ extern "C" void gelu(
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
-    const float widen_value = widen[i];
-    const float cubic = widen_value + widen_value * widen_value * widen_value * 0.044715f;
-    hidden[i] = widen_value * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
+    const float widen_i = widen[i];
+    const float cubic = widen_i + widen_i * widen_i * widen_i * 0.044715f;
+    hidden[i] = widen_i * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
   }
 }

@@ -46,14 +46,14 @@ extern "C" void cat_and_column_sum(
 #pragma omp simd
         for (long col = begin; col < end; ++col) {
           const bool in_first = col < boundary;
-          const float d_q_value = in_first ? d_q_row[col] : 0.0f;
+          const float d_q_i = in_first ? d_q_row[col] : 0.0f;
           const bool in_first_two = col < second_boundary;
-          const float d_k_value = !in_first && in_first_two ? d_k_row[col - boundary] : 0.0f;
-          const float d_v_value = !in_first_two ? d_v_row[col - second_boundary] : 0.0f;
-          const float d_qkv_value = in_first ? d_q_value : in_first_two ? d_k_value : d_v_value;
+          const float d_k_i = !in_first && in_first_two ? d_k_row[col - boundary] : 0.0f;
+          const float d_v_i = !in_first_two ? d_v_row[col - second_boundary] : 0.0f;
+          const float d_qkv_i = in_first ? d_q_i : in_first_two ? d_k_i : d_v_i;
 
-          col_sum[col] += d_qkv_value;
-          d_qkv_row[col] = d_qkv_value;
+          col_sum[col] += d_qkv_i;
+          d_qkv_row[col] = d_qkv_i;
         }
       }
     }

@@ -44,18 +44,18 @@ extern "C" void gelu_and_d_gelu_column_sum(
         float *d_widen_row = d_widen + row * n_cols;
 #pragma omp simd
         for (long col = begin; col < end; ++col) {
-          const float widen_value = widen_row[col];
-          const float widen_value_squared = widen_value * widen_value;
-          const float cubic = widen_value + widen_value_squared * widen_value * 0.044715f;
+          const float widen_i = widen_row[col];
+          const float widen_i_squared = widen_i * widen_i;
+          const float cubic = widen_i + widen_i_squared * widen_i * 0.044715f;
           const float sigmoid = 1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI)));
-          const float hidden_value = widen_value * sigmoid;
-          const float d_cubic = widen_value_squared * 0.134145f + 1.0f;
-          const float product = hidden_value * (1.0f - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI);
-          const float d_widen_value = d_hidden_row[col] * (sigmoid + product);
+          const float hidden_i = widen_i * sigmoid;
+          const float d_cubic = widen_i_squared * 0.134145f + 1.0f;
+          const float d_widen_i =
+              d_hidden_row[col] * (sigmoid + hidden_i * (1.0f - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI));
 
-          col_sum[col] += d_widen_value;
-          hidden_row[col] = hidden_value;
-          d_widen_row[col] = d_widen_value;
+          col_sum[col] += d_widen_i;
+          hidden_row[col] = hidden_i;
+          d_widen_row[col] = d_widen_i;
         }
       }
     }

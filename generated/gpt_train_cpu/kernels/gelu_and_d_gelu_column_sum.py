@@ -13,9 +13,9 @@ gelu_and_d_gelu_column_sum = load_kernel("gelu_and_d_gelu_column_sum.cpp")
 
 def reference(widen, d_hidden):
     """What gelu_and_d_gelu_column_sum() must fill hidden, d_widen and d_bias with."""
-    widen_value_squared = widen * widen
-    sigmoid = torch.sigmoid((widen + widen_value_squared * widen * 0.044715) * 1.5957691216057308)
+    widen_i_squared = widen * widen
+    sigmoid = torch.sigmoid((widen + widen_i_squared * widen * 0.044715) * 1.5957691216057308)
     hidden = widen * sigmoid
-    product = hidden * (1.0 - sigmoid) * ((widen_value_squared * 0.134145 + 1.0) * 1.5957691216057308)
-    d_widen = d_hidden * (sigmoid + product)
+    total = sigmoid + hidden * (1.0 - sigmoid) * ((widen_i_squared * 0.134145 + 1.0) * 1.5957691216057308)
+    d_widen = d_hidden * total
     return hidden, d_widen, d_widen.sum(-2, keepdim=True)

@@ -51,12 +51,12 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       double d_normalized_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum, d_normalized_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float d_ln_2_value = d_ln_2_row[col];
-        const float d_normalized = d_ln_2_value * weight[col];
+        const float d_ln_2_i = d_ln_2_row[col];
+        const float d_normalized = d_ln_2_i * weight[col];
         ln_2_row[col] = d_normalized;
         row_sum += x_row[col];
         d_normalized_sum += d_normalized;
-        d_bias_sum[col] += d_ln_2_value;
+        d_bias_sum[col] += d_ln_2_i;
       }
       const float mean = row_sum / n_cols;
       const float through_mean = d_normalized_sum / n_cols;

@@ -22,8 +22,8 @@ extern "C" void pad(
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float d_position_embedding_value = is_filled ? d_position_embedding_row[col] : 0.0f;
-      d_weight_row[col] = d_position_embedding_value;
+      const float d_position_embedding_i = is_filled ? d_position_embedding_row[col] : 0.0f;
+      d_weight_row[col] = d_position_embedding_i;
     }
   }
 }

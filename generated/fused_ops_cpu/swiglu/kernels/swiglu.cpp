@@ -16,7 +16,7 @@ extern "C" void swiglu(
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
-    const float a_value = a[i];
-    product[i] = a_value * (1.0f / (1.0f + vector_exp(-a_value))) * b[i];
+    const float a_i = a[i];
+    product[i] = a_i * (1.0f / (1.0f + vector_exp(-a_i))) * b[i];
   }
 }

@@ -30,9 +30,9 @@ extern "C" void add_and_layer_norm(
     double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
     for (long col = 0; col < n_cols; ++col) {
-      const float residual_value = x_row[col] + attn_row[col];
-      residual_row[col] = residual_value;
-      row_sum += residual_value;
+      const float residual_i = x_row[col] + attn_row[col];
+      residual_row[col] = residual_i;
+      row_sum += residual_i;
     }
     const float mean = row_sum / n_cols;
 

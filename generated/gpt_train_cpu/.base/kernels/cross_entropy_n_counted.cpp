@@ -13,11 +13,11 @@ extern "C" void cross_entropy_n_counted(
     const int64_t *targets,  // (n_elements,)
     int64_t *n_counted,      // one element
     long n_elements) {
-  int64_t n_counted_value = 0;
-#pragma omp simd reduction(+ : n_counted_value)
+  int64_t n_counted_i = 0;
+#pragma omp simd reduction(+ : n_counted_i)
   for (long i = 0; i < n_elements; ++i) {
     const bool counts = targets[i] != IGNORE_INDEX;
-    n_counted_value += counts;
+    n_counted_i += counts;
   }
-  n_counted[0] = n_counted_value;
+  n_counted[0] = n_counted_i;
 }

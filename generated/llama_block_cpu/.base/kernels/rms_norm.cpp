@@ -26,8 +26,8 @@ extern "C" void rms_norm(
     double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
-      const float x_value = x_row[col];
-      sum_of_squares += x_value * x_value;
+      const float x_i = x_row[col];
+      sum_of_squares += x_i * x_i;
     }
     const float mean_square = sum_of_squares / n_cols;
     const float rstd = 1.0f / std::sqrt(mean_square + eps);

@@ -16,7 +16,7 @@ extern "C" void swiglu(
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
-    const float gate_proj_value = gate_proj[i];
-    gated[i] = gate_proj_value * (1.0f / (1.0f + vector_exp(-gate_proj_value))) * up_proj[i];
+    const float gate_proj_i = gate_proj[i];
+    gated[i] = gate_proj_i * (1.0f / (1.0f + vector_exp(-gate_proj_i))) * up_proj[i];
   }
 }

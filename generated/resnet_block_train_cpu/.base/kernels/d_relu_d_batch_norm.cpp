@@ -31,8 +31,8 @@ extern "C" void d_relu_d_batch_norm(
     float *d_shortcut_row = d_shortcut + channel * n_pixels;
 
     const float shortcut_mean_i = shortcut_mean[channel];
-    const float shortcut_rstd_value = shortcut_rstd[channel];
-    const float scale = shortcut_rstd_value * weight[channel];
+    const float shortcut_rstd_i = shortcut_rstd[channel];
+    const float scale = shortcut_rstd_i * weight[channel];
 
     double d_weight_sum = 0.0;
     double d_bias_sum = 0.0;
@@ -41,7 +41,7 @@ extern "C" void d_relu_d_batch_norm(
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const long at = batch * n_channels * n_pixels + pixel;
         const float d_out = activated_row[at] <= 0.0f ? 0.0f : d_activated_row[at];
-        const float normalized = (shortcut_row[at] - shortcut_mean_i) * shortcut_rstd_value;
+        const float normalized = (shortcut_row[at] - shortcut_mean_i) * shortcut_rstd_i;
         d_shortcut_row[at] = d_out;
         d_weight_sum += d_out * normalized;
         d_bias_sum += d_out;
@@ -56,7 +56,7 @@ extern "C" void d_relu_d_batch_norm(
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const long at = batch * n_channels * n_pixels + pixel;
-        const float normalized = (shortcut_row[at] - shortcut_mean_i) * shortcut_rstd_value;
+        const float normalized = (shortcut_row[at] - shortcut_mean_i) * shortcut_rstd_i;
         const float less_mean = d_shortcut_row[at] - through_mean;
         d_shortcut_row[at] = (less_mean - normalized * through_rstd) * scale;
       }
