@@ -13,7 +13,7 @@ from longhand.cli.terminal import Command
 @click.command(
     "handoff",
     cls=Command,
-    epilog=example("longhand handoff generated/attention_cpu exp_normalize --out /tmp/exp_normalize"),
+    epilog=example("longhand handoff generated/attention_cpu exp_normalize --out /tmp/given"),
 )
 @click.argument("unit", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("kernels", metavar="[KERNEL...]", nargs=-1)
@@ -28,7 +28,7 @@ def handoff_command(unit: Path, kernels: tuple[str, ...], out: Path) -> int:
     return int(doing("handing").handoff(unit, kernels, out))
 
 
-@click.command("accept", cls=Command, epilog=example("longhand accept /tmp/exp_normalize"))
+@click.command("accept", cls=Command, epilog=example("longhand accept /tmp/given"))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--unit", type=click.Path(path_type=Path), help="The unit, if it is elsewhere now.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Judge, and install nothing.")
