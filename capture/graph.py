@@ -23,7 +23,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-# Of an operator in the graph that is not ATen's, the later rooms ask these two.
+# What the later rooms ask of an operator in the graph that is not ATen's.
 from longhand.capture.autograd.eager_derivative import Differentiated as Differentiated
 from longhand.capture.autograd.eager_derivative import differentiated as differentiated
 from longhand.capture.torch_private import registered_by as registered_by

@@ -211,7 +211,7 @@ class Scope:
 
     @staticmethod
     def _last_resorts(stem: str) -> Iterator[str]:
-        yield from further_words(stem)
+        return further_words(stem)
 
 
 class KernelScope(Scope):

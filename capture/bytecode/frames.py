@@ -150,9 +150,7 @@ class Frame:
             step = row.target
             if rows[step].name == "CALL_INTRINSIC_1":  # CPython 3.12 wraps generators, for StopIteration
                 return False
-            if (
-                rows[step].name == "CLEANUP_THROW"
-            ):  # of `yield from`, since 3.12: it closes the inner one and goes on
+            if rows[step].name == "CLEANUP_THROW":  # of `yield from`, since 3.12: what is raised goes on
                 at = step
                 continue
             if rows[step].name == "COPY" and rows[step + 2].name == "RERAISE":  # the end of a handler

@@ -7,182 +7,13 @@ import random
 import torch
 from torch import Tensor
 
-from tests.fuzz.programs import Known, Writer
+from tests.fuzz.elementwise import binary, choice, exact, mask, unary, whole
+from tests.fuzz.operands import dim_of, is_bool, is_float, is_whole
+from tests.fuzz.programs import Writer
 
 Draw = random.Random
 
-_ANY_FLOAT = (
-    "torch.sin({0})",
-    "torch.tanh({0})",
-    "torch.sigmoid({0})",
-    "F.gelu({0})",
-    'F.gelu({0}, approximate="tanh")',
-    "F.silu({0})",
-    "F.softplus({0})",
-    "F.elu({0})",
-    "torch.exp({0}.clamp(max=3))",
-    "torch.expm1({0}.clamp(-3, 3))",
-    "torch.sqrt({0}.abs())",
-    "torch.rsqrt({0}.abs() + 0.5)",
-    "torch.log1p({0}.abs())",
-    "torch.erf({0})",
-    "torch.cos({0}) * 0.5",
-    "{0} / (1 + {0}.abs())",
-    "1 / (2 + {0}.square())",
-    "{0} * 0.3 - 1.5",
-    "1 - {0}",
-    "torch.atan({0})",
-    "torch.logaddexp({0}, -{0})",
-)
-# The same numbers in any precision.
-_EXACT_UNARY = (
-    "-{0}",
-    "{0}.abs()",
-    "F.relu({0})",
-    "{0}.clamp(-0.5, 1.25)",
-    "{0}.clamp(min=0)",
-    "torch.nan_to_num({0}, 0.5, 2.0, -2.0)",
-    "F.hardtanh({0})",
-    "{0}.clone()",
-    "{0}.contiguous()",
-    "{0} * 2",
-    "{0}.sign()",
-)
-_OF_EXACT = (
-    "{0} > 0.25",
-    "{0} != 0",
-    "{0}.isnan()",
-    "{0}.isinf()",
-    "torch.floor({0})",
-    "torch.round({0})",
-    "torch.trunc({0})",
-    "{0}.sign()",
-    "{0}.bool()",
-    "(torch.nan_to_num({0}, 1.0, 4.0, -4.0) * 4).clamp(-100, 100).to(torch.int32)",
-)
-_OF_WHOLE = (
-    "{0} + 3",
-    "{0} * {0}",
-    "{0} // 3",
-    "{0} % 5",
-    "-{0}",
-    "{0} >> 1",
-    "{0} << 2",
-    "{0} & 6",
-    "{0} ^ 5",
-    "~{0}",
-    "{0} > 2",
-    "{0} == 3",
-    "{0}.clamp(-3, 9)",
-    "{0}.float() / 7",
-    "{0} / 3",
-    "{0} * 0.25",
-    "torch.where({0} > 0, {0}, 7)",
-)
-_OF_BOOL = ("~{0}", "{0}.float()", "{0}.long()", "{0} * 1.5", "torch.where({0}, 1.0, -1.0)", "{0}.sum({d})")
-_BINARY = (
-    "{0} + {1}",
-    "{0} - {1}",
-    "{0} * {1}",
-    "{0} / (1 + {1}.abs())",
-    "torch.atan2({0}, {1})",
-    "{0} - 0.5 * {1}",
-    "torch.lerp({0}, {1}, 0.25)",
-    "torch.hypot({0}, {1})",
-    "torch.addcmul({0}, {0}, {1}, value=0.5)",
-)
-_EXACT_BINARY = ("torch.maximum({0}, {1})", "torch.minimum({0}, {1})", "torch.fmax({0}, {1})")
-_COMPARISONS = ("{0} > {1}", "{0} <= {1}", "{0} == {1}", "{0} != {1}", "torch.where({0} > {1}, {0}, {1})")
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float32")
-
-
-def _floats(value: Tensor) -> bool:
-    return value.dtype.is_floating_point
-
-
-def _numbers(value: Tensor) -> bool:
-    return value.dtype is not torch.bool
-
-
-def _whole(value: Tensor) -> bool:
-    return not value.dtype.is_floating_point and value.dtype is not torch.bool
-
-
-def _bools(value: Tensor) -> bool:
-    return value.dtype is torch.bool
-
-
-def _dim(writer: Writer, value: Tensor) -> int:
-    return writer.draw.randint(-value.dim(), value.dim() - 1) if value.dim() else 0
-
-
-def _add(writer: Writer, template: str, *given: Known, is_exact: bool = False) -> bool:
-    value = writer[given[0]]
-    words = {"d": _dim(writer, value)}
-    return writer.add(template.format(*(one.name for one in given), **words), is_exact)
-
-
-def unary(writer: Writer) -> bool:
-    """Arithmetic on one floating-point value."""
-    x = writer.choose(_floats)
-    if x is None:
-        return False
-    if writer.draw.random() < 0.3:
-        return _add(writer, writer.draw.choice(_EXACT_UNARY), x, is_exact=x.is_exact)
-    return _add(writer, writer.draw.choice(_ANY_FLOAT), x)
-
-
-def exact(writer: Writer) -> bool:
-    """Roundings and tests, of exact values."""
-    x = writer.choose(_floats, exact=True)
-    return x is not None and _add(writer, writer.draw.choice(_OF_EXACT), x, is_exact=True)
-
-
-def whole(writer: Writer) -> bool:
-    """Arithmetic on whole numbers."""
-    x = writer.choose(_whole)
-    return x is not None and _add(writer, writer.draw.choice(_OF_WHOLE), x)
-
-
-def mask(writer: Writer) -> bool:
-    """What is done with bools."""
-    x = writer.choose(_bools)
-    if x is None:
-        return False
-    y = writer.choose(_bools)
-    if y is not None and writer.draw.random() < 0.4:
-        return _add(writer, writer.draw.choice(("{0} & {1}", "{0} | {1}", "{0} ^ {1}")), x, y)
-    return _add(writer, writer.draw.choice(_OF_BOOL), x)
-
-
-def binary(writer: Writer) -> bool:
-    """Two values that broadcast, of any dtypes."""
-    x, y = writer.choose(_numbers), writer.choose(_numbers)
-    if x is None or y is None:
-        return False
-    both = x.is_exact and y.is_exact
-    kind = writer.draw.random()
-    if kind < 0.2:
-        return _add(writer, writer.draw.choice(_EXACT_BINARY), x, y, is_exact=both)
-    if kind < 0.45 and both:
-        return _add(writer, writer.draw.choice(_COMPARISONS), x, y, is_exact=True)
-    return _add(writer, writer.draw.choice(_BINARY), x, y)
-
-
-def choice(writer: Writer) -> bool:
-    """Values under a mask."""
-    condition, x, y = writer.choose(_bools, exact=True), writer.choose(_numbers), writer.choose(_numbers)
-    if condition is None or x is None or y is None:
-        return False
-    forms = (
-        ("torch.where({0}, {1}, {2})", x.is_exact and y.is_exact),
-        ("{1}.masked_fill({0}, -1.0)", x.is_exact),
-        ("torch.where({0}, {1}, 0.5)", x.is_exact),
-        ("{1} * {0}", x.is_exact),
-        ("torch.where({0}, {1}, {2}.flip(0))", x.is_exact and y.is_exact),
-    )
-    template, is_exact = writer.draw.choice(forms)
-    return _add(writer, template, condition, x, y, is_exact=is_exact)
 
 
 def view(writer: Writer) -> bool:
@@ -193,7 +24,7 @@ def view(writer: Writer) -> bool:
     value, draw = writer[x], writer.draw
     if not value.dim():
         return writer.add(f"{x.name}.expand({draw.randint(1, 5)})", x.is_exact)
-    a, b = _dim(writer, value), _dim(writer, value)
+    a, b = dim_of(writer, value), dim_of(writer, value)
     size = value.shape[a]
     start = draw.randint(0, max(0, size - 1))
     end, step = draw.randint(start, size), draw.choice((1, 1, 2, 3))
@@ -240,7 +71,7 @@ def join(writer: Writer) -> bool:
     if x is None:
         return False
     value, draw = writer[x], writer.draw
-    a = _dim(writer, value)
+    a = dim_of(writer, value)
     kind = draw.random()
     if kind < 0.5:
         alike = [x]
@@ -272,7 +103,7 @@ def position(writer: Writer) -> bool:
     if x is None:
         return False
     value, draw = writer[x], writer.draw
-    a = _dim(writer, value)
+    a = dim_of(writer, value)
     size, last = value.shape[a], value.shape[-1]
     device = f"device={x.name}.device"
     forms = [
@@ -292,11 +123,11 @@ def position(writer: Writer) -> bool:
 
 def gather(writer: Writer) -> bool:
     """Elements picked by positions that are data."""
-    x, index = writer.choose(lambda t: t.dim() > 0 and 0 not in t.shape), writer.choose(_whole, exact=True)
+    x, index = writer.choose(lambda t: t.dim() > 0 and 0 not in t.shape), writer.choose(is_whole, exact=True)
     if x is None or index is None:
         return False
     value, draw = writer[x], writer.draw
-    a = _dim(writer, value) % value.dim()
+    a = dim_of(writer, value) % value.dim()
     size = value.shape[a]
     picked = draw.choice(
         (
@@ -329,11 +160,11 @@ def gather(writer: Writer) -> bool:
 def scatter(writer: Writer) -> bool:
     """Writes to positions that are data, into a copy."""
     x = writer.choose(lambda t: t.dim() > 0 and 0 not in t.shape and t.dtype is not torch.bool)
-    index = writer.choose(_whole, exact=True)
+    index = writer.choose(is_whole, exact=True)
     if x is None or index is None:
         return False
     value, draw = writer[x], writer.draw
-    a = _dim(writer, value) % value.dim()
+    a = dim_of(writer, value) % value.dim()
     size = value.shape[a]
     source = writer.choose(lambda t: t.dtype is value.dtype)
     order = list(range(size))
@@ -359,13 +190,13 @@ def scatter(writer: Writer) -> bool:
 
 def reduction(writer: Writer) -> bool:
     """Sums and the like over any dimensions."""
-    x = writer.choose(_floats)
+    x = writer.choose(is_float)
     if x is None:
         return False
     value, draw = writer[x], writer.draw
     dims = sorted(draw.sample(range(value.dim()), draw.randint(1, value.dim()))) if value.dim() else []
     over = f"{dims}, keepdim={draw.random() < 0.4}" if dims else "()"
-    one = f"{_dim(writer, value)}, keepdim={draw.random() < 0.4}"
+    one = f"{dim_of(writer, value)}, keepdim={draw.random() < 0.4}"
     forms = [
         (f"{x.name}.sum({over})", False),
         (f"{x.name}.mean({over})", False),
@@ -399,7 +230,7 @@ def whole_reduction(writer: Writer) -> bool:
     x = writer.choose(lambda t: not t.dtype.is_floating_point, exact=True)
     if x is None:
         return False
-    one = f"{_dim(writer, writer[x])}, keepdim={writer.draw.random() < 0.4}"
+    one = f"{dim_of(writer, writer[x])}, keepdim={writer.draw.random() < 0.4}"
     forms = ("sum", "any", "all", "amax", "amin", "argmax", "prod", "cumsum")
     word = writer.draw.choice(forms)
     return writer.add(f"{x.name}.{word}({one if word != 'cumsum' else one.split(',')[0]})", True)
@@ -407,11 +238,11 @@ def whole_reduction(writer: Writer) -> bool:
 
 def norm(writer: Writer) -> bool:
     """Softmax, norms, and what else has two passes over a row."""
-    x = writer.choose(lambda t: _floats(t) and t.dim() > 0)
+    x = writer.choose(lambda t: is_float(t) and t.dim() > 0)
     if x is None:
         return False
     value, draw = writer[x], writer.draw
-    a, last = _dim(writer, value), value.shape[-1]
+    a, last = dim_of(writer, value), value.shape[-1]
     forms = [
         f"F.softmax({x.name}, {a})",
         f"F.log_softmax({x.name}, {a})",
@@ -429,10 +260,10 @@ def norm(writer: Writer) -> bool:
 
 def scan(writer: Writer) -> bool:
     """Running sums and products."""
-    x = writer.choose(lambda t: _floats(t) and t.dim() > 0)
+    x = writer.choose(lambda t: is_float(t) and t.dim() > 0)
     if x is None:
         return False
-    a = _dim(writer, writer[x])
+    a = dim_of(writer, writer[x])
     forms = (
         f"{x.name}.cumsum({a})",
         f"({x.name} * 0.1 + 1).cumprod({a})",
@@ -448,13 +279,13 @@ def cast(writer: Writer) -> bool:
         return False
     value, word = writer[x], writer.draw.choice(_DTYPES)
     wide = {"float32", "float64"} if value.dtype.itemsize < 4 else {"float64"}
-    keeps = word in wide and (_floats(value) or value.dtype.itemsize < 4)
+    keeps = word in wide and (is_float(value) or value.dtype.itemsize < 4)
     return writer.add(f"{x.name}.to(torch.{word})", x.is_exact and keeps)
 
 
 def product(writer: Writer) -> bool:
     """A matrix product, which no kernel does."""
-    x = writer.choose(lambda t: _floats(t) and t.dim() == 2)
+    x = writer.choose(lambda t: is_float(t) and t.dim() == 2)
     if x is None:
         return False
     y = writer.choose(lambda t: t.dtype is writer[x].dtype and t.dim() == 2)
@@ -475,7 +306,7 @@ def write(writer: Writer) -> bool:
     into = draw.choice(pool[-3:])
     value = writer[into]
     other = writer.choose(lambda t: t.dtype is value.dtype)
-    condition = writer.choose(_bools, exact=True)
+    condition = writer.choose(is_bool, exact=True)
     name, by = into.name, other.name if other is not None else into.name
     exactly = into.is_exact and (other is None or other.is_exact)
     forms = [
@@ -485,7 +316,7 @@ def write(writer: Writer) -> bool:
         (f"{name}[1:] = {by}[:-1]", exactly),
         (f"{name}[0] = {by}[-1]", exactly),
         (f"{name}[..., ::2] = 1", into.is_exact),
-        (f"{name}[..., 0].add_(1)", into.is_exact and not _floats(value)),
+        (f"{name}[..., 0].add_(1)", into.is_exact and not is_float(value)),
         (f"{name}.zero_()", True),
         (f"{name}.clamp_(min=0)", into.is_exact),
         (f"{name}.t().mul_(3)", False),
