@@ -90,7 +90,7 @@ def _candidates(
     )
     base = derivatives or people or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
     base = _of_many_results(plan, nodes, base, words) or base
-    if plan.style is Style.COLUMNS and not derivatives:
+    if plan.style is Style.COLUMNS and not derivatives and base != people:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.style is Style.TRANSPOSED and "transpose" not in base:

@@ -63,6 +63,14 @@ def test_a_rotation_reads_as_one(emit: Any, device: str) -> None:
     assert "arange" not in text.partition("def reference")[2] and "offset" not in text
 
 
+def column_sum(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).sum(0)
+
+
+def test_a_kernel_is_called_what_people_call_it(emit: Any) -> None:
+    assert "kernels/column_sum.py" in emit(column_sum, (torch.randn(64, 48),))
+
+
 def padded(x: torch.Tensor) -> torch.Tensor:
     return F.pad(x, (0, 3))
 
