@@ -39,7 +39,7 @@ from longhand.schedule.kernel_plan import (
 from longhand.schedule.key import kernel_key
 from longhand.schedule.masks import Masking, find_masking
 from longhand.schedule.merging import POSITIONAL
-from longhand.schedule.passes import Passes, find_passes, store_pass
+from longhand.schedule.pass_levels import Passes, find_passes, store_pass
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, Limits, guess
 from longhand.schedule.space import Family, Space, find_space
