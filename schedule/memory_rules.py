@@ -29,15 +29,17 @@ class _Memory:
         self._draft = draft
         self._is_placed = is_placed
         self._written: set[str] = set()
-        self._gone: set[str] = set()  # released, or overwritten by what took the memory over
+        self._released: set[str] = set()
+        self._overwritten: set[str] = set()  # by what took the memory over
         self._block: dict[str, str] = {}  # the first name of a buffer's memory
-        self._leaving: set[str] = set()  # what the next launch reads a last time and overwrites
+        self._leaving: set[str] = set()  # what the next call reads a last time and overwrites
+        self._arriving: set[str] = set()  # what takes that over, and may be changed in place by the next call
 
     def is_readable(self, name: str) -> bool:
         """Whether a buffer holds something."""
         buffer = self._draft.buffers.get(name)
         is_made = buffer is not None and (buffer.kind is not BufferKind.INTERMEDIATE or name in self._written)
-        return is_made and name not in self._gone
+        return is_made and name not in self._released | self._overwritten
 
     def run(self, step: Step | PlanStep) -> Iterator[tuple[Rule, str]]:
         """Does a step, and tells what is wrong about it."""
@@ -47,9 +49,10 @@ class _Memory:
             case Launch():
                 yield from self._launch(step)
             case Extern():
-                yield from self._reads(view.buffer for view in step.views())
-                yield from self._reads(step.mutates)
+                named_in = [*(view.buffer for view in step.views()), *step.mutates]
+                yield from self._reads(name for name in named_in if name not in self._arriving)
                 self._written.update(filter(None, step.outputs))
+                self._written.update(self._arriving.intersection(step.mutates))
                 self._block.update((name, name) for name in step.outputs if name)
                 yield from self._exist(filter(None, step.outputs))
             case Allocate():
@@ -58,11 +61,13 @@ class _Memory:
             case Reuse():
                 yield from self._reuse(step)
             case Release():
-                yield from self._reads(step.buffers)
-                self._gone.update(step.buffers)
+                # A name whose memory another took over still holds that memory, and has to let go of it too.
+                yield from self._reads(name for name in step.buffers if name not in self._overwritten)
+                self._released.update(step.buffers)
+                self._overwritten.difference_update(step.buffers)
         if isinstance(step, Launch | Extern):
-            self._gone |= self._leaving
-            self._leaving = set()
+            self._overwritten |= self._leaving
+            self._leaving, self._arriving = set(), set()
 
     def _exist(self, names: Iterable[str]) -> Iterator[tuple[Rule, str]]:
         for name in names:
@@ -73,7 +78,7 @@ class _Memory:
         for name in names:
             if name not in self._draft.buffers:
                 yield Rule.NAMES, f"there is no buffer {name}"
-            elif name in self._gone:
+            elif name in self._released | self._overwritten:
                 yield Rule.WRITTEN_FIRST, f"{name} is gone: it was released, or its memory taken over"
             elif not self.is_readable(name):
                 yield Rule.WRITTEN_FIRST, f"nothing has written {name}"
@@ -138,4 +143,8 @@ class _Memory:
         if not same(product(new.shape), product(old.shape)):
             yield Rule.INSIDE, f"{step.buffer} and {step.of} differ in size"
         self._block[step.buffer] = self._block.get(step.of, step.of)
-        (self._leaving if step.in_place else self._gone).add(step.of)
+        if step.in_place:
+            self._leaving.add(step.of)
+            self._arriving.add(step.buffer)
+        else:
+            self._overwritten.add(step.of)

@@ -117,8 +117,17 @@ def test_a_read_after_a_release(drafts: dict[str, Draft]) -> None:
 def test_a_read_of_what_was_overwritten(drafts: dict[str, Draft]) -> None:
     draft = drafts["place_buffers"]
     place, reuse = first_reuse(draft)
-    steps = (*draft.steps[: place + 2], Release((reuse.of,)), *draft.steps[place + 2 :])
-    refused(draft.with_steps(steps), Rule.WRITTEN_FIRST)
+    again = draft.with_steps((*draft.steps[: place + 2], *draft.steps[place + 1 :]))
+    assert f"{reuse.of} is gone" in refused(again, Rule.WRITTEN_FIRST).detail
+
+
+def test_a_second_release(drafts: dict[str, Draft]) -> None:
+    draft = drafts["place_buffers"]
+    name = next(step for step in draft.steps if isinstance(step, Allocate) and not step.is_result).buffer
+    assert (
+        "gone"
+        in refused(draft.with_steps((*draft.steps, *[Release((name,))] * 2)), Rule.WRITTEN_FIRST).detail
+    )
 
 
 @pytest.mark.parametrize("by", [1, -1, 1000])
