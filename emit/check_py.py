@@ -60,18 +60,13 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
         )
     ]
     is_training = len(passes) > 1
-    records = (
-        plan.options.mode.records_cuda_graphs
-        and plan.options.target.device.value == "cuda"
-        and not is_training
-    )
     lists = find_lists(plan, parameters(graph), words.nodes)
     variables = _variables(graph, words, model.exported)
     tensors = list(_random_tensors(graph, words, variables, parameters(graph), lists))
     types: set[tuple[str, str]] = set()
     arguments = (
         ", ".join(variable for _, variable, _ in tensors)
-        if records
+        if model.records
         else build_arguments(
             graph,
             {leaf: variable for leaf, variable, _ in tensors},
@@ -93,7 +88,7 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
         shapes=sorted({one.constant for one in lists if one.is_uniform}),
         has_lists=any(kernel.groups is not None for kernel in kernels),
         needs_layout=any("laid_out(" in text for _, _, text in tensors),
-        records=records,
+        records=model.records,
         is_training=is_training,
         trained=[
             variables[entry.node]

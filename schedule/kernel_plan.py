@@ -57,10 +57,10 @@ class Style(enum.Enum):
         kernel adds up), NUM_WARPS (of the first). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those
         over the rows; what stores these comes after all rows. ROWS, SPLITS, GRAIN.
     FOREACH: an elementwise body over many groups of tensors (the parameter, gradient and state of each weight) in one
-        launch; see schedule/horizontal.py. At most one col axis, whose size differs from group to group; none where
-        each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK elements of one
-        group a program (without the axis a group), NUM_WARPS. CPU: threads share out chunks of CHUNK elements (without
-        the axis there is one thread).
+        launch; see schedule/horizontal.py. At most one col axis, whose size differs from group to
+        group; none where each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK
+        elements of one group a program (without the axis a group), NUM_WARPS. CPU: threads share out chunks of CHUNK
+        elements (without the axis there is one thread).
 
     CPU: a kernel runs on one thread where n_rows * n_cols is less than GRAIN.
     """
