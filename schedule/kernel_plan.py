@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from longhand.lower.ir import Size, Value
+from longhand.schedule.numerics.numerics import Numerics
 
 
 class Style(enum.Enum):
@@ -355,6 +356,7 @@ class KernelPlan:
             `other=`.
         widths: CUDA: what must be counted in 64 bits. The key does not hold it: a kernel with one call that needs it
             has it for all.
+        numerics: How exactly its values are computed. It follows from body and dtypes, so the key does not hold it.
         origins: Nodes of the captured graph that the body computes, in order, from the first launch.
         bytes_moved: Bytes read and written by the first launch, each element once.
     """
@@ -375,6 +377,7 @@ class KernelPlan:
     guards: tuple[int, ...] = ()
     padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
     widths: IndexWidths = IndexWidths()
+    numerics: Numerics = dataclasses.field(default_factory=Numerics)
     origins: tuple[str, ...] = ()
     bytes_moved: Size = 0
 

@@ -15,12 +15,12 @@ LONG_FILES = {
     "capture/finish.py": 412,
     "capture/functional.py": 404,
     "capture/torch_private.py": 460,
-    "schedule/kernel_plan.py": 401,
+    "schedule/kernel_plan.py": 404,
     "emit/loops.py": 427,
-    "emit/model_py.py": 455,
+    "emit/model_py.py": 458,
     "emit/proof/bindings.py": 425,
     "emit/reference.py": 434,
-    "emit/triton_block.py": 409,
+    "emit/triton_block.py": 407,
 }
 # (lines, methods) that a class may have.
 LARGE_CLASSES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,3 +277,9 @@ def test_the_launches_of_the_example_are_of_every_kind(drafts: dict[str, Draft])
     kinds = {pointer.access for kernel in final.kernels.values() for pointer in kernel.pointers}
     assert {Access.READ, Access.WRITE} <= kinds
     assert any(isinstance(step, Reuse) for step in final.steps)
+
+
+def test_the_documentation_lists_the_passes_in_order() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = [f"| {one.name} | {one.doc[:-1]} |" for one in PASSES]
+    assert "\n".join(rows) in text
