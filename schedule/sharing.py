@@ -59,9 +59,9 @@ def _is_in_a_stored_sum(plan: KernelPlan, loads: set[int], written: int) -> bool
     dependent, sums = set(loads), set[int]()
     for position, value in enumerate(plan.body):
         given = set(arguments(value))
-        if isinstance(value, Store) and given & sums:
-            if {axis for axis, _ in plan.addresses[position].axes} != block:
-                return True
+        is_sum = isinstance(value, Store) and bool(given & sums)
+        if is_sum and {axis for axis, _ in plan.addresses[position].axes} != block:
+            return True
         if given & dependent:
             dependent.add(position)
         if given & sums or (isinstance(value, Reduce) and given & dependent):
