@@ -12,9 +12,10 @@ import torch
 
 from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
 from longhand.emit.lock_file import read_lock
+from longhand.exact_results import exact_results
 from longhand.factory import Call
 from longhand.loading import bound
-from longhand.original import SEED, copied, in_float64, told_apart
+from longhand.original import SEED, copied, told_apart
 from longhand.training_check import compare_training
 from longhand.varied_sizes import SizeRules, Sizes, in_words, resized_call
 from longhand.worker_progress import Tell, no_progress
@@ -60,30 +61,33 @@ def _runs(call: Call) -> bool:
 
 def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:
     """Every tensor that the call returns or changes: the unit's against eager's and against float64."""
-    eager_call, exact_call, our_call = copied(call), in_float64(call), copied(call)
-    our_model = bound(unit, our_call.model)
-
-    def result(model: Callable[..., Any], one: Call) -> Any:
-        torch.manual_seed(SEED)
-        return model(*one.args, **one.kwargs)
-
-    with torch.no_grad():
-        eager = result(eager_call.model, eager_call)
-        exact = result(exact_call.model, exact_call)
-        ours = result(our_model, our_call)
-    named = [tensors_by_name("result", value) for value in (ours, eager, exact)]
-    if len(named[0]) != len(named[1]):
-        note = f"expected {len(named[1])} tensors, got {len(named[0])}"
+    eager_call, our_call = copied(call), copied(call)
+    before = dict(_after_the_call(call))
+    eager = _results(eager_call.model, eager_call)
+    ours = _results(bound(unit, our_call.model), our_call)
+    if len(ours) != len(eager):
+        note = f"expected {len(eager) - len(before)} tensors, got {len(ours) - len(before)}"
         return (Comparison("result", math.inf, 0.0, 0.0, note),)
-    found = [
-        compare(name, our, their, reference)
-        for (name, our), (_, their), (_, reference) in zip(*named, strict=True)
-    ]
-    given = [
-        tensors_by_name("argument", (one.args, one.kwargs))
-        for one in (call, our_call, eager_call, exact_call)
-    ]
-    for (name, before), (_, our), (_, their), (_, reference) in zip(*given, strict=True):
-        if not (is_equal(before, our) and is_equal(before, their)):
-            found.append(compare(f"{name} after the call", our, their, reference))
-    return tuple(found)
+    exact = exact_results(call, lambda one: _results(one.model, one), eager)
+    return tuple(
+        compare(name, mine, eager[name], exact[name])
+        for name, mine in zip(eager, ours.values(), strict=True)
+        if name not in before or not _is_left(before[name], mine, eager[name])
+    )
+
+
+def _results(model: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
+    """What a call returns, and what its arguments hold then, by name."""
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        returned = model(*call.args, **call.kwargs)
+    return dict(tensors_by_name("result", returned) + _after_the_call(call))
+
+
+def _after_the_call(call: Call) -> list[tuple[str, torch.Tensor]]:
+    given = tensors_by_name("argument", (call.args, call.kwargs))
+    return [(f"{name} after the call", tensor) for name, tensor in given]
+
+
+def _is_left(before: torch.Tensor, ours: torch.Tensor, eager: torch.Tensor) -> bool:
+    return is_equal(before, ours) and is_equal(before, eager)
