@@ -25,6 +25,7 @@ from longhand.proof.fallbacks import warn_of_torch_kernels
 from longhand.proof.keeping import tried
 from longhand.proof.kernels import faulty_kernels, make_ready
 from longhand.proof.trial import Stage
+from longhand.schedule.draft import Draft
 from longhand.schedule.instances import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
@@ -149,5 +150,12 @@ def _plan_program(
     with clock.stage("lower"):
         program = lower(graph, options, memory, every_layer=every_layer)
     dump.write("program.txt", program, print_program)
+    passes = dump.within("schedule")
     with clock.stage("schedule"):
-        return schedule(program, options)
+        return schedule(
+            program, options, lambda name, draft: passes.write(f"{name}.txt", draft, _print_draft)
+        )
+
+
+def _print_draft(draft: Draft) -> str:
+    return print_plan(draft.as_plan()) if draft.has_kernels else print_program(draft.as_program())
