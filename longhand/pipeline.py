@@ -7,6 +7,7 @@ from pathlib import Path
 
 from longhand.capture.autograd.training import train
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
+from longhand.capture.known.held import with_held
 from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.collection import no_collection
@@ -29,6 +30,7 @@ from longhand.schedule.instances import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
+from longhand.schedule.without_input import made_of_nothing
 from longhand.summary import Summary, summarize
 
 
@@ -104,6 +106,9 @@ def plan_and_text(
         dump.write("backward.py", graphs.backward)
         dump.write("partition.txt", graphs.report)
     plan = _plan(graph, options, clock, dump)
+    if graphs is None:
+        held = with_held(graph, made_of_nothing(plan), options.target.device)
+        plan = plan if held is graph else _plan(held, options, clock, dump)
     training: TrainingPlan | None = None
     if graphs is not None:
         memory = memory_of_saved(plan.program, graphs)
