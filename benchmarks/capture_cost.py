@@ -18,6 +18,7 @@ import transformers
 from torch import fx, nn
 
 import longhand
+from benchmarks import report
 from longhand.capture.bytecode.entries import Capture, forget_all
 
 Run = Callable[[], object]
@@ -108,6 +109,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=12)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    print(f"{report.machine('cpu')}, transformers {transformers.__version__}")
     print(f"a call of x + 1 on 8 elements, microseconds (median of {options.turns} turns)")
     calls = one_op(options.turns)
     for name, found in calls.items():

@@ -14,6 +14,7 @@ import torch
 import transformers as hf
 
 import longhand
+from benchmarks import report
 from longhand.bench import time_side_by_side
 
 _SIZES = {"vocab_size": 8192, "use_cache": False}
@@ -66,7 +67,7 @@ def _without_arguments(run: Callable[..., Any], tokens: torch.Tensor) -> Callabl
 
 def main() -> int:
     """Prints the table."""
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {hf.__version__}")
+    print(f"{report.machine('cuda')}, transformers {hf.__version__}")
     for name in sys.argv[1:] or MODELS:
         for batch, seq in _CALLS:
             print(measure(name, batch, seq), flush=True)

@@ -24,6 +24,7 @@ import torch._inductor.config
 from torch._inductor.utils import run_and_get_code
 
 import longhand
+from benchmarks import report
 
 MODEL = """
 import torch
@@ -140,6 +141,7 @@ def _table(folder: Path, device: str, skip: bool, shown: str) -> int:
     generate(old, unit, device)
     ours_before = text_of(unit)
     theirs_before = {} if skip else inductor_text(old)
+    print(report.machine("cpu"))
     print(f"{'':28} {'longhand':>9} {'torch.compile':>14}")
     is_met = True
     for number, (row, before, after) in enumerate(CHANGES):

@@ -37,6 +37,10 @@ def main() -> None:
     if options.layers is not None:
         print(json.dumps(generated(options.layers, options.device)[0]))
         return
+    # Imported here: what is measured in a fresh process pays for its imports itself.
+    from benchmarks import report
+
+    print(report.machine("cpu"))
     print(f"{'seconds':24}" + "".join(f"{stage:>10}" for stage in (*_STAGES, "after capture")))
     fresh = {n: [_fresh(n, options.device) for _ in range(options.turns)] for n in (FEW, MANY)}
     _print("fresh process", fresh)

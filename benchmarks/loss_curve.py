@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 import longhand
+from benchmarks import report
 from examples.gpt_train import LanguageModel
 
 N_STEPS, BATCH, SEQ = 200, 8, 64
@@ -124,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="where to draw the curves")
     options = parser.parse_args(arguments)
+    print(report.machine("cpu"))
     found = curves()
     for name, losses in found.items():
         apart = furthest(found["eager"], losses)

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 import transformers as hf
 from torch import fx
 
+from benchmarks import report
 from benchmarks.architectures.transformers_settings import GROUPED, SETTINGS, tokens
 from longhand.capture.export_door import capture_export
 from longhand.capture.graph import CapturedGraph, InputKind
@@ -138,7 +139,7 @@ def _cell(calls: dict[str, int]) -> str:
 def main() -> int:
     """Prints the table."""
     target = Target(Device.CUDA, "sm_90")
-    print(f"transformers {hf.__version__}, torch {torch.__version__}, 2 layers, for {target.device.value}\n")
+    print(f"transformers {hf.__version__}, {report.versions()}, 2 layers, for {target.device.value}\n")
     print("| model | attention_mask | before (calls) | after (calls) |")
     print("|---|---|---|---|")
     for name in sys.argv[1:] or FACTORIES:

@@ -94,7 +94,8 @@ def page() -> str:
         *textwrap.wrap(
             f"Made by `python -m benchmarks.op_table --write docs/ops.md` with PyTorch {version}, which tags these "
             f"{len(core_ops())} overloads as core ATen. Ops that a person writes as one call (`layer_norm`, "
-            "`cross_entropy`, `linear`, `conv2d`, ...) stay whole besides: `capture/decompositions.py` lists them.",
+            "`cross_entropy`, `linear`, `conv2d`, ...) stay whole besides: "
+            "`capture/decompositions.py` lists them.",
             118,
         ),
     ]

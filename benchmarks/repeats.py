@@ -28,6 +28,7 @@ from unittest import mock
 import torch
 
 import longhand
+from benchmarks import report
 from examples.gpt import GPT
 from longhand.bench import seconds_of_calls
 from longhand.factory import Call
@@ -95,6 +96,7 @@ def _ready(unit: Path, device: str, n_layers: int) -> Callable[[], Any]:
 
 
 def _compare(units: Path, options: argparse.Namespace) -> int:
+    print(report.machine(options.device))
     calls = {name: _ready(units / name, options.device, options.layers) for name in (_LOOP, _UNROLLED)}
     results = [call() for call in calls.values()]
     torch.testing.assert_close(*results, rtol=0, atol=0)

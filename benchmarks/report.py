@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+import triton
 
 from benchmarks.timing import Result
 
@@ -21,7 +22,12 @@ _RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 def machine(device: str) -> str:
     """The machine and the versions, in a line."""
     name = torch.cuda.get_device_name() if device == "cuda" else _processor()
-    return f"{name}, torch {torch.__version__}, Python {platform.python_version()}"
+    return f"{name}, {versions()}"
+
+
+def versions() -> str:
+    """What every result depends on, in a line; asks nothing of the GPU, so that a process may still fork."""
+    return f"torch {torch.__version__}, triton {triton.__version__}, Python {platform.python_version()}"
 
 
 def table(results: Sequence[Result], contenders: Sequence[str]) -> list[list[str]]:

@@ -84,6 +84,7 @@ def main() -> None:
         found = count(name, arguments.size, inductor=arguments.inductor)
         rows = rows or [["saved bytes", *found]]
         rows.append([name, *(f"{n_bytes:,}" for n_bytes in found.values())])
+    print(report.machine("cpu"))
     report.print_table(rows)
 
 

@@ -45,8 +45,8 @@ class Result:
         name: The row's.
         times: By contender.
         failures: By contender: why it was not timed (raised, or computed something else), or how inexact it is.
-        inexact: The contenders that were timed although they are farther off than `longhand.comparison` allows: those
-            that longhand is measured against. longhand itself is not timed then.
+        inexact: The contenders that were timed although they are farther off than
+            `longhand.comparison` allows: those that longhand is measured against. longhand itself is not timed then.
         bytes_moved: Inputs and outputs once each, where the row is bound by memory.
         goal_ms: See Row.
         peak_share: By contender: the achieved bandwidth as a share of the device's copy bandwidth.

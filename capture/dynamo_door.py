@@ -245,6 +245,8 @@ def _weight_path(source: str) -> str:
 def _plain(source: str) -> str:
     """``batch_mask`` of ``L['batch']['mask']``; ``self`` is left out."""
     words = [word for word in re.findall(r"\w+", re.sub(r"^[LG](?=\[)", "", source)) if word != "self"]
+    if len(words) > 1:  # no parameter of the user's
+        words = [word.strip("_") or word for word in words]
     return re.sub(r"^L_|_$", "", "_".join(words)) or "value"
 
 

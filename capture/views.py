@@ -1,6 +1,7 @@
-"""The rules for views: each becomes one of the few that capture/decompositions.py lists, and can be written through.
+"""The rules for views: each becomes one of a few, and can be written through.
 
-A view's `take` emits it of any value of its source; its `put` emits the source with the view's part replaced.
+The few are those that capture/decompositions.py lists. A view's `take` emits it of any value of its source; its `put`
+emits the source with the view's part replaced.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from longhand.emit.cpp_operators import operator_table, prints_bare
 from longhand.emit.cpp_tiles import turned_tiles
 from longhand.emit.cpp_types import cpp_type, is_struct, literal
 from longhand.emit.expression import Precedence, Text, render
-from longhand.emit.inverses import inverted_sums
 from longhand.emit.named_constants import NamedConstant, named_constants
 from longhand.emit.names import KernelNames
 from longhand.emit.value_nouns import noun_of
@@ -74,8 +73,7 @@ class BodyPrinter:
         self.loop_axes = self.row_axes if plan.style is Style.COLUMNS else self.col_axes
         self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
         self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
-        is_element = (p for p, domain in enumerate(self.domains) if domain & self.col_axes)
-        self.inverted_sums = inverted_sums(plan, frozenset(is_element))
+        self.inverted_sums = plan.numerics.inverted_sums
         self._operators = operator_table(plan.body, self.inverted_sums)
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
         self.turned = turned_tiles(plan, self.names)

@@ -22,9 +22,9 @@ from longhand.emit.cpp_loops import (
 )
 from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
 from longhand.emit.cpp_splits import PartialText, number_of_splits, takes_over
+from longhand.emit.cpp_sum_types import SumType, sum_type
 from longhand.emit.cpp_types import cpp_type
 from longhand.emit.expression import Precedence, Text
-from longhand.emit.wide_sums import SumType, sum_type
 from longhand.lower.ir import Reduce, Store, arguments
 
 
@@ -232,8 +232,7 @@ class ColumnsPrinter:
         """
         reduce, plan = self._reduce(position), self.plan
         of_elements = frozenset(range(len(plan.body))) - frozenset(self.levels)
-        stored = {pointer.name: pointer.dtype for pointer in plan.pointers}
-        kind = sum_type(position, plan.body, of_elements, self.printer.names.values, stored)
+        kind = sum_type(position, plan, of_elements, self.printer.names.values)
         if kind is SumType.DOUBLE and not self.is_split:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
         return accumulators(value_reduction(reduce), self._value_name(position), self._dtype(reduce.arg))[0]

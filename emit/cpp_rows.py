@@ -22,11 +22,10 @@ from longhand.emit.cpp_loops import (
     stores_as_statements,
 )
 from longhand.emit.cpp_reductions import Accumulator, accumulators, is_position, value_reduction
+from longhand.emit.cpp_sum_types import SumType, sum_type
 from longhand.emit.cpp_tiles import TurnedTile
 from longhand.emit.cpp_types import cpp_type
-from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Text
-from longhand.emit.wide_sums import SumType, sum_type
 from longhand.emit.words import first_free, further_words
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
@@ -138,8 +137,7 @@ class PassPrinter:
         name = self.accumulator_names[position]
         if is_position(reduce.op):
             name = self._extreme_name(position)
-        body = self.printer.plan.body
-        drops_nan = nan_may_be_dropped(body, position)
+        drops_nan = position in self.printer.plan.numerics.drops_nan
         kind = self._sum_type(position)
         if kind is not SumType.FLOAT:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
@@ -162,8 +160,7 @@ class PassPrinter:
         """What a reduction accumulates in. Chunks of a row are combined in double, whatever they accumulate in."""
         plan = self.printer.plan
         of_elements = frozenset(range(len(plan.body))) - frozenset(self.levels)
-        stored = {pointer.name: pointer.dtype for pointer in plan.pointers}
-        kind = sum_type(position, plan.body, of_elements, self.printer.names.values, stored)
+        kind = sum_type(position, plan, of_elements, self.printer.names.values)
         is_rounded_late = kind is SumType.DOUBLE_THEN_FLOAT and plan.partials
         return SumType.FLOAT if is_rounded_late else kind
 
@@ -256,7 +253,7 @@ class PassPrinter:
         wanted = value_reduction(self._reduce(position))
         is_shared = not self.printer.plan.partials  # chunks combine a place together with its own value
         for other, name in self.accumulator_names.items() if is_shared else ():
-            if nan_may_be_dropped(self.printer.plan.body, other):
+            if other in self.printer.plan.numerics.drops_nan:
                 continue  # a place must see the NaN that this one does not track
             found = self._reduce(other)
             if (found.op, found.arg) == (wanted.op, wanted.arg) and self.levels[other] == self.levels[

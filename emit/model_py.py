@@ -87,6 +87,9 @@ class ModelWriter:
         self.made_lists = find_made_lists(plan, names, taken)
         self.variables = self._variables()
         self.tensors = self._tensor_arguments()
+        self.leaves: tuple[tuple[str, str], ...] = tuple(
+            (leaf, path) for p in self.parameters for leaf, path in p.leaves if isinstance(leaf, str)
+        )
         has_tensors = bool(self.steps) or any(one.kind is not InputKind.SIZE for one in self.graph.inputs)
         self.imports: set[str] = {"import torch"} if has_tensors else set()
         self.runtime: set[str] = set()
@@ -98,6 +101,7 @@ class ModelWriter:
             and not training
             and not self.graph.given  # a backward pass
             and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
+            and not plan.program.on_cpu  # a replay would repeat what the CPU had
         )
 
     def _dim_words(self) -> DimWords:
@@ -132,7 +136,9 @@ class ModelWriter:
         full = render_template(
             "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
         )
-        return ModelFile(full, self.name, self.launch, frozenset(self.runtime), self.tree.stored)
+        return ModelFile(
+            full, self.name, self.launch, self.records, frozenset(self.runtime), self.tree.stored
+        )
 
     def text(self) -> ModelText:
         """What the template prints, but for the imports, which are in `imports`."""
@@ -197,6 +203,7 @@ class ModelWriter:
             self._plain(),
             self.training.allowed if self.training is not None else None,
             self.lists,
+            self.plan.program.on_cpu,
         )
         lines = checks.lines()
         self.runtime |= checks.runtime
@@ -263,7 +270,7 @@ class ModelWriter:
             return ()
         weights = ["*self.parameters()"] if self.graph.is_module else []
         owner = ["self"] if self.graph.is_module else []
-        given = ", ".join([*owner, *self.launch_arguments(), *weights])
+        given = ", ".join([*owner, *self._launch_given(), *weights])
         call = f"{self.training.function}.apply({given})"
         n_leaves = len(self.plan.results) - self.graph.n_saved
         is_tensor = [isinstance(result, View) for result in self.plan.results[:n_leaves]]
@@ -287,8 +294,12 @@ class ModelWriter:
         return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {self._built(leaves)}")
 
     def _as_given(self, buffer: str) -> str:
-        """A buffer as the results mention it: an argument by its path, ``batch["mask"]``."""
-        return dict(self.tensors).get(buffer, self.variables[buffer])
+        """A buffer as the results mention it: an argument of forward() by its path, ``batch["mask"]``."""
+        return (
+            self.variables[buffer]
+            if self.has_launch
+            else dict(self.tensors).get(buffer, self.variables[buffer])
+        )
 
     def _result(self, result: object, sizes: SizeWriter) -> str:
         if isinstance(result, View):
@@ -300,8 +311,9 @@ class ModelWriter:
     # The file.
 
     def _device_expression(self) -> str:
-        if self.tensors:
-            return f"{self.tensors[0][1]}.device"
+        there = (leaf for leaf, _ in self.tensors if leaf not in self.plan.program.on_cpu)
+        if leaf := next(there, None):
+            return f"{self._as_given(leaf)}.device"
         return f'"{self.plan.options.target.device.value}"'
 
     def _text(
@@ -355,7 +367,8 @@ class ModelWriter:
             checks=tuple(checks),
             sizes=(*unpacked, *bound),
             paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
-            launch_arguments=tuple(self.launch_arguments()) if self.records or self.training else None,
+            launch_arguments=tuple(self.launch_arguments()) if self.has_launch else None,
+            launch_given=self._launch_given(),
             mutates=self._mutated(),
             blocks=tuple({block.name: block for _, block in blocks}.values()),
             constants=tuple(constants),
@@ -394,33 +407,38 @@ class ModelWriter:
 
     def _unpacked(self, sizes: Sequence[str]) -> list[str]:
         """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
-        hands_all_on = self.records or self.training is not None
+        if self.has_launch:  # which is given the leaves
+            return []
         in_lists = {node for one in self.lists for node in one.nodes}
         written = {mutation.input_node for mutation in self.graph.mutations} - in_lists
         return [
             f"{variable} = {path}"
-            for parameter in self.parameters
-            for leaf, path in parameter.leaves
-            if isinstance(leaf, str)
-            and (variable := self.variables[leaf]) != path
+            for leaf, path in self.leaves
+            if (variable := self.variables[leaf]) != path
             and (
-                hands_all_on
-                or self.words.nodes[leaf].users
+                self.words.nodes[leaf].users
                 or leaf in written
                 or any(f"{variable}.shape" in one for one in sizes)
             )
         ]
 
+    @property
+    def has_launch(self) -> bool:
+        """Whether forward() hands on what it is given: to what is recorded, or to the autograd.Function."""
+        return self.records or self.training is not None
+
     def launch_arguments(self) -> list[str]:
-        return [
-            self.variables[leaf] for p in self.parameters for leaf, _ in p.leaves if isinstance(leaf, str)
-        ]
+        """The parameters of launch(): the leaves of the call's arguments."""
+        return [self.variables[leaf] for leaf, _ in self.leaves]
+
+    def _launch_given(self) -> tuple[str, ...]:
+        """What forward() gives launch(): ``batch["mask"]``."""
+        return tuple(path for _, path in self.leaves)
 
     def _mutated(self) -> tuple[int, ...]:
         """Which of the launch arguments the model writes to."""
-        leaves = [leaf for p in self.parameters for leaf, _ in p.leaves if isinstance(leaf, str)]
         written = {mutation.input_node for mutation in self.graph.mutations}
-        return tuple(place for place, leaf in enumerate(leaves) if leaf in written)
+        return tuple(place for place, (leaf, _) in enumerate(self.leaves) if leaf in written)
 
     def _parameter_texts(self) -> Iterator[str]:
         may_have_default = [

@@ -18,6 +18,7 @@ class ModelFile:
         text: The source, not yet formatted.
         exported: The class or function that the unit exports.
         launch: What runs the kernels without the checks.
+        records: Whether that is recorded: a call replays it.
         runtime_names: What it imports from runtime.py.
         stored: Values of constants.pt, by name.
     """
@@ -25,6 +26,7 @@ class ModelFile:
     text: str
     exported: str
     launch: str
+    records: bool
     runtime_names: frozenset[str]
     stored: Mapping[str, torch.Tensor]
 
@@ -47,7 +49,8 @@ class ModelText:
         checks: Lines that check what came.
         sizes: Lines that bind sizes to words.
         paragraphs: (quotes, lines) of the body.
-        launch_arguments: With CUDA graphs: what the recorded function is given.
+        launch_arguments: With CUDA graphs or in training: the parameters of launch().
+        launch_given: What forward() gives it.
         mutates: The numbers of those that it writes to.
         blocks: Classes of repeated blocks.
         constants: Lines that bind module-level constants (functions only).
@@ -71,6 +74,7 @@ class ModelText:
     sizes: tuple[str, ...]
     paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     launch_arguments: tuple[str, ...] | None
+    launch_given: tuple[str, ...]
     mutates: tuple[int, ...]
     blocks: tuple[Block, ...]
     constants: tuple[str, ...]

@@ -16,7 +16,6 @@ from typing import Any
 
 import jinja2
 
-from longhand.emit.copies import copied_values
 from longhand.emit.names import KernelNames
 from longhand.emit.pointer_shapes import is_part, shape_words
 from longhand.emit.quoting import python_docstring
@@ -310,9 +309,10 @@ def _listed(words: list[str]) -> str:
 
 
 def _precision(plan: KernelPlan) -> str:
-    copied = copied_values(plan)
     computes = any(
-        isinstance(value, Pointwise | Reduce) and value.dtype.is_floating_point and position not in copied
+        isinstance(value, Pointwise | Reduce)
+        and value.dtype.is_floating_point
+        and position not in plan.numerics.copied
         for position, value in enumerate(plan.body)
     )
     is_narrowed = computes and any(is_narrow(pointer.dtype) for pointer in plan.pointers)

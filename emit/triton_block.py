@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from longhand.emit.copies import copied_values
-from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.expression import Precedence, Text, render
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_address import AddressText, address_text
@@ -92,7 +90,7 @@ class Block:
         self.functions: set[str] = set()  # device functions needed
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_constants(plan.body, scope.constants, ONE_WAY)
-        self._copied = copied_values(plan)
+        self._copied = plan.numerics.copied
         self._row_keys = {axis.name for axis in plan.rows}
         self._squares = guarded_squares(plan, words)
 
@@ -294,7 +292,7 @@ class Block:
         assert isinstance(reduce, Reduce)
         if reduce.op not in (ReduceOp.MAX, ReduceOp.MIN):
             return False
-        return not reduce.dtype.is_floating_point or nan_may_be_dropped(self.body, position)
+        return not reduce.dtype.is_floating_point or position in self.plan.numerics.drops_nan
 
     def _lane_index(self, position: int) -> str | None:
         reduce = self.body[position]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.dropped_nan import nan_may_be_dropped
 from longhand.emit.names import KernelNames
 from longhand.emit.triton_block import Block
 from longhand.emit.triton_reductions import combine_function, reduce_identity
@@ -233,7 +232,7 @@ class LoopPrinter:
     def _larger(self, position: int) -> str:
         """The function for two elements of a maximum or minimum: ours where NaN must show."""
         reduce = self._reduce(position)
-        plain = not reduce.dtype.is_floating_point or nan_may_be_dropped(self.plan.body, position)
+        plain = not reduce.dtype.is_floating_point or position in self.plan.numerics.drops_nan
         if plain:
             return "tl.maximum" if reduce.op is ReduceOp.MAX else "tl.minimum"
         function = combine_function(reduce.op)

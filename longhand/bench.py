@@ -36,6 +36,19 @@ class Times:
     noise: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True)
+class ModelTimes:
+    """What was measured of a model.
+
+    Attributes:
+        times: By name, eager first.
+        left_out: What does not run here, with the first line of its error.
+    """
+
+    times: dict[str, Times]
+    left_out: dict[str, str]
+
+
 def time_side_by_side(
     calls: Mapping[str, Callable[[], Any]], *, device: str, n_turns: int = 7
 ) -> dict[str, Times]:
@@ -110,8 +123,11 @@ def _batch_on_gpu(call: Callable[[], Any], n_calls: int) -> float:
     return float(begin.elapsed_time(end)) / 1e3 / n_calls
 
 
-def bench(folder: Path, factory: str | None = None, *, n_turns: int = 7) -> dict[str, Times]:
+def bench(folder: Path, factory: str | None = None, *, n_turns: int = 7) -> ModelTimes:
     """A unit against eager and torch.compile (its default mode) on the unit's example call.
+
+    torch.compile is left out where it fails: it may lack what the unit does without (Inductor of torch 2.15 runs
+    ``openssl``), or not support the model.
 
     Raises:
         UnitError: There is no such unit, or it cannot run here.
@@ -121,14 +137,18 @@ def bench(folder: Path, factory: str | None = None, *, n_turns: int = 7) -> dict
     unit = bound(load(folder), call.model)
     torch.compiler.reset()
     compiled = torch.compile(call.model)
+    left_out: dict[str, str] = {}
 
     def on(function: Callable[..., Any]) -> Callable[[], Any]:
         return lambda: function(*call.args, **call.kwargs)
 
     device = "cuda" if any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in call.args) else "cpu"
+    calls = {"eager": on(call.model), "torch.compile": on(compiled), "longhand": on(unit)}
     with torch.no_grad():
-        return time_side_by_side(
-            {"eager": on(call.model), "torch.compile": on(compiled), "longhand": on(unit)},
-            device=device,
-            n_turns=n_turns,
-        )
+        calls["eager"]()  # what the model itself raises is no fault of torch.compile's
+        try:
+            calls["torch.compile"]()
+        except Exception as error:
+            left_out["torch.compile"] = str(error).partition("\n")[0]
+            del calls["torch.compile"]
+        return ModelTimes(time_side_by_side(calls, device=device, n_turns=n_turns), left_out)

@@ -1,9 +1,9 @@
 """Runs a unit's kernels against references in a process of its own: an edited C++ kernel may crash it.
 
-``python -m longhand.check_worker FOLDER RESULT SETS [KERNEL ...]`` writes RESULT, a JSON list of rows. SETS is a JSON
-list of sizes to try beside the example's. The references and check.py are taken from `.base/`, as longhand wrote them:
-an edited reference proves nothing. With TRITON_INTERPRET=1 a CUDA unit's kernels run in Triton's interpreter, on the
-CPU.
+``python -m longhand.check_worker FOLDER RESULT SETS [KERNEL ...]`` writes RESULT, a JSON list of rows. SETS is a
+JSON list of sizes to try beside the example's. The references and check.py are taken from `.base/`, as longhand wrote
+them: an edited reference proves nothing. With TRITON_INTERPRET=1 a CUDA unit's kernels run in Triton's interpreter, on
+the CPU.
 """
 
 from __future__ import annotations

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
+from longhand.comparison import Comparison, compare, distance, is_equal, tensors_by_name
 from longhand.emit.lock_file import read_lock
+from longhand.exact_results import exact_results
 from longhand.factory import Call
 from longhand.loading import bound
-from longhand.original import SEED, copied, in_float64, told_apart
-from longhand.training_check import compare_training
+from longhand.original import SEED, copied, in_other_bits, told_apart
+from longhand.training_check import compare_training, step_of
 from longhand.varied_sizes import SizeRules, Sizes, in_words, resized_call
 from longhand.worker_progress import Tell, no_progress
 
@@ -23,8 +24,27 @@ from longhand.worker_progress import Tell, no_progress
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
     """A unit against its original: one call, and of a unit that trains one step."""
     call = told_apart(call)
-    compared = compare_training if read_lock(folder).get("train") else compare_with_eager
+    compared = compare_training if _trains(folder) else compare_with_eager
     return compared(unit, call)
+
+
+def eager_noise(folder: Path, call: Call) -> dict[str, float]:
+    """How far eager itself moves, in each tensor that `compare_whole` names, where all that it is given moves by a bit.
+
+    Sums that cancel, and gradients that are nothing but rounding, move by more than one call of eager happens to err.
+    """
+    call = told_apart(call)
+    run = step_of if _trains(folder) else _results
+    plain, other = (run(one.model, one) for one in (copied(call), in_other_bits(call)))
+    return {
+        name: distance(other[name], tensor)
+        for name, tensor in plain.items()
+        if name in other and other[name].shape == tensor.shape
+    }
+
+
+def _trains(folder: Path) -> bool:
+    return bool(read_lock(folder).get("train"))
 
 
 def compare_at_sizes(
@@ -60,30 +80,33 @@ def _runs(call: Call) -> bool:
 
 def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:
     """Every tensor that the call returns or changes: the unit's against eager's and against float64."""
-    eager_call, exact_call, our_call = copied(call), in_float64(call), copied(call)
-    our_model = bound(unit, our_call.model)
-
-    def result(model: Callable[..., Any], one: Call) -> Any:
-        torch.manual_seed(SEED)
-        return model(*one.args, **one.kwargs)
-
-    with torch.no_grad():
-        eager = result(eager_call.model, eager_call)
-        exact = result(exact_call.model, exact_call)
-        ours = result(our_model, our_call)
-    named = [tensors_by_name("result", value) for value in (ours, eager, exact)]
-    if len(named[0]) != len(named[1]):
-        note = f"expected {len(named[1])} tensors, got {len(named[0])}"
+    eager_call, our_call = copied(call), copied(call)
+    before = dict(_after_the_call(call))
+    eager = _results(eager_call.model, eager_call)
+    ours = _results(bound(unit, our_call.model), our_call)
+    if len(ours) != len(eager):
+        note = f"expected {len(eager) - len(before)} tensors, got {len(ours) - len(before)}"
         return (Comparison("result", math.inf, 0.0, 0.0, note),)
-    found = [
-        compare(name, our, their, reference)
-        for (name, our), (_, their), (_, reference) in zip(*named, strict=True)
-    ]
-    given = [
-        tensors_by_name("argument", (one.args, one.kwargs))
-        for one in (call, our_call, eager_call, exact_call)
-    ]
-    for (name, before), (_, our), (_, their), (_, reference) in zip(*given, strict=True):
-        if not (is_equal(before, our) and is_equal(before, their)):
-            found.append(compare(f"{name} after the call", our, their, reference))
-    return tuple(found)
+    exact = exact_results(call, lambda one: _results(one.model, one), eager)
+    return tuple(
+        compare(name, mine, eager[name], exact[name])
+        for name, mine in zip(eager, ours.values(), strict=True)
+        if name not in before or not _is_left(before[name], mine, eager[name])
+    )
+
+
+def _results(model: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
+    """What a call returns, and what its arguments hold then, by name."""
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        returned = model(*call.args, **call.kwargs)
+    return dict(tensors_by_name("result", returned) + _after_the_call(call))
+
+
+def _after_the_call(call: Call) -> list[tuple[str, torch.Tensor]]:
+    given = tensors_by_name("argument", (call.args, call.kwargs))
+    return [(f"{name} after the call", tensor) for name, tensor in given]
+
+
+def _is_left(before: torch.Tensor, ours: torch.Tensor, eager: torch.Tensor) -> bool:
+    return is_equal(before, ours) and is_equal(before, eager)

@@ -1,8 +1,8 @@
 """Compares a whole CUDA unit with the eager original where there is no GPU: both run on the CPU.
 
-``python -m longhand.interpreted_worker FOLDER RESULT SETS [FACTORY]``, with TRITON_INTERPRET=1, writes RESULT, a JSON
-list of comparisons, at the example's sizes and at each of SETS, a JSON list. The kernels run in Triton's interpreter,
-library calls as the CPU's.
+``python -m longhand.interpreted_worker FOLDER RESULT SETS [FACTORY]``, with TRITON_INTERPRET=1, writes RESULT, a
+JSON list of comparisons, at the example's sizes and at each of SETS, a JSON list. The kernels run in Triton's
+interpreter, library calls as the CPU's.
 """
 
 from __future__ import annotations

@@ -131,6 +131,25 @@ def in_float64(call: Call) -> Call:
     return Call(InFloat64(model), args, kwargs)
 
 
+def in_other_bits(call: Call) -> Call:
+    """A copy of the call with every float among weights and arguments a last bit larger, smaller, or as it was."""
+    other = copied(call)
+    generator = torch.Generator().manual_seed(SEED)
+
+    def moved_a_bit(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_floating_point():
+            steps = torch.randint(-1, 2, tensor.shape, generator=generator).to(tensor.device)
+            tensor.copy_(tensor.double() * (1 + steps * torch.finfo(tensor.dtype).eps))
+        return tensor
+
+    with torch.no_grad():
+        if isinstance(other.model, nn.Module):
+            for parameter in other.model.parameters():
+                moved_a_bit(parameter)
+        args, kwargs = _mapped((other.args, other.kwargs), moved_a_bit)
+    return Call(other.model, args, kwargs)
+
+
 @dataclasses.dataclass(frozen=True)
 class InFloat64:
     """A callable whose casts go to float64, as do the tensors that it makes.

@@ -39,7 +39,8 @@ from longhand.schedule.kernel_plan import (
 from longhand.schedule.key import kernel_key
 from longhand.schedule.masks import Masking, find_masking
 from longhand.schedule.merging import POSITIONAL
-from longhand.schedule.passes import Passes, find_passes, store_pass
+from longhand.schedule.numerics.numerics import find_numerics
+from longhand.schedule.pass_levels import Passes, find_passes, store_pass
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, Limits, guess
 from longhand.schedule.space import Family, Space, find_space
@@ -103,6 +104,12 @@ def plan_kernel(
         partials=partials,
         guards=loops.masking.guards,
         padding=loops.masking.padding,
+        numerics=find_numerics(
+            space.body,
+            {name: buffers[name].dtype for name in used},
+            on_cpu=device is Device.CPU,
+            looped_cols=frozenset(axis.name for axis in space.cols if style is Style.ROWS_LOOPED),
+        ),
         origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
         bytes_moved=bytes_moved(space.body, space.axes, buffers),
     )

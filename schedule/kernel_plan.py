@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from longhand.lower.ir import Size, Value
+from longhand.schedule.numerics.numerics import Numerics
 
 
 class Style(enum.Enum):
@@ -57,10 +58,10 @@ class Style(enum.Enum):
         kernel adds up), NUM_WARPS (of the first). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those
         over the rows; what stores these comes after all rows. ROWS, SPLITS, GRAIN.
     FOREACH: an elementwise body over many groups of tensors (the parameter, gradient and state of each weight) in one
-        launch; see schedule/horizontal.py. At most one col axis, whose size differs from group to group; none where
-        each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK elements of one
-        group a program (without the axis a group), NUM_WARPS. CPU: threads share out chunks of CHUNK elements (without
-        the axis there is one thread).
+        launch; see schedule/horizontal.py. At most one col axis, whose size differs from group to
+        group; none where each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK
+        elements of one group a program (without the axis a group), NUM_WARPS. CPU: threads share out chunks of CHUNK
+        elements (without the axis there is one thread).
 
     CPU: a kernel runs on one thread where n_rows * n_cols is less than GRAIN.
     """
@@ -355,6 +356,7 @@ class KernelPlan:
             `other=`.
         widths: CUDA: what must be counted in 64 bits. The key does not hold it: a kernel with one call that needs it
             has it for all.
+        numerics: How exactly its values are computed. It follows from body and dtypes, so the key does not hold it.
         origins: Nodes of the captured graph that the body computes, in order, from the first launch.
         bytes_moved: Bytes read and written by the first launch, each element once.
     """
@@ -375,6 +377,7 @@ class KernelPlan:
     guards: tuple[int, ...] = ()
     padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
     widths: IndexWidths = IndexWidths()
+    numerics: Numerics = dataclasses.field(default_factory=Numerics)
     origins: tuple[str, ...] = ()
     bytes_moved: Size = 0
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import report
 from benchmarks.architectures import catalog
 from benchmarks.architectures.document import write_document
 from benchmarks.architectures.measures import measure
@@ -106,6 +107,7 @@ def main() -> int:
     if options.list:
         print("\n".join(rows))
         return 0
+    print(report.versions())
     for module in _PRELOADED:
         importlib.import_module(module)
     deadline = time.monotonic() + options.budget

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.utils._pytree as pytree
 
 from benchmarks.architectures.calls import copied
 from benchmarks.architectures.example import Example
+from longhand.factory import Call
+from longhand.original import in_other_bits
 
 __all__ = ["Accuracy", "Reference", "accuracy", "reference"]
 
@@ -103,21 +104,9 @@ def _exact(example: Example, run: Run, eager: list[torch.Tensor]) -> list[torch.
 
 
 def _in_other_bits(example: Example) -> Example:
-    """The call with every float a last bit larger, smaller, or as it was."""
-    module, args, kwargs = copied(example)
-    generator = torch.Generator().manual_seed(0)
-
-    def moved(value: torch.Tensor) -> torch.Tensor:
-        if not value.is_floating_point():
-            return value
-        steps = torch.randint(-1, 2, value.shape, generator=generator).to(value.device)
-        return (value.double() * (1 + steps * torch.finfo(value.dtype).eps)).to(value.dtype)
-
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(moved(parameter))
-    args, kwargs = pytree.tree_map_only(torch.Tensor, moved, (args, kwargs))
-    return module, args, kwargs
+    other = in_other_bits(Call(*copied(example)))
+    assert isinstance(other.model, torch.nn.Module)
+    return other.model, other.args, other.kwargs
 
 
 def _alike(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

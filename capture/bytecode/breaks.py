@@ -6,7 +6,7 @@ import dataclasses
 import traceback
 from typing import Any
 
-__all__ = ["BreakRecord", "Raised", "SkipFrame", "Unsupported", "release"]
+__all__ = ["BreakRecord", "NeedsFixedSizes", "Raised", "SkipFrame", "Unsupported", "release"]
 
 
 class Unsupported(Exception):
@@ -27,6 +27,10 @@ class Unsupported(Exception):
 
 class SkipFrame(Exception):
     """The whole frame is CPython's; functions that it calls are still captured."""
+
+
+class NeedsFixedSizes(Exception):
+    """Gradients flow through what was captured with symbolic sizes, which a backward pass made ahead does not know."""
 
 
 class Raised(Exception):

@@ -14,7 +14,14 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.breaks import BreakRecord, Raised, SkipFrame, Unsupported, release
+from longhand.capture.bytecode.breaks import (
+    BreakRecord,
+    NeedsFixedSizes,
+    Raised,
+    SkipFrame,
+    Unsupported,
+    release,
+)
 from longhand.capture.bytecode.entry_text import (
     CLASSES_TEXT,
     LEAVE,
@@ -134,14 +141,19 @@ def capture_frame(
             try:
                 with untold_saves(), torch_private.keeping_transforms():
                     return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
+            except NeedsFixedSizes as error:
+                release(error)
+                sizes = sizes.fixed()
+                break_at = None
+                records.clear()
             except Unsupported as error:
                 release(error)
                 if break_at is not None:
                     raise SkipFrame(error.reason) from None
                 break_at = attempt.break_place()
                 records.append(BreakRecord(error.reason, error.where or where, error.hint))
-                torch_private.set_grad_enabled(grad_enabled)
-                torch_private.set_autocast(*autocast)
+            torch_private.set_grad_enabled(grad_enabled)
+            torch_private.set_autocast(*autocast)
     except SkipFrame as skip:
         release(skip)
         records.append(BreakRecord(str(skip), where, skipped=True))
@@ -308,6 +320,7 @@ class _Attempt:
             trace.graph.output(tuple(outputs))
             module = fx.GraphModule(torch.nn.Module(), trace.graph)
             module.meta["guards"] = tuple(guard.readable for guard in trace.guards.guards)
+            trace.sizes.require_known(module, trace.real_inputs, [tensor.fake for tensor in trace.inputs])
             namespace["graph"] = backend(module, list(trace.real_inputs))
             results = "".join(f"g{k}, " for k in range(len(outputs)))
             call = f"graph({', '.join(name for name, _ in inputs)})"

@@ -98,12 +98,21 @@ def _get_logger(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Va
     return trace.wrap(logging.getLogger(name), root(text, f"the logger {name}"))
 
 
+@RULES.of(sys.exception)
+def _exception(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """None is all that is known: neither the frames that are captured handle an exception, nor who calls them."""
+    errors = [frame.current_error for frame in trace.stack]
+    is_handling = not all(isinstance(error, Const) and error.value is None for error in errors)
+    if is_handling or sys.exception() is not None:
+        raise Unsupported("the exception that is handled is asked for")
+    asked = root(f"{trace.guards.constant(sys.exception)}()", "the exception that the caller handles")
+    trace.guards.equal(asked, None)
+    return Const(None)
+
+
 @RULES.of(sys.exc_info)
 def _exc_info(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    errors = [frame.current_error for frame in trace.stack]
-    if not all(isinstance(error, Const) and error.value is None for error in errors):
-        raise Unsupported("sys.exc_info() is asked while an exception is handled")
-    return Seq(tuple, [Const(None), Const(None), Const(None)])
+    return Seq(tuple, [_exception(trace, args, kwargs)] * 3)
 
 
 @RULES.of(inspect.getfullargspec)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
 import torch
+from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.breaks import SkipFrame
+from longhand.capture.bytecode.breaks import NeedsFixedSizes, SkipFrame
+from longhand.capture.dynamo_run import records_gradients
 
 __all__ = ["DynamicSizes", "size_guards"]
 
@@ -45,6 +48,21 @@ class DynamicSizes:
             size < 2 or not (self.dynamic or known[position] is None or position in marked)
             for position, size in enumerate(sizes)
         )
+
+    def fixed(self) -> DynamicSizes:
+        """The same without symbols: each size is compiled for, up to the limit."""
+        return dataclasses.replace(self, dynamic=False)
+
+    def require_known(self, module: fx.GraphModule, inputs: Sequence[Any], fakes: Sequence[Any]) -> None:
+        """A backward pass made ahead of time knows its sizes: symbols that nobody asked for are taken back.
+
+        Raises:
+            NeedsFixedSizes: Capture is to begin again, with `fixed`.
+        """
+        is_symbolic = any(isinstance(size, torch.SymInt) for fake in fakes for size in fake.shape)
+        carries = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+        if self.dynamic is None and is_symbolic and carries and records_gradients(module):
+            raise NeedsFixedSizes
 
     def fake(self, mode: torch_private.FakeTensorMode, value: torch.Tensor, static: tuple[bool, ...]) -> Any:
         """A fake tensor whose sizes are symbols where they are not static."""

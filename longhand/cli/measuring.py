@@ -17,12 +17,12 @@ def bench(folder: Path, factory: str | None, turns: int, *, only_kernels: bool, 
         show("kernels")
         kernels = time_kernels(folder, n_turns=turns)
         show("the model, eager, torch.compile")
-        times = {} if only_kernels else time_model(folder, factory, n_turns=turns)
+        model = None if only_kernels else time_model(folder, factory, n_turns=turns)
     if is_json:
-        click.echo(screen.times_as_json(times, kernels))
+        click.echo(screen.times_as_json(model, kernels))
         return 0
-    if times:
-        screen.show_times(times)
+    if model is not None:
+        screen.show_times(model)
         click.echo()
     screen.show_kernel_times(kernels)
     return 0

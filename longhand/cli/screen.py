@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.tree import Tree
 
-from longhand.bench import Times
+from longhand.bench import ModelTimes
 from longhand.cli.merge_screen import show_merge
 from longhand.cli.terminal import Verbosity, is_plain, verbosity
 from longhand.emit.quoting import visible, visible_line
@@ -134,8 +134,9 @@ def show_verification(result: Verification) -> None:
         terminal.print(f"first mismatch of {mismatch}", soft_wrap=True)
 
 
-def show_times(times: Mapping[str, Times]) -> None:
+def show_times(model: ModelTimes) -> None:
     """What `bench` measured."""
+    times = model.times
     table = Table("", "median ms", "noise", "min ms", "speedup", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -148,6 +149,8 @@ def show_times(times: Mapping[str, Times]) -> None:
             name, f"{measured.median:.3f}", f"{100 * measured.noise:.1f}%", f"{measured.minimum:.3f}", speedup
         )
     console().print(table)
+    for name, error in model.left_out.items():
+        console().print(f"{name} does not run here: {error}", markup=False)
 
 
 def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
@@ -165,14 +168,15 @@ def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
     console().print(table)
 
 
-def times_as_json(times: Mapping[str, Times], kernels: Mapping[str, KernelTime]) -> str:
+def times_as_json(model: ModelTimes | None, kernels: Mapping[str, KernelTime]) -> str:
     """The same, for programs: milliseconds, GB/s, and the share of the copy bandwidth."""
     return json.dumps(
         {
             "model": {
                 name: {"ms": one.median, "min_ms": one.minimum, "noise": one.noise}
-                for name, one in times.items()
+                for name, one in (model.times if model else {}).items()
             },
+            "left_out": model.left_out if model else {},
             "kernels": {
                 name: {
                     "ms": one.times.median,

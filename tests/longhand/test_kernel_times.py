@@ -18,11 +18,18 @@ class Net(nn.Module):
         return F.gelu(x + 1).softmax(-1)
 
 
+def example():
+    return Net(), (torch.randn(64, 300),)
+
+
+FACTORY = f"{__name__}:example"
+
+
 @pytest.fixture
 def unit(tmp_path):
     out = tmp_path / "net"
     with torch.no_grad():
-        longhand.generate(Net(), (torch.randn(64, 300),), out=out)
+        longhand.generate(*example(), out=out)
     return out
 
 
@@ -49,6 +56,22 @@ def test_an_edited_kernel_is_timed_beside_the_one_that_was_written(unit, capsys)
     assert cli.run(["diff", str(unit), "--markdown", "--bench", str(times)]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"| `{name}`"))
     assert "edited +" in row and "ok: error" in row and "(base " in row
+
+
+def _without_openssl(model):
+    def run(*args):
+        raise FileNotFoundError(2, "No such file or directory", "openssl")
+
+    return run
+
+
+def test_torch_compile_is_left_out_where_it_fails(unit, capsys, monkeypatch):
+    monkeypatch.setattr(torch, "compile", _without_openssl)
+    assert cli.run(["bench", str(unit), "--factory", FACTORY, "--turns", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told["model"]) == ["eager", "longhand"] and "'openssl'" in told["left_out"]["torch.compile"]
+    assert cli.run(["bench", str(unit), "--factory", FACTORY, "--turns", "1"]) == 0
+    assert "torch.compile does not run here" in capsys.readouterr().out
 
 
 def copied(x):

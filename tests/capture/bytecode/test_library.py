@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 import operator
+import sys
 import types
 import typing
 import weakref
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from tests.capture.bytecode.behaviours import Behaviours, X
+from tests.capture.bytecode.running import Captured, assert_same
 
 BEHAVIOURS = Behaviours()
 behaviour = BEHAVIOURS.behaviour
@@ -47,6 +49,11 @@ def managers_on_a_stack(x):
     with contextlib.ExitStack() as stack:
         x = x * stack.enter_context(scaled(3))
     return x
+
+
+@behaviour((X,))
+def exceptions_that_nobody_handles(x):
+    return x + 1, sys.exception(), sys.exc_info()
 
 
 @behaviour((X,))
@@ -239,3 +246,21 @@ def versions(x):
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)
+
+
+@pytest.mark.parametrize("is_first_plain", [True, False])
+def test_an_exception_that_the_caller_handles(hook, is_first_plain):
+    def asks(x):
+        return x + (sys.exception() is None), sys.exc_info()[1]
+
+    captured = Captured(asks)
+    for is_plain in (is_first_plain, not is_first_plain):
+        try:
+            if not is_plain:
+                raise KeyError("the caller's")
+        except KeyError:
+            expected, got = asks(X), captured(X)
+        else:
+            expected, got = asks(X), captured(X)
+        assert_same(got[0], expected[0])
+        assert got[1] is expected[1]

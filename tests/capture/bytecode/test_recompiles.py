@@ -39,6 +39,15 @@ def test_never_dynamic(hook):
     assert called(running.Captured(scaled_by_rows, dynamic=False), 5, 7, 9, 5, 7) == 3
 
 
+def test_sizes_stay_known_where_gradients_flow(hook):
+    """A backward pass is made ahead of time for known sizes: with symbols the graph would run in eager."""
+    captured = running.Captured(scaled_by_rows)
+    for n_rows in (5, 7, 9, 7):
+        captured(of_rows(n_rows).requires_grad_()).sum().backward()
+    assert captured.count("graph") == 3
+    assert called(captured, 5, 7, 9, 11) == 4  # without gradients sizes are symbols
+
+
 @pytest.mark.parametrize("size", [0, 1])
 def test_zero_and_one_are_specialized(hook, size):
     captured = running.Captured(scaled_by_rows, dynamic=True)

@@ -53,6 +53,11 @@ class _State:
     may_differ: bool = False
 
 
+def nan_droppers(body: tuple[Value, ...]) -> frozenset[int]:
+    """Positions of the Reduces MAX that may ignore NaN without a visible difference."""
+    return frozenset(position for position in range(len(body)) if nan_may_be_dropped(body, position))
+
+
 def nan_may_be_dropped(body: tuple[Value, ...], maximum: int) -> bool:
     """Whether the Reduce MAX at `maximum` may ignore NaN without a visible difference."""
     reduce = body[maximum]

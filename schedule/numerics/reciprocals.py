@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import torch
 
-from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Value, arguments
-from longhand.schedule.plan import KernelPlan, Style
+from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Value, arguments, domains
 
 
-def inverted_sums(plan: KernelPlan, is_element: frozenset[int]) -> frozenset[int]:
-    """Positions of the sums that a row's elements are divided by, and that nothing else uses.
+def inverted_sums(body: tuple[Value, ...], cols: frozenset[str]) -> frozenset[int]:
+    """Positions of the sums over a row that the row's elements are divided by, and that nothing else uses.
 
     Args:
-        plan: The kernel.
-        is_element: Positions of values that vary over the cols.
+        body: Of a kernel that walks rows in loops.
+        cols: The axes along a row.
     """
-    if plan.style is not Style.ROWS_LOOPED:
-        return frozenset()
-    body = plan.body
+    varying = domains(body)
     return frozenset(
         position
         for position in range(len(body))
         if _is_softmax_sum(position, body)
         and all(
-            user in is_element and _divides_by(value, position)
+            varying[user] & cols and _divides_by(value, position)
             for user, value in enumerate(body)
             if position in arguments(value)
         )

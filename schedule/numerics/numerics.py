@@ -1,0 +1,50 @@
+"""The numerics of one kernel, found when it is planned."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from longhand.lower.ir import Value
+from longhand.schedule.numerics.accumulator_precision import wide_sums
+from longhand.schedule.numerics.copies import copied_values
+from longhand.schedule.numerics.nan_analysis import nan_droppers
+from longhand.schedule.numerics.reciprocals import inverted_sums
+
+
+@dataclasses.dataclass(frozen=True)
+class Numerics:
+    """Positions of a kernel's body by how exactly they are computed. They follow from body and dtypes.
+
+    Attributes:
+        copied: Loads that are only stored, and choices among such: they stay in the dtype of their memory.
+        drops_nan: Maxima that may ignore NaN, since it shows all the same.
+        wide_sums: CPU: sums of float32 that are accumulated in double.
+        inverted_sums: CPU, ROWS_LOOPED: sums whose inverse a row is multiplied by, instead of divided by the sum.
+    """
+
+    copied: frozenset[int] = frozenset()
+    drops_nan: frozenset[int] = frozenset()
+    wide_sums: frozenset[int] = frozenset()
+    inverted_sums: frozenset[int] = frozenset()
+
+
+def find_numerics(
+    body: tuple[Value, ...], memory: Mapping[str, torch.dtype], *, on_cpu: bool, looped_cols: frozenset[str]
+) -> Numerics:
+    """The numerics of a kernel.
+
+    Args:
+        body: The kernel's.
+        memory: The dtype of each buffer that it names.
+        on_cpu: Whether plain loops compute it: there a double costs little.
+        looped_cols: The axes along a row that such loops walk; empty in other schedules.
+    """
+    return Numerics(
+        copied_values(body, memory),
+        nan_droppers(body),
+        wide_sums(body, memory) if on_cpu else frozenset(),
+        inverted_sums(body, looped_cols) if on_cpu and looped_cols else frozenset(),
+    )
