@@ -39,12 +39,12 @@ def tensors_of(model: object, *arguments: object) -> list[object]:
 
 
 def placing(graph: fx.GraphModule, inputs: Iterable[object]) -> list[object]:
-    """What says where a graph runs: its tensors; of one that is given none (it makes positions), what calls name."""
+    """What says where a graph runs: its tensors; of one that is given none (positions), what its calls name."""
     tensors = [leaf for leaf in inputs if isinstance(leaf, torch.Tensor)]
     if tensors:
         return list(tensors)
     arguments = pytree.tree_leaves([(node.args, node.kwargs) for node in graph.graph.nodes])
-    words = [leaf for leaf in arguments if isinstance(leaf, str) and leaf.startswith("cuda")]
+    words = [leaf for leaf in arguments if isinstance(leaf, str) and leaf.partition(":")[0] == "cuda"]
     devices = [torch.device(word) for word in words]
     devices += [leaf for leaf in arguments if isinstance(leaf, torch.device) and leaf.type == "cuda"]
     return [*graph.parameters(), *graph.buffers(), *devices]
