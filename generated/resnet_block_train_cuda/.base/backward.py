@@ -108,7 +108,7 @@ def resnet_block_backward(saved, d_activated):
     )
     del shortcut
 
-    # ResNetBlock.forward    out = out + self.shortcut(x)
+    # shortcut
     d_x_from_shortcut, d_shortcut_0_weight, _ = torch.ops.aten.convolution_backward.default(
         d_shortcut,
         x,
@@ -124,8 +124,7 @@ def resnet_block_backward(saved, d_activated):
     )
     del d_shortcut
 
-    # ResNetBlock.forward    return F.relu(out)
-    # ResNetBlock.forward    out = out + self.shortcut(x); out = self.bn2(self.conv2(out))
+    # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_conv2 = torch.empty_like(activated)
     d_bn2_weight = torch.empty_like(bn2_weight)
     d_bn2_bias = torch.empty_like(bn2_weight)
@@ -145,7 +144,6 @@ def resnet_block_backward(saved, d_activated):
     )
     del activated, conv2
 
-    # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_out, d_conv2_weight, _ = torch.ops.aten.convolution_backward.default(
         d_conv2,
         out,

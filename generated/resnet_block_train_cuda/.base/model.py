@@ -164,7 +164,6 @@ class ResNetBlock(nn.Module):
             momentum=0.1,
         )
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = torch.empty_like(conv2)
         kernels.batch_norm_add_relu(
