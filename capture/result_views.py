@@ -7,6 +7,7 @@ taken by the user's own view ops in eager, after the call: so it shares memory a
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -157,7 +158,11 @@ def _is_view(node: fx.Node) -> bool:
 
 
 def _storages(node: fx.Node) -> list[int]:
-    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    """The memory of a node's tensors; of a list that has no value of its own, that of the parts that are taken."""
+    known = [node.meta.get("example_value")]
+    if known == [None]:
+        known = [user.meta.get("example_value") for user in node.users if user.target is operator.getitem]
+    leaves = pytree.tree_leaves(known)
     plain = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
     return list(dict.fromkeys(map(torch_private.storage_key, plain)))
 

@@ -20,6 +20,9 @@ from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES
 
 _SHORT = 14
 _STATISTICS = {1: "mean", 2: "rstd"}
+_FILLED = frozenset(
+    {"full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "zeros_like", "full_like", "ones_like"}
+)
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
@@ -197,7 +200,7 @@ class BufferWords:
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint not in (op.word, aten_name(node).strip("_")):
             yield hint
-        result = result_word(op.word)
+        result = "filled" if aten_name(node) in _FILLED else result_word(op.word)
         compared = comparison_word(op.word, node.args[1:])
         if compared is not None:
             yield compared

@@ -30,6 +30,7 @@ class CallChecks:
         plain: Writes numbers.
         gradients: In training: the placeholders that may require grad.
         lists: The arguments that are lists of tensors.
+        on_cpu: The placeholders of a unit for a GPU that are on the CPU.
 
     Attributes:
         runtime: What the lines need of runtime.py.
@@ -45,7 +46,9 @@ class CallChecks:
         plain: SizeWriter,
         gradients: frozenset[str] | None = None,
         lists: Sequence[TensorList] = (),
+        on_cpu: frozenset[str] = frozenset(),
     ) -> None:
+        self._on_cpu = on_cpu
         self.runtime: set[str] = set()
         self._graph = graph
         self._nodes = nodes
@@ -73,7 +76,7 @@ class CallChecks:
                     found.append(self._call("check_value", f"{_quoted(path)}, {path}, {value}"))
                 elif (leaf, path) in self._tensors:
                     found.append(self._tensor(leaf, path, first))
-                    first = first or path
+                    first = first or (None if leaf in self._on_cpu else path)
         found += self._symbols()
         found += self._agreements()
         found += self._conditions()
@@ -104,6 +107,8 @@ class CallChecks:
         ]
         shape = f"({', '.join(entries)}{',' * (len(entries) == 1)})"
         device = f'"{self._device}"' if first is None else f"{first}.device"
+        if node in self._on_cpu:
+            device = 'torch.device("cpu")'
         stride = ""
         if not value.is_contiguous():
             steps = [self._from_arguments(as_size(step)) for step in value.stride()]

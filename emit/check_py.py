@@ -62,7 +62,10 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
     is_training = len(passes) > 1
     lists = find_lists(plan, parameters(graph), words.nodes)
     variables = _variables(graph, words, model.exported)
-    tensors = list(_random_tensors(graph, words, variables, parameters(graph), lists))
+    device = plan.options.target.device.value
+    given = frozenset(entry.node for entry in graph.inputs)
+    on_gpu = given - plan.program.on_cpu if device == "cuda" else frozenset()
+    tensors = list(_random_tensors(graph, words, variables, parameters(graph), lists, on_gpu))
     types: set[tuple[str, str]] = set()
     arguments = (
         ", ".join(variable for _, variable, _ in tensors)
@@ -80,7 +83,7 @@ def write_check(passes: list[Pass], references: Mapping[str, Reference], model: 
         name=model.exported,
         launch=model.launch,
         is_module=graph.is_module,
-        device=plan.options.target.device.value,
+        device=device,
         kernels=kernels,
         tensors=tensors,
         arguments=arguments,
@@ -154,6 +157,7 @@ def _random_tensors(
     variables: Mapping[str, str],
     given: tuple[Parameter, ...],
     lists: tuple[TensorList, ...],
+    on_gpu: frozenset[str],
 ) -> Iterator[tuple[str, str, str]]:
     """(placeholder, variable, expression) for each tensor argument; a list has that of its first tensor."""
     kinds = {entry.node: entry.kind for entry in graph.inputs}
@@ -173,7 +177,8 @@ def _random_tensors(
             if kinds[leaf] is InputKind.SIZE:
                 yield leaf, variable, str(_example(node.meta["val"], examples))
             else:
-                yield leaf, variable, _random(node, examples, leaf in nonnegative)
+                moved = ".to(DEVICE)" if leaf in on_gpu else ""
+                yield leaf, variable, f"{_random(node, examples, leaf in nonnegative)}{moved}"
 
 
 def _random_list(one: TensorList, is_nonnegative: bool) -> str:

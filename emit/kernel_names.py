@@ -267,14 +267,12 @@ def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
         yield _LAYOUTS.get(plan.style, "flat" if not plan.rows else "blocks")
     stores, others = _n_stores(plan), _n_stores(other)
     if stores != others:
-        yield "only" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
+        yield "" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
     read, written = _dtypes(plan, Access.READ), _dtypes(plan, Access.WRITE)
     if written != _dtypes(other, Access.WRITE):
         yield f"to_{written}"
     if read != _dtypes(other, Access.READ):
         yield f"of_{read}"
-    mine, theirs = set(_broadcasts(plan)), set(_broadcasts(other))
-    yield from sorted(mine - theirs)
     if len(plan.pointers) < len(other.pointers):
         yield "short"
     if len(plan.rows) != len(other.rows) or len(plan.cols) != len(other.cols):
@@ -319,7 +317,6 @@ def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
     """What may tell this kernel from another of the same math, best first."""
     if plan.style in (Style.COLUMNS, Style.TRANSPOSED, Style.ROWS_SPLIT):
         yield _LAYOUTS[plan.style]
-    yield from _broadcasts(plan)
     yield "_".join(
         dict.fromkeys(_DTYPES.get(p.dtype, "") for p in plan.pointers if p.access is not Access.READ)
     )
@@ -345,6 +342,7 @@ def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
         yield "masked"
     if any(isinstance(value, Store) and value.mask is not None for value in plan.body):
         yield "partial"
+    yield from _broadcasts(plan)
 
 
 def _passed(plan: KernelPlan) -> list[Pointer]:

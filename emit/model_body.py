@@ -6,6 +6,7 @@ import dataclasses
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
+from longhand.capture.graph import Provenance
 from longhand.emit.allocation_lines import AllocationWriter, same_sizes
 from longhand.emit.buffer_flow import buffers_made, buffers_read
 from longhand.emit.buffer_words import BufferWords
@@ -15,7 +16,7 @@ from longhand.emit.library_calls import LibraryWriter
 from longhand.emit.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
 from longhand.emit.named_views import NamedView, named_views, view_key
 from longhand.emit.names import Quote, UnitNames
-from longhand.emit.paragraphs import WIDEST, Paragraph, fewest, joined_quotes
+from longhand.emit.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
 from longhand.emit.sizes import SizeWriter
 from longhand.emit.tensor_lists import MadeList, TensorList
 from longhand.emit.view_calls import write_view
@@ -72,6 +73,7 @@ class BodyWriter:
         device: A Python expression for the device of new tensors on CUDA: ``x.device``.
         lists: The arguments that kernels take as lists, and the lists that they make.
         position: In a layer that asks which one it is: the attribute that holds that.
+        is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
     """
 
     def __init__(
@@ -84,8 +86,10 @@ class BodyWriter:
         device: str,
         lists: Sequence[TensorList | MadeList] = (),
         position: str = "",
+        is_of_layers: bool = False,
     ) -> None:
         self.position = position
+        self.names_modules = not is_of_layers
         self.plan = plan
         self.names = names
         self.words = words
@@ -129,7 +133,7 @@ class BodyWriter:
             elif isinstance(step, Allocate):
                 self.needs.empty |= self._is_on_cpu
                 self._bind(step.buffer)
-                waiting.append(self.allocations.write(step, _next_launch(steps, place)))
+                waiting.append(self.allocations.write(step, _next_launch(steps, place, step.buffer)))
             elif isinstance(step, Reuse):
                 waiting += self._reuse(step)
             elif isinstance(step, Release):
@@ -138,27 +142,31 @@ class BodyWriter:
                 why = self._remarks(step)
                 self.needs.kernels |= isinstance(step, Launch)
                 lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
-                self._append(paragraphs, self._quotes(step), why + waiting + lines)
+                self._append(paragraphs, self._quotes(step), why + waiting + lines, self._module(step))
                 waiting = []
         if waiting:
             self._append(paragraphs, (), waiting)
-        return joined_quotes(paragraphs)
+        return joined_quotes(said_once(paragraphs, self.names_modules))
 
     @staticmethod
-    def _append(paragraphs: list[Paragraph], quotes: tuple[Quote, ...], lines: list[str]) -> None:
+    def _append(
+        paragraphs: list[Paragraph], quotes: tuple[Quote, ...], lines: list[str], module: str = ""
+    ) -> None:
         if paragraphs and quotes and paragraphs[-1].quotes == quotes:
             paragraphs[-1].lines += lines
         else:
-            paragraphs.append(Paragraph(quotes, list(lines)))
+            paragraphs.append(Paragraph(quotes, list(lines), module))
 
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
+        return fewest(Quote(where.qualname, where.statement) for where in self._stated(step))
+
+    def _module(self, step: Launch | Extern) -> str:
+        return next((where.module for where in self._stated(step)), "")
+
+    def _stated(self, step: Launch | Extern) -> list[Provenance]:
+        """Where its operations came from: those of which the user's statement is known."""
         origins = step.origins if isinstance(step, Launch) else (step.origin,)
-        found: dict[Quote, None] = {}
-        for origin in origins:
-            where = self.words.provenance(origin)
-            if where.statement:
-                found[Quote(where.qualname, where.statement)] = None
-        return fewest(found)
+        return [where for where in map(self.words.provenance, origins) if where.statement]
 
     def _quotes_of_choice(self, choice: Choice) -> tuple[Quote, ...]:
         calls = [step for step in choice.steps if isinstance(step, Launch | Extern)]
@@ -322,8 +330,12 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _next_launch(steps: Sequence[ModelStep], place: int) -> Launch | None:
-    return next((step for step in steps[place + 1 :] if isinstance(step, Launch)), None)
+def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
+    """The launch that a buffer is made for; None if a library call fills it."""
+    later = steps[place + 1 :]
+    writers = (step for step in later if isinstance(step, Launch | Extern))
+    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
+    return first if isinstance(first, Launch) else None
 
 
 def _rebound_or_alive(

@@ -160,7 +160,16 @@ def write_method(
     sizes = sizes or _sizes_inside(inputs, outer, variables)
     if not device:
         device = f"{parameters[0]}.device" if parameters else outer.device
-    body = BodyWriter(outer.plan, outer.names, outer.words, variables, sizes, device, position=position)
+    body = BodyWriter(
+        outer.plan,
+        outer.names,
+        outer.words,
+        variables,
+        sizes,
+        device,
+        position=position,
+        is_of_layers=True,
+    )
     paragraphs = body.write(steps, {})
     if saved:
         paragraphs.append(Paragraph((), [f"{SAVED} = {saved}"]))

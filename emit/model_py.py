@@ -101,6 +101,7 @@ class ModelWriter:
             and not training
             and not self.graph.given  # a backward pass
             and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
+            and not plan.program.on_cpu  # a replay would repeat what the CPU had
         )
 
     def _dim_words(self) -> DimWords:
@@ -202,6 +203,7 @@ class ModelWriter:
             self._plain(),
             self.training.allowed if self.training is not None else None,
             self.lists,
+            self.plan.program.on_cpu,
         )
         lines = checks.lines()
         self.runtime |= checks.runtime
@@ -309,8 +311,9 @@ class ModelWriter:
     # The file.
 
     def _device_expression(self) -> str:
-        if self.tensors:
-            return f"{self._as_given(self.tensors[0][0])}.device"
+        there = (leaf for leaf, _ in self.tensors if leaf not in self.plan.program.on_cpu)
+        if leaf := next(there, None):
+            return f"{self._as_given(leaf)}.device"
         return f'"{self.plan.options.target.device.value}"'
 
     def _text(

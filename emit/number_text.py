@@ -11,15 +11,22 @@ from longhand.emit.expression import Precedence, Text
 
 _MOST_DIGITS = 6  # significant ones that a person types
 _LARGEST = 2**20
+_ROUND = 1e6  # from here on nobody counts the zeros
 
 
 def number(value: float) -> str:
     """A float as Python text."""
-    text = root_text(value) or repr(value)
+    text = root_text(value) or _round_text(value) or repr(value)
     if text in ("inf", "-inf", "nan"):
         return f'float("{text}")'
     mantissa, e, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if e else text
+
+
+def _round_text(value: float) -> str | None:
+    """``-1e9``, for a large number with no more than a digit or two; None for another."""
+    text = f"{value:.1e}".replace(".0e", "e")
+    return text if abs(value) >= _ROUND and math.isfinite(value) and float(text) == value else None
 
 
 def number_operand(text: str) -> Text:

@@ -73,14 +73,17 @@ def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tu
 
 
 def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], str]:
-    """By owner and positions of each loop: a word for its layers, ``blocks``, that no other loop has."""
+    """By owner and positions of each loop: a word for its layers, ``blocks``, that no other loop has.
+
+    It stands beside what the templates bind: the list ``encoder.layer`` is ``layers``, for ``layer`` is one of it.
+    """
     loops = [step for step in steps if isinstance(step, Loop)]
-    short = [identifier(loop.owner.rpartition(".")[2]) for loop in loops]
+    short = [_free(identifier(loop.owner.rpartition(".")[2]), "s") for loop in loops]
     owners = {
         word: {loop.owner for loop, own in zip(loops, short, strict=True) if own == word} for word in short
     }
     words = [
-        word if len(owners[word]) == 1 else identifier(loop.owner.replace(".", "_"))
+        word if len(owners[word]) == 1 else _free(identifier(loop.owner.replace(".", "_")), "_list")
         for loop, word in zip(loops, short, strict=True)
     ]
     return {
@@ -89,6 +92,10 @@ def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], 
         )
         for loop, word in zip(loops, words, strict=True)
     }
+
+
+def _free(word: str, ending: str) -> str:
+    return f"{word}{ending}" if word in RESERVED_IN_MODULE | _TAKEN else word
 
 
 def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:

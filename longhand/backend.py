@@ -53,7 +53,7 @@ from longhand.pipeline import compile_unit
 from longhand.proof.fallbacks import refuse_torch_kernels
 from longhand.summary import Summary
 from longhand.tally import EagerGraph, GraphCalls, counted, counts_calls
-from longhand.targets import options_for
+from longhand.targets import options_for, placing
 from longhand.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 
 _KNOWN_OPTIONS = {"strict", "out"}
@@ -178,7 +178,9 @@ def _compile(
     given = [*example_inputs, *graph_module.parameters(), *graph_module.buffers()]
     requires_grad = any(isinstance(value, torch.Tensor) and value.requires_grad for value in given)
     train = requires_grad and records_gradients(graph_module)
-    options = dataclasses.replace(options_for(None, None, mode, example_inputs), train=train)
+    options = dataclasses.replace(
+        options_for(None, None, mode, placing(graph_module, example_inputs)), train=train
+    )
     peeled = peel(graph_module) if train else None
     if peeled is not None:
         graph_module = peeled.module

@@ -33,6 +33,14 @@ class Dump:
         """Writes a value as text, numbered after what is there: of several graphs, none replaces another's."""
         if self.folder is None:
             return
+        (self.folder / self._numbered(name)).write_text(show(value), encoding="utf-8")
+
+    def within(self, name: str) -> Dump:
+        """A folder for the parts of a stage, numbered among the stages."""
+        return Dump(None if self.folder is None else self.folder / self._numbered(name))
+
+    def _numbered(self, name: str) -> str:
+        assert self.folder is not None
         self.folder.mkdir(parents=True, exist_ok=True)
         numbers = [int(found[1]) for path in self.folder.iterdir() if (found := _NUMBER.match(path.name))]
-        (self.folder / f"{max(numbers, default=0) + 1:03d}_{name}").write_text(show(value), encoding="utf-8")
+        return f"{max(numbers, default=0) + 1:03d}_{name}"

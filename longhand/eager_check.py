@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from longhand.comparison import Comparison, compare, is_equal, tensors_by_name
+from longhand.comparison import Comparison, compare, distance, is_equal, tensors_by_name
 from longhand.emit.lock_file import read_lock
 from longhand.exact_results import exact_results
 from longhand.factory import Call
 from longhand.loading import bound
-from longhand.original import SEED, copied, told_apart
-from longhand.training_check import compare_training
+from longhand.original import SEED, copied, in_other_bits, told_apart
+from longhand.training_check import compare_training, step_of
 from longhand.varied_sizes import SizeRules, Sizes, in_words, resized_call
 from longhand.worker_progress import Tell, no_progress
 
@@ -24,8 +24,27 @@ from longhand.worker_progress import Tell, no_progress
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
     """A unit against its original: one call, and of a unit that trains one step."""
     call = told_apart(call)
-    compared = compare_training if read_lock(folder).get("train") else compare_with_eager
+    compared = compare_training if _trains(folder) else compare_with_eager
     return compared(unit, call)
+
+
+def eager_noise(folder: Path, call: Call) -> dict[str, float]:
+    """How far eager itself moves, in each tensor that `compare_whole` names, where all that it is given moves by a bit.
+
+    Sums that cancel, and gradients that are nothing but rounding, move by more than one call of eager happens to err.
+    """
+    call = told_apart(call)
+    run = step_of if _trains(folder) else _results
+    plain, other = (run(one.model, one) for one in (copied(call), in_other_bits(call)))
+    return {
+        name: distance(other[name], tensor)
+        for name, tensor in plain.items()
+        if name in other and other[name].shape == tensor.shape
+    }
+
+
+def _trains(folder: Path) -> bool:
+    return bool(read_lock(folder).get("train"))
 
 
 def compare_at_sizes(

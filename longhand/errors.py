@@ -67,6 +67,25 @@ class ScheduleError(LonghandError):
     """A loop program could not be planned. Always a bug in longhand, never in the model."""
 
 
+class BrokenPlanError(ScheduleError):
+    """A pass made a plan that breaks a rule which every plan keeps. Always a bug in longhand, never in the model.
+
+    Args:
+        pass_name: The pass after which the plan was checked.
+        step: The step at fault, in words.
+        rule: The rule that it breaks.
+        what: How it breaks it.
+    """
+
+    def __init__(self, pass_name: str, step: str, rule: str, what: str) -> None:
+        self.pass_name = pass_name
+        self.step = step
+        self.rule = rule
+        self.detail = what
+        hint = "This is a bug in longhand: LONGHAND_DUMP=dir shows what each pass made."
+        super().__init__(f"After {pass_name}: {step} breaks a rule of plans ({rule}): {what}.", hint=hint)
+
+
 class ProofError(LonghandError):
     """What longhand made of a model is faulty, which it saw before it wrote anything. Always a bug in longhand."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from longhand.capture.autograd.training import train
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
+from longhand.capture.known.held import with_held
 from longhand.checking import inspect_edits
 from longhand.clock import Clock
 from longhand.collection import no_collection
@@ -24,10 +25,12 @@ from longhand.proof.fallbacks import warn_of_torch_kernels
 from longhand.proof.keeping import tried
 from longhand.proof.kernels import faulty_kernels, make_ready
 from longhand.proof.trial import Stage
+from longhand.schedule.draft import Draft
 from longhand.schedule.instances import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
+from longhand.schedule.without_input import made_of_nothing
 from longhand.summary import Summary, summarize
 
 
@@ -103,6 +106,9 @@ def plan_and_text(
         dump.write("backward.py", graphs.backward)
         dump.write("partition.txt", graphs.report)
     plan = _plan(graph, options, clock, dump)
+    if graphs is None:
+        held = with_held(graph, made_of_nothing(plan), options.target.device)
+        plan = plan if held is graph else _plan(held, options, clock, dump)
     training: TrainingPlan | None = None
     if graphs is not None:
         memory = memory_of_saved(plan.program, graphs)
@@ -144,5 +150,12 @@ def _plan_program(
     with clock.stage("lower"):
         program = lower(graph, options, memory, every_layer=every_layer)
     dump.write("program.txt", program, print_program)
+    passes = dump.within("schedule")
     with clock.stage("schedule"):
-        return schedule(program, options)
+        return schedule(
+            program, options, lambda name, draft: passes.write(f"{name}.txt", draft, _print_draft)
+        )
+
+
+def _print_draft(draft: Draft) -> str:
+    return print_plan(draft.as_plan()) if draft.has_kernels else print_program(draft.as_program())

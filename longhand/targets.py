@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
 from longhand.errors import OptionError
 from longhand.options import Device, Mode, Options, Target, parse_enum
@@ -18,12 +19,12 @@ def options_for(device: str | None, arch: str | None, mode: str | None, tensors:
         device: ``cpu`` or ``cuda``; None takes the device that the tensors are on.
         arch: ``sm_90``; None asks the GPU of this machine, if the target is one.
         mode: One of torch.compile's four modes; None is the default one.
-        tensors: The arguments and weights, other objects among them are passed over.
+        tensors: The arguments and weights, or devices; other objects among them are passed over.
 
     Raises:
         OptionError: Something of this is unknown, or contradicts another.
     """
-    chosen = _device_of(tensors) if device is None else parse_enum(Device, device, "The device")
+    chosen = _device_of(list(tensors)) if device is None else parse_enum(Device, device, "The device")
     if chosen is Device.CUDA and arch is None:
         arch = _arch_of_this_machine()
     return Options(Target(chosen, arch), parse_enum(Mode, mode or Mode.DEFAULT.value, "The mode"))
@@ -37,8 +38,21 @@ def tensors_of(model: object, *arguments: object) -> list[object]:
     return leaves
 
 
-def _device_of(tensors: Iterable[object]) -> Device:
-    kinds = {leaf.device.type for leaf in tensors if isinstance(leaf, torch.Tensor)}
+def placing(graph: fx.GraphModule, inputs: Iterable[object]) -> list[object]:
+    """What says where a graph runs: its tensors; of one that is given none (it makes positions), what its calls name."""
+    tensors = [leaf for leaf in inputs if isinstance(leaf, torch.Tensor)]
+    if tensors:
+        return list(tensors)
+    arguments = pytree.tree_leaves([(node.args, node.kwargs) for node in graph.graph.nodes])
+    words = [leaf for leaf in arguments if isinstance(leaf, str) and leaf.startswith("cuda")]
+    devices = [torch.device(word) for word in words]
+    devices += [leaf for leaf in arguments if isinstance(leaf, torch.device) and leaf.type == "cuda"]
+    return [*graph.parameters(), *graph.buffers(), *devices]
+
+
+def _device_of(placed: Sequence[object]) -> Device:
+    kinds = {leaf.device.type for leaf in placed if isinstance(leaf, torch.Tensor)}
+    kinds |= {leaf.type for leaf in placed if isinstance(leaf, torch.device)}
     if "cuda" in kinds:
         return Device.CUDA
     if unknown := sorted(kinds - {"cpu"}):

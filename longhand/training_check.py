@@ -16,7 +16,7 @@ from longhand.factory import Call
 from longhand.loading import bound
 from longhand.original import SEED, copied
 
-__all__ = ["compare_training"]
+__all__ = ["compare_training", "step_of"]
 
 
 def compare_training(unit: object, call: Call) -> tuple[Comparison, ...]:
@@ -31,9 +31,9 @@ def compare_training(unit: object, call: Call) -> tuple[Comparison, ...]:
         has is wrong.
     """
     eager_call, our_call = copied(call), copied(call)
-    eager = _step(eager_call.model, eager_call)
-    ours = _step(bound(unit, our_call.model), our_call)
-    exact = exact_results(call, lambda one: _step(one.model, one), eager)
+    eager = step_of(eager_call.model, eager_call)
+    ours = step_of(bound(unit, our_call.model), our_call)
+    exact = exact_results(call, lambda one: step_of(one.model, one), eager)
     found = []
     for name in dict.fromkeys((*eager, *ours)):
         mine, theirs = ours.get(name), eager.get(name)
@@ -45,7 +45,7 @@ def compare_training(unit: object, call: Call) -> tuple[Comparison, ...]:
     return tuple(found)
 
 
-def _step(run: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
+def step_of(run: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
     """What one step leaves, by name: ``result``, ``gradient of fc.weight``, ``bn.running_mean after the call``."""
     owner = getattr(run, "original", run)
     args, kwargs = pytree.tree_map(_leaf, (call.args, call.kwargs))

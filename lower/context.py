@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +10,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
+from longhand.errors import LoweringError
 from longhand.lower.body import Size, Store
 from longhand.lower.builder import Handle, Number
 from longhand.lower.decline import LOOP_DTYPES, Decline, require_loop_dtypes
@@ -23,24 +23,12 @@ from longhand.lower.layouts import (
     is_channels_last,
 )
 from longhand.lower.nest import NestBuilder, factors_of
+from longhand.lower.recipe import Recipe
 from longhand.lower.sizes import as_size, contiguous_strides
 from longhand.lower.views import TensorView, whole
 
 Operand: TypeAlias = TensorView | float | sympy.Expr
 Combine = Callable[..., Handle]
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """How the elements of an intermediate follow from others, so that `cat` and `pad` can compute them in place.
-
-    Attributes:
-        views: What is read, each of the intermediate's shape.
-        compute: The value from a nest and the loaded elements of `views`.
-    """
-
-    views: tuple[TensorView, ...]
-    compute: Callable[[NestBuilder, list[Handle]], Handle]
 
 
 class Context:
@@ -57,6 +45,7 @@ class Context:
         laid_out_as_in_eager: Nodes that are results of the call with memory of their own, or operands of attention.
         keeps_channels_last: Whether convolutions work channels last, so that what they read is brought to it.
         returned: Buffers that results of the call are views of.
+        host: Nodes whose tensors are on the CPU in a program for a GPU; `host_buffers`: where they lie.
         values: What each node became: a TensorView, a size or number, or a tuple of these.
     """
 
@@ -67,8 +56,7 @@ class Context:
         taken: Iterable[str] = (),
         is_cuda: bool = False,
     ) -> None:
-        self.graph = graph
-        self.is_cuda = is_cuda
+        self.graph, self.is_cuda = graph, is_cuda
         self.keeps_channels_last = keeps_channels_last
         self.laid_out_as_in_eager = attention_operands(graph) | {
             output.value
@@ -81,6 +69,8 @@ class Context:
         self.fills: dict[str, Number | sympy.Expr] = {}
         self.progressions: dict[str, tuple[Size, Size]] = {}
         self.returned: set[str] = set()
+        self.host: frozenset[str] = frozenset()
+        self.host_buffers: set[str] = set()
         self.values: dict[str, Any] = {}
         self.node: fx.Node = next(iter(graph.graph.nodes))
         self._words: Mapping[sympy.Expr, str] = {entry.symbol: entry.name for entry in graph.symbols}
@@ -313,8 +303,22 @@ class Context:
         """A copy of a view, contiguous unless `stride` says otherwise."""
         name = name or self.fresh(f"{view.buffer}_contiguous")
         copy = self.make_buffer(name, view.dtype, view.shape, stride)
-        self.write(view, copy)
+        if view.buffer in self.host_buffers:  # no kernel can read it
+            if view.as_ir() is None:
+                raise LoweringError(f"{view.buffer} is on the CPU, and no view of it has these elements.")
+            self.host_buffers.add(name)
+            made = {"dtype": view.dtype, "device": torch.device("cpu")}
+            lies = (copy.shape, copy.strides() or ())
+            self.call(torch.ops.aten.empty_strided.default, lies, made, outputs=(name,))
+            self.copy_into(view, copy)
+        else:
+            self.write(view, copy)
         return copy
+
+    def copy_into(self, view: TensorView, into: TensorView, reason: str | None = None) -> None:
+        """ATen's copy of the elements of a view to where `into` is."""
+        given = self.argument(into), self.argument(view)
+        self.call(torch.ops.aten.copy_.default, given, outputs=(), mutates=(into.buffer,), reason=reason)
 
     def write(self, view: TensorView, into: TensorView) -> None:
         """A nest that copies the elements of a view to where `into` (of the same shape) is."""

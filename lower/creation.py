@@ -10,9 +10,10 @@ import torch
 
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number
-from longhand.lower.context import Context, Recipe, number
+from longhand.lower.context import Context, number
 from longhand.lower.decline import Decline, require_loop_dtypes
 from longhand.lower.nest import NestBuilder
+from longhand.lower.recipe import Recipe
 from longhand.lower.registry import lowers
 from longhand.lower.views import TensorView
 

@@ -227,6 +227,7 @@ class Program:
             buffers; a step that reads the old value comes earlier in this order.
         results: For each of ``graph.outputs``.
         layers: Layers that buffers, steps and results leave out; the scheduler makes them from their equals.
+        on_cpu: In a program for a GPU, the buffers that are on the CPU: no step is a loop over one of them.
     """
 
     graph: CapturedGraph
@@ -234,6 +235,7 @@ class Program:
     steps: tuple[Step, ...]
     results: tuple[View | Literal, ...]
     layers: tuple[Layers, ...] = ()
+    on_cpu: frozenset[str] = frozenset()
 
 
 def memory_order(buffer: Buffer) -> list[int]:

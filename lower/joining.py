@@ -14,11 +14,12 @@ import torch
 
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number, converted
-from longhand.lower.context import Context, Recipe
+from longhand.lower.context import Context
 from longhand.lower.decline import Decline, require_loop_dtypes
 from longhand.lower.edges import rolled
 from longhand.lower.ir import BufferKind
 from longhand.lower.nest import NestBuilder
+from longhand.lower.recipe import Recipe
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
 from longhand.lower.viewing import slice_start, wrap, wrap_all

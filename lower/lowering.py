@@ -32,6 +32,7 @@ from longhand.lower.alignment import align_products
 from longhand.lower.context import Context
 from longhand.lower.decline import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.externs import call_extern
+from longhand.lower.host_values import call_host, host_values, is_host_call
 from longhand.lower.in_place import written_in_place
 from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
 from longhand.lower.layers import keep_first_layers
@@ -107,12 +108,15 @@ def lower(
     is_cuda = options.target.device is Device.CUDA
     ctx = Context(short, wants_channels_last(graph, options) and not options.train, taken, is_cuda=is_cuda)
     weights = convolution_weights(graph) if ctx.keeps_channels_last else frozenset()
+    ctx.host = host_values(graph, options)
     inputs = {entry.node: entry for entry in graph.inputs}
     for node in ctx.graph.graph.nodes:
         ctx.node = node
         if node.op == "placeholder":
             saved = (memory or {}).get(node.name)
-            ctx.values[node.name] = _placeholder(ctx, inputs[node.name], saved, node.name in weights)
+            given = _placeholder(ctx, inputs[node.name], saved, node.name in weights)
+            ctx.values[node.name] = given
+            ctx.host_buffers |= {given.buffer} if node.name in ctx.host else set()
         elif node.op == "call_function":
             ctx.values[node.name] = _lower_node(ctx)
         elif node.op != "output":
@@ -122,7 +126,7 @@ def lower(
     results = tuple(result_of(ctx, output, replay_view) for output in short.outputs)
     store_mutations(ctx)
     buffers, steps = prune(ctx.buffers, ctx.steps, results)
-    return Program(graph, buffers, steps, results, layers)
+    return Program(graph, buffers, steps, results, layers, frozenset(ctx.host_buffers))
 
 
 def memory_of_saved(forward: Program, training: TrainingGraphs) -> dict[str, tuple[View, Buffer]]:
@@ -173,6 +177,8 @@ def _lower_node(ctx: Context) -> Any:
         return _plain(value)
     if not isinstance(node.target, torch._ops.OpOverload):
         raise LoweringError(f"{node.name} calls {node.target}, which is no operator overload.")
+    if is_host_call(ctx) and (node.target not in VIEWS or node.target in _WORDLESS):
+        return call_host(ctx)
     args = _bind(ctx)
     if node.target in VIEWS:
         return _lower_view(ctx, args)

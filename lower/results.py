@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import fx
 
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
@@ -137,13 +136,9 @@ def store_mutations(ctx: Context) -> None:
         pending.append((ctx.node, ctx.readable(value), into))
     for node, value, into in pending:
         ctx.node = node
-        if value.dtype in LOOP_DTYPES and into.dtype in LOOP_DTYPES and not into.overlaps:
+        is_ours = not {value.buffer, into.buffer} & ctx.host_buffers
+        if is_ours and value.dtype in LOOP_DTYPES and into.dtype in LOOP_DTYPES and not into.overlaps:
             ctx.write(value.expand(into.shape), into)
             continue
-        ctx.call(
-            torch.ops.aten.copy_.default,
-            (ctx.argument(into), ctx.argument(value)),
-            outputs=(),
-            mutates=(into.buffer,),
-            reason="The input's elements overlap, or have a type that loops do not compute in.",
-        )
+        reason = "The input's elements overlap, or have a type that loops do not compute in."
+        ctx.copy_into(value, into, reason if is_ours else "It copies to or from the CPU.")

@@ -242,6 +242,10 @@ def _identity(value: Pointwise, args: list[Value]) -> Value | int:
                 return value.args[1] if args[0].value else value.args[2]
             if value.args[1] == value.args[2]:
                 return value.args[1]
+            if value.dtype is torch.bool and _is(args[1], 1) and _is(args[2], 0):
+                return first
+            if value.dtype is torch.bool and _is(args[1], 0) and _is(args[2], 1):
+                return dataclasses.replace(value, op=PointwiseOp.LOGICAL_NOT, args=(first,))
     return value
 
 

@@ -21,7 +21,7 @@ from longhand.lower.ir import (
 )
 from longhand.schedule.bodies import rewrite
 from longhand.schedule.kernel_plan import Pass
-from longhand.schedule.passes import Passes
+from longhand.schedule.pass_levels import Passes
 
 
 def find_column_sums(nest: Nest) -> tuple[int, ...]:

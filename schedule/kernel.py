@@ -40,7 +40,7 @@ from longhand.schedule.key import kernel_key
 from longhand.schedule.masks import Masking, find_masking
 from longhand.schedule.merging import POSITIONAL
 from longhand.schedule.numerics.numerics import find_numerics
-from longhand.schedule.passes import Passes, find_passes, store_pass
+from longhand.schedule.pass_levels import Passes, find_passes, store_pass
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, Limits, guess
 from longhand.schedule.space import Family, Space, find_space

@@ -1,155 +1,171 @@
-"""The fewest loops over a row that compute a reducing body, and what each of them does.
+"""What scheduling does, in order: a list of named passes, each from a draft of the plan to the next.
 
-A later loop computes again what it needs, or reads back what an earlier one put aside (schedule/staging.py).
+A pass decides one thing and changes nothing that it is given. LONGHAND_DUMP shows what each one made, and
+`schedule.verifier` checks it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
-from longhand.lower.ir import Load, Reduce, Store, arguments
-from longhand.schedule.flow import Flow
-from longhand.schedule.kernel_plan import OnlineSoftmax, Pass, Stage
-from longhand.schedule.staging import Stager
+from longhand.lower.ir import Nest
+from longhand.schedule.column_fusion import take_column_sums_along
+from longhand.schedule.division import divide
+from longhand.schedule.draft import Draft
+from longhand.schedule.fusion import fuse
+from longhand.schedule.horizontal import fuse_horizontally, in_one_order
+from longhand.schedule.instances import make_instances
+from longhand.schedule.memory import place_buffers, release_buffers, release_run
+from longhand.schedule.order import order_steps
+from longhand.schedule.plain_calls import call_plain_ops
+from longhand.schedule.plan import Launch, Repeat
+from longhand.schedule.planning import Planner
+from longhand.schedule.redundancy import clean_steps, drop_unread
+from longhand.schedule.repeats import fold_repeats
 
 
 @dataclasses.dataclass(frozen=True)
-class Passes:
-    """The loops of a kernel.
+class PlanPass:
+    """One decision about a whole plan.
 
     Attributes:
-        before: See `KernelPlan.before`.
-        passes: In order.
+        name: Unique in the list; of the dumped file, and in errors.
+        doc: What it does, in a line.
+        apply: From what the pass before it made; pure.
     """
 
-    before: tuple[int, ...]
-    passes: tuple[Pass, ...]
-
-    @property
-    def is_splittable(self) -> bool:
-        """Whether chunks of the one loop can run at the same time: no element waits for a reduction."""
-        return len(self.passes) == 1
-
-    @property
-    def writes_elements(self) -> bool:
-        """Whether a loop stores something for each element."""
-        return any(one.stores for one in self.passes)
+    name: str
+    doc: str
+    apply: Callable[[Draft], Draft]
 
 
-def find_passes(flow: Flow, stager: Stager) -> Passes:
-    """Distribute a body over its loops. `stager` decides what is kept from one to the next."""
-    stores = [_element_stores(flow, number) for number in range(flow.n_passes)]
-    reductions = [_reductions(flow, number) for number in range(flow.n_passes)]
-    computed: list[set[int]] = []
-    from_stage: list[set[int]] = []
-    for number in range(flow.n_passes):
-        roots = [root for store in stores[number] for root in flow.roots(store)]
-        roots += [argument for total in _sums(flow, number) for argument in arguments(flow.body[total])]
-        for entry in reductions[number]:
-            reduce = flow.body[entry.max if isinstance(entry, OnlineSoftmax) else entry]
-            assert isinstance(reduce, Reduce)
-            roots.append(reduce.arg)
-        now, staged = _cone(flow, roots, number, computed, stager)
-        computed.append(now)
-        from_stage.append(staged)
-    before, then = _place_outer(flow)
-    passes = tuple(
-        Pass(
-            compute=tuple(sorted(computed[number])),
-            from_stage=tuple(sorted(from_stage[number])),
-            reductions=reductions[number],
-            stages=tuple(Stage(kept.position, kept.store) for kept in stager.kept if kept.written == number),
-            stores=stores[number],
-            then=then[number],
-            sums=_sums(flow, number),
-        )
-        for number in range(flow.n_passes)
-    )
-    return Passes(before, passes)
+def _clean(draft: Draft) -> Draft:
+    return draft.with_steps(clean_steps(draft.loops, draft.buffers, draft.kept))
 
 
-def store_pass(flow: Flow, store: int) -> int:
-    """The loop in which an element store is done: as early as its value is there, but never before a loop that reads
-    the same memory."""
-    value = flow.body[store]
-    assert isinstance(value, Store)
-    is_read = any(isinstance(other, Load) and other.buffer == value.buffer for other in flow.body)
-    return flow.n_passes - 1 if is_read else flow.depth[store]
+def _fuse(draft: Draft) -> Draft:
+    fused = fuse(draft.loops, draft.buffers, draft.kept, draft.guess)
+    return dataclasses.replace(draft, steps=tuple(fused.steps), refusals=fused.refusals)
 
 
-def _element_stores(flow: Flow, number: int) -> tuple[int, ...]:
-    return tuple(
-        position
-        for position, value in enumerate(flow.body)
-        if isinstance(value, Store)
-        and flow.is_element[position]
-        and value.value not in flow.column_sums
-        and store_pass(flow, position) == number
+def _drop_unread(draft: Draft) -> Draft:
+    return draft.with_steps(drop_unread(draft.loops, draft.buffers, draft.kept))
+
+
+def _split_wide_nests(draft: Draft) -> Draft:
+    return draft.with_steps(divide(draft.loops, draft.position_of))
+
+
+def _fuse_column_sums(draft: Draft) -> Draft:
+    return draft.with_steps(take_column_sums_along(draft.loops, draft.buffers, draft.kept, draft.guess))
+
+
+def _order(draft: Draft) -> Draft:
+    return draft.with_steps(
+        order_steps(draft.loops, draft.position_of, draft.buffers, draft.kept, draft.hints)
     )
 
 
-def _sums(flow: Flow, number: int) -> tuple[int, ...]:
-    """The sums across the loops to which a loop adds: as early as there is something to add."""
-    return tuple(position for position in sorted(flow.column_sums) if flow.depth[position] == number)
+def _order_bodies(draft: Draft) -> Draft:
+    return draft.with_steps(in_one_order(draft.loops, draft.program.graph, draft.position_of))
 
 
-def _reductions(flow: Flow, number: int) -> tuple[int | OnlineSoftmax, ...]:
-    pairs = {pair.max: pair for pair in flow.online}
-    sums = {pair.sum for pair in flow.online}
-    return tuple(
-        pairs.get(position, position)
-        for position, value in enumerate(flow.body)
-        if isinstance(value, Reduce)
-        and flow.depth[position] == number + 1
-        and position not in sums | flow.column_sums
+def _plan_kernels(draft: Draft) -> Draft:
+    planner = Planner(draft.buffers, draft.options, draft.hints, draft.limits, draft.position_of)
+    calls = tuple(planner.launch(step) if isinstance(step, Nest) else step for step in draft.loops)
+    return dataclasses.replace(draft, steps=calls, kernels=planner.kernels, nests=draft.loops)
+
+
+def _join_lists(draft: Draft) -> Draft:
+    steps, kernels = fuse_horizontally(
+        draft.calls, draft.nests, draft.kernels, draft.buffers, draft.program.graph, draft.options
+    )
+    return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
+
+
+def _place_buffers(draft: Draft) -> Draft:
+    steps, kernels = place_buffers(draft.calls, draft.kernels, draft.buffers, draft.kept)
+    return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
+
+
+def _call_library(draft: Draft) -> Draft:
+    steps, kernels = call_plain_ops(draft.plan_steps, draft.kernels, draft.buffers, draft.nodes)
+    return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
+
+
+def _fold_repeats(draft: Draft) -> Draft:
+    return draft.with_steps(fold_repeats(draft.plan_steps, draft.program, draft.kept))
+
+
+def _release_in_repeats(draft: Draft) -> Draft:
+    return draft.with_steps(
+        _released_inside(step, draft) if isinstance(step, Repeat) else step for step in draft.unit_steps
     )
 
 
-def _cone(
-    flow: Flow, roots: list[int], number: int, computed: list[set[int]], stager: Stager
-) -> tuple[set[int], set[int]]:
-    """The element values that a loop computes, and those that it reads back."""
-    now: set[int] = set()
-    staged: set[int] = set()
-    waiting = sorted(set(roots), reverse=True)
-    while waiting:
-        position = waiting.pop()
-        if position in now or position in staged or not flow.is_element[position]:
-            continue
-        if flow.is_leaf(position) or isinstance(flow.body[position], Reduce):
-            continue
-        earlier = next((count for count, done in enumerate(computed) if position in done), None)
-        if earlier is not None and stager.keep(position, earlier, number):
-            staged.add(position)
-            continue
-        now.add(position)
-        waiting.extend(arguments(flow.body[position]))
-    return now, staged
-
-
-def _place_outer(flow: Flow) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Outer values: as soon as they are there, but what only the ends of loops use waits until then."""
-    slots: dict[int, int] = {}  # the loop after which a value is evaluated; -1 is before all
-    needed: dict[int, int] = {}  # the earliest slot that uses a value
-    for position in range(len(flow.body) - 1, -1, -1):
-        value = flow.body[position]
-        if not flow.is_element[position] and not flow.is_leaf(position) and not isinstance(value, Reduce):
-            slots[position] = _slot(flow, position, needed.get(position))
-        # What an element value or a reduction uses must be there before its loop begins.
-        use = slots.get(position, flow.depth[position] - 1 if not isinstance(value, Reduce) else -1)
-        for argument in arguments(value):
-            needed[argument] = min(needed.get(argument, use), use)
-    ordered = sorted(slots)
-    then = tuple(
-        tuple(position for position in ordered if slots[position] == number)
-        for number in range(flow.n_passes)
+def _released_inside(repeat: Repeat, draft: Draft) -> Repeat:
+    """Releases inside each run of a repeat, of what it makes and keeps to itself."""
+    runs = tuple(
+        release_run(run, draft.buffers, draft.kept | frozenset(outputs), draft.hints)
+        for run, outputs in zip(repeat.runs, repeat.outputs, strict=True)
     )
-    return tuple(position for position in ordered if slots[position] == -1), then
+    return dataclasses.replace(repeat, runs=runs)
 
 
-def _slot(flow: Flow, position: int, needed: int | None) -> int:
-    if flow.depth[position] > 0:
-        return flow.depth[position] - 1
-    if isinstance(flow.body[position], Store):
-        return flow.n_passes - 1
-    return -1 if needed is None else needed
+def _make_layers(draft: Draft) -> Draft:
+    made = make_instances(draft.unit_steps, draft.kernels, draft.program)
+    return dataclasses.replace(
+        draft, steps=tuple(made.steps), kernels=made.kernels, buffers=made.buffers, results=made.results
+    )
+
+
+def _release(draft: Draft) -> Draft:
+    handed_over = frozenset(draft.program.graph.given)
+    return draft.with_steps(
+        release_buffers(draft.unit_steps, draft.buffers, draft.kept, draft.hints, handed_over)
+    )
+
+
+def _tell_refusals_once(draft: Draft) -> Draft:
+    later = {
+        name
+        for step in draft.unit_steps
+        if isinstance(step, Repeat)
+        for run in step.runs[1:]
+        for inner in run
+        if isinstance(inner, Launch)
+        for name in inner.touched
+    }
+    told = tuple(refusal for refusal in draft.refusals if not {refusal.producer, refusal.consumer} <= later)
+    return dataclasses.replace(draft, refusals=told)
+
+
+PASSES: tuple[PlanPass, ...] = (
+    PlanPass("clean", "Bodies without repetition, equal steps once, nothing that nobody reads.", _clean),
+    PlanPass("fuse", "Producers into consumers and siblings together, by bytes saved.", _fuse),
+    PlanPass("drop_unread", "Stores that fusion left without a reader go.", _drop_unread),
+    PlanPass(
+        "split_wide_nests", "Nests of too many tensors into parts that share only reads.", _split_wide_nests
+    ),
+    PlanPass(
+        "fuse_column_sums", "Sums over the rows join a nest that walks these rows anyway.", _fuse_column_sums
+    ),
+    PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
+    PlanPass(
+        "order_bodies", "Bodies that may stand in lists alike, however fusion found them.", _order_bodies
+    ),
+    PlanPass("plan_kernels", "Each nest is the launch of a kernel; equal nests share one.", _plan_kernels),
+    PlanPass("join_lists", "Launches of one kernel over lists of tensors are one launch.", _join_lists),
+    PlanPass("place_buffers", "Memory for what launches write: new, or taken over in place.", _place_buffers),
+    PlanPass("call_library", "A lone op that a library does as well is its call.", _call_library),
+    PlanPass("fold_repeats", "Equal runs of steps are one repeat.", _fold_repeats),
+    PlanPass("release_in_repeats", "What a run makes for itself is released inside it.", _release_in_repeats),
+    PlanPass("make_layers", "The layers that the program leaves out, from those it holds.", _make_layers),
+    PlanPass("release", "Buffers are released after their last use where that lowers the peak.", _release),
+    PlanPass(
+        "tell_refusals_once",
+        "What later runs of a repeat share is told of the first alone.",
+        _tell_refusals_once,
+    ),
+)

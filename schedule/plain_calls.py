@@ -1,19 +1,22 @@
-"""Kernels that a library does as well: one cheap op on a whole tensor, in place.
+"""Kernels that a library does as well: one cheap op on a whole tensor, in place, or one number everywhere.
 
 A kernel earns its file by what it fuses, or by arithmetic that it does faster. ``relu`` alone, over what it reads, does
 neither: memory is all that it waits for, and ``torch.relu_(hidden)`` is one line that everybody knows. An op that needs
-memory for its result stays a kernel: on the CPU results come from a pool that torch's own calls do not use.
+memory for its result stays a kernel: on the CPU results come from a pool that torch's own calls do not use. A kernel
+that reads nothing and writes one number is ``total.zero_()``, in whatever memory it has.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import fx
 
-from longhand.lower.ir import Buffer, Extern, View
+from longhand.lower.ir import Buffer, Constant, Extern, Store, View
 from longhand.schedule.plan import KernelPlan, Launch, PlanStep, Reuse
+from longhand.schedule.sizes import product, same
 
 aten = torch.ops.aten
 
@@ -48,7 +51,8 @@ def call_plain_ops(
         number: call
         for number, step in enumerate(steps)
         if isinstance(step, Launch)
-        and (call := _in_place(step, steps[number - 1] if number else None, buffers, nodes)) is not None
+        and (call := _plain_call(step, steps[number - 1] if number else None, kernels, buffers, nodes))
+        is not None
     }
     kept = {
         step.kernel for number, step in enumerate(steps) if isinstance(step, Launch) and number not in calls
@@ -58,6 +62,35 @@ def call_plain_ops(
         for number, step in enumerate(steps)
     ]
     return found, {key: kernel for key, kernel in kernels.items() if key in kept}
+
+
+def _plain_call(
+    step: Launch,
+    before: PlanStep | None,
+    kernels: Mapping[str, KernelPlan],
+    buffers: Mapping[str, Buffer],
+    nodes: Mapping[str, fx.Node],
+) -> Extern | None:
+    return _filled(step, kernels[step.kernel], buffers) or _in_place(step, before, buffers, nodes)
+
+
+def _filled(step: Launch, kernel: KernelPlan, buffers: Mapping[str, Buffer]) -> Extern | None:
+    """``zero_``, or ``fill_``, of the whole tensor that a launch writes one number to; None if it does more."""
+    match kernel.body:
+        case (Constant(value=number), Store(buffer=stored, mask=None)) if math.isfinite(number):
+            pass
+        case _:
+            return None
+    if len(step.buffers) != 1 or step.others or [pointer.name for pointer in kernel.pointers] != [stored]:
+        return None
+    result = buffers[step.buffers[0]]
+    if not same(product(step.sizes), product(result.shape)):
+        return None
+    seen = View(result.name, result.shape, result.stride)
+    is_zero = number == 0 and math.copysign(1.0, number) > 0
+    target, arguments = (aten.zero_.default, ()) if is_zero else (aten.fill_.Scalar, (number,))
+    origin = step.origins[-1] if step.origins else ""
+    return Extern(target, (seen, *arguments), (), (), mutates=(result.name,), origin=origin)
 
 
 def _in_place(

@@ -3,6 +3,11 @@
 It may if every element is read before it is written, by the very lanes that write it: the same address, and no loop
 over the row that reads after one that writes (a staged value written into the output row counts as a write). Since a
 load may be printed inside the statement that uses it, no later store may depend on what was there.
+
+On a GPU several warps hold the same elements where a block has fewer than the program has threads (rows of 16, eight
+at a time). One of them stores its copy; another may be late, and loads what the first has stored. Where every result
+is as large as the block that is of no consequence: nobody stores the late copy. But a sum that is stored may be made
+of it. So what is added up for a result of its own is not overwritten there.
 """
 
 from __future__ import annotations
@@ -32,6 +37,8 @@ def may_share(plan: KernelPlan, read: str, written: str) -> bool:
         return False
     if _feeds_later_store(plan, set(loads), stores[0]):
         return False
+    if plan.has_warps and _is_in_a_stored_sum(plan, set(loads), stores[0]):
+        return False
     return _last_read(plan, loads) <= _first_write(plan, stores[0])
 
 
@@ -43,6 +50,22 @@ def _feeds_later_store(plan: KernelPlan, loads: set[int], written: int) -> bool:
             if isinstance(value, Store) and position > written:
                 return True
             dependent.add(position)
+    return False
+
+
+def _is_in_a_stored_sum(plan: KernelPlan, loads: set[int], written: int) -> bool:
+    """Whether a reduction of one of the loads is stored as it is: by address, not over all that `written` goes over."""
+    block = {axis for axis, _ in plan.addresses[written].axes}
+    dependent, sums = set(loads), set[int]()
+    for position, value in enumerate(plan.body):
+        given = set(arguments(value))
+        is_sum = isinstance(value, Store) and bool(given & sums)
+        if is_sum and {axis for axis, _ in plan.addresses[position].axes} != block:
+            return True
+        if given & dependent:
+            dependent.add(position)
+        if given & sums or (isinstance(value, Reduce) and given & dependent):
+            sums.add(position)
     return False
 
 

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Once, in the process that starts the others: they inherit CXX."""
+    """Once, in the process that starts the others: they inherit CXX. Every plan is checked after every pass."""
+    os.environ.setdefault("LONGHAND_VERIFY", "1")
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
     folder = compile_headers()

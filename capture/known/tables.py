@@ -47,8 +47,8 @@ def with_tables(captured: CapturedGraph, device: Device) -> CapturedGraph:
         fact = facts.get(mask)
         if not isinstance(fact, Choice) or (table := _table(fact, mask, device)) is None:
             continue
-        target = _unused(_word(mask), [entry.target for entry in inputs])
-        placeholder = _placeholder(graph, target, table, mask)
+        target = unused_word(_word(mask), [entry.target for entry in inputs])
+        placeholder = placeholder_for(graph, target, mask.meta["val"].new_empty(table.shape))
         inputs = (*inputs, GraphInput(placeholder.name, InputKind.CONSTANT, target))
         constants[target] = table
         seen = _as_wide(graph, placeholder, mask)
@@ -113,16 +113,18 @@ def _word(mask: fx.Node) -> str:
     return told.local or "attention_mask"
 
 
-def _unused(word: str, taken: Sequence[str]) -> str:
+def unused_word(word: str, taken: Sequence[str]) -> str:
+    """The word, or with a number that makes it new."""
     choices = [word, *(f"{word}_{number}" for number in range(2, len(taken) + 2))]
     return next(choice for choice in choices if choice not in taken)
 
 
-def _placeholder(graph: fx.Graph, name: str, table: torch.Tensor, mask: fx.Node) -> fx.Node:
-    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
-    with graph.inserting_after(last):
+def placeholder_for(graph: fx.Graph, name: str, value: torch.Tensor) -> fx.Node:
+    """A further input of the graph, after the others, that holds what `value` is like."""
+    others = [node for node in graph.nodes if node.op == "placeholder"]
+    with graph.inserting_after(others[-1]) if others else graph.inserting_before():
         placeholder = graph.placeholder(name)
-    placeholder.meta["val"] = mask.meta["val"].new_empty(table.shape)
+    placeholder.meta["val"] = value
     return placeholder
 
 

@@ -130,5 +130,4 @@ class GPT(nn.Module):
             x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, n_rows=batch * seq, n_cols=dim, eps=1e-5
         )
 
-        # GPT.forward    return self.head(self.ln_f(x))
         return F.linear(ln_f, self.token_embedding.weight)

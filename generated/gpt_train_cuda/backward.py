@@ -82,11 +82,8 @@ def block_backward(saved, d_x_plus_mlp):
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
 
-    # Mlp.forward    return self.narrow(hidden)
     d_narrow_weight = torch.mm(d_x_plus_mlp.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
     del hidden
-
-    # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
@@ -109,7 +106,6 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))
     del d_hidden, d_widen, ln_2
 
@@ -184,7 +180,6 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_qkv_weight = torch.mm(d_qkv.reshape(-1, qkv_dim).transpose(0, 1), ln_1.reshape(-1, dim))
     return (
         d_residual,
@@ -242,8 +237,6 @@ def language_model_backward(saved, d_loss):
         d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )
 
-    # GPT.forward    return self.head(self.ln_f(x))
-    # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_token_embedding = torch.empty_like(unscaled_d_token_embedding)
     kernels.mul_add(
         unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, vocab_size * dim

@@ -108,8 +108,6 @@ class LlamaBlock(nn.Module):
         attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
-        # RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
-        # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = torch.empty_like(x)
         mlp_norm = attention  # in place: nothing reads attention afterwards
         kernels.add_and_rms_norm(

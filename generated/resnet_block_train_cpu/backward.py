@@ -108,7 +108,7 @@ def resnet_block_backward(saved, d_activated):
         n_pixels=out_height * out_width,
     )
 
-    # ResNetBlock.forward    out = out + self.shortcut(x)
+    # shortcut
     d_x_from_shortcut, d_shortcut_0_weight, _ = torch.ops.aten.convolution_backward.default(
         d_shortcut,
         x,
@@ -123,8 +123,7 @@ def resnet_block_backward(saved, d_activated):
         output_mask=(True, True, False),
     )
 
-    # ResNetBlock.forward    return F.relu(out)
-    # ResNetBlock.forward    out = out + self.shortcut(x); out = self.bn2(self.conv2(out))
+    # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_bn2_weight = empty(bn2_mean.shape, torch.float32)
     d_conv2 = empty(activated.shape, torch.float32)
     d_bn2_bias = empty(bn2_mean.shape, torch.float32)
@@ -143,7 +142,6 @@ def resnet_block_backward(saved, d_activated):
         n_pixels=out_height * out_width,
     )
 
-    # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_out, d_conv2_weight, _ = torch.ops.aten.convolution_backward.default(
         d_conv2,
         out,

@@ -63,6 +63,21 @@ class Watched(Stack):
         return self.norm(total)
 
 
+class Layered(nn.Module):
+    """The list is called as one of its layers would be, and every layer's result is the model's, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.ModuleList(Layer(nn.GELU()) for _ in range(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros_like(x)
+        for layer in self.layer:
+            x = layer(x)
+            total = total + x
+        return total
+
+
 class TwoStacks(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -132,6 +147,11 @@ def test_two_lists_of_one_name_are_kept_apart(tmp_path: Path) -> None:
         assert f"saved_{stack}_layers.append(saved)" in model
         assert f"d_{stack}_layers = {{}}" in backward
     assert backward.count("class LayerSaved(NamedTuple)") == 1
+
+
+def test_a_list_called_layer_is_not_the_one_layer(tmp_path: Path) -> None:
+    _, backward = unit_of(Layered(), tmp_path / "unit")
+    assert "layer_backward(*layers.pop(), " in backward
 
 
 def test_a_record_has_fields_that_a_named_tuple_can_have(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import longhand
+from longhand.schedule.passes import PASSES
 
 
 def scaled_softmax(x: torch.Tensor) -> torch.Tensor:
@@ -26,9 +27,13 @@ def test_each_stage_is_written_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("LONGHAND_DUMP", str(folder))
     x = torch.randn(5, 7)
     longhand.generate(scaled_softmax, (x,), out=tmp_path / "unit", device="cpu")
-    names = ["001_graph.py", "002_program.txt", "003_plan.txt", "004_files.txt"]
+    names = ["001_graph.py", "002_program.txt", "003_schedule", "004_plan.txt", "005_files.txt"]
     assert sorted(path.name for path in folder.iterdir()) == names
-    graph, program, plan, files = ((folder / name).read_text() for name in names)
+    graph, program, plan, files = ((folder / name).read_text() for name in names if (folder / name).is_file())
+    passes = sorted(path.name for path in (folder / "003_schedule").iterdir())
+    assert [name.partition("_")[2] for name in passes] == [f"{one.name}.txt" for one in PASSES]
+    assert "row_max" in (folder / "003_schedule" / passes[0]).read_text()
+    assert (folder / "003_schedule" / passes[-1]).read_text() == plan
 
     forward = runpy.run_path(str(folder / names[0]))["forward"]
     torch.testing.assert_close(forward(x)[0], scaled_softmax(x))
@@ -38,11 +43,12 @@ def test_each_stage_is_written_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     assert "model.py" in files.split("\n")
 
     longhand.generate(doubled, (x,), out=tmp_path / "other", device="cpu")
-    assert [path.name for path in sorted(folder.iterdir())][4:] == [
-        "005_graph.py",
-        "006_program.txt",
-        "007_plan.txt",
-        "008_files.txt",
+    assert [path.name for path in sorted(folder.iterdir())][5:] == [
+        "006_graph.py",
+        "007_program.txt",
+        "008_schedule",
+        "009_plan.txt",
+        "010_files.txt",
     ]
     assert (folder / names[0]).read_text() == graph
 

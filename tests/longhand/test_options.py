@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from torch import fx, nn
 
 from longhand.errors import OptionError
 from longhand.options import Device, Mode
-from longhand.targets import options_for, tensors_of
+from longhand.targets import options_for, placing, tensors_of
 
 
 def test_the_device_is_where_the_tensors_are():
@@ -35,3 +36,15 @@ def test_the_tensors_of_a_module_and_its_call():
     call = ((torch.ones(2, 3),), {"y": 1})
     n_tensors = sum(isinstance(leaf, torch.Tensor) for leaf in tensors_of(module, *call))
     assert n_tensors == 1 + len(list(module.parameters())) + len(list(module.buffers()))
+
+
+@pytest.mark.parametrize(
+    ("named", "device"), [("cuda", "cuda"), (torch.device("cuda", 1), "cuda"), (None, "cpu")]
+)
+def test_a_graph_without_tensors_runs_where_its_calls_say(named, device):
+    graph = fx.Graph()
+    graph.output(graph.call_function(torch.arange, (3,), {"device": named}))
+    module = fx.GraphModule(nn.Module(), graph)
+    arch = "sm_90" if device == "cuda" else None
+    assert options_for(None, arch, None, placing(module, [2])).target.device.value == device
+    assert options_for(None, None, None, placing(module, [torch.ones(2)])).target.device.value == "cpu"

@@ -5,6 +5,9 @@ from torch import nn
 
 from benchmarks.architectures.accuracy import Reference, accuracy, reference
 from benchmarks.architectures.calls import copied, step
+from benchmarks.architectures.compiled import compiled_result
+from benchmarks.architectures.rows import Verdict
+from longhand.options import Frontend
 
 ZERO, ONE = torch.zeros(4), torch.ones(4)
 
@@ -41,3 +44,32 @@ def test_without_float64_eager_is_as_exact_as_its_last_bits():
     known = reference((OnlyFloat32(), (ONE,), {}), run)
     found = accuracy(known.eager, known)
     assert found.error == 0 and 1e-4 < found.eager_error < 1e-2
+
+
+class Asks(nn.Module):
+    """Computes something else where it is compiled, or raises, as some models of transformers do with their masks."""
+
+    def __init__(self, raises):
+        super().__init__()
+        self.raises = raises
+
+    def forward(self, x):
+        if not torch.compiler.is_compiling():
+            return x @ x
+        if self.raises:
+            raise ValueError("no such mask")
+        return x @ x.t()
+
+
+def test_a_model_that_asks_is_held_against_what_it_computes_when_compiled(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    example = (Asks(raises=False), (torch.randn(8, 8),), {})
+    result = compiled_result(example, torch.float32, Frontend.BYTECODE, train=False)
+    assert result.verdict is Verdict.RIGHT and result.numbers["asks"] == "is_compiling", result
+
+
+def test_a_model_that_cannot_be_compiled_is_no_row(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    example = (Asks(raises=True), (torch.randn(8, 8),), {})
+    result = compiled_result(example, torch.float32, Frontend.BYTECODE, train=False)
+    assert result.verdict is Verdict.NOT_MADE and "no such mask" in result.note, result

@@ -55,6 +55,24 @@ def test_numbers_that_change_signs_or_nans_stay(op: Op, number: float) -> None:
     assert math.copysign(1.0, constant.value) == math.copysign(1.0, number)
 
 
+def choice(inside: bool | float, outside: bool | float, dtype: torch.dtype) -> tuple[Value, ...]:
+    return (
+        Load("x", HERE, torch.bool),
+        Constant(inside, dtype),
+        Constant(outside, dtype),
+        Pointwise(Op.WHERE, (0, 1, 2), dtype),
+        Store("y", HERE, 3),
+    )
+
+
+def test_a_choice_of_true_and_false_is_its_condition() -> None:
+    kept = clean_body(choice(True, False, torch.bool))
+    turned = clean_body(choice(False, True, torch.bool))
+    assert kept == (Load("x", HERE, torch.bool), Store("y", HERE, 0))
+    assert turned[1:] == (Pointwise(Op.LOGICAL_NOT, (0,), torch.bool), Store("y", HERE, 1))
+    assert len(clean_body(choice(1.0, 0.0, f32))) == 5  # of numbers it is none
+
+
 def test_both_zeros_and_false_are_three_constants() -> None:
     body: tuple[Value, ...] = (
         Load("x", HERE, f32),

@@ -130,6 +130,18 @@ def test_in_place_ends_where_a_later_loop_reads_again() -> None:
     assert may_share(plan, "x", "out")
 
 
+@pytest.mark.parametrize("kept", ["row", "col"])
+def test_what_a_stored_sum_adds_up_is_overwritten_by_one_thread_only(kept: str) -> None:
+    """On a GPU a late warp, which holds the same elements, would add up what another has stored already."""
+    make = NestMaker(row=608, col=16)
+    x, scale = make.load("x", "row col"), make.load("scale", "row col")
+    make.store("out", "row col", x * scale)
+    make.store("sums", kept, make.reduce(ReduceOp.SUM, x * 2.0, "row" if kept == "col" else "col"))
+    plan = planned(make, CUDA)
+    assert not may_share(plan, "x", "out") and may_share(plan, "scale", "out")
+    assert may_share(planned(make, CPU), "x", "out")
+
+
 def test_an_updated_input_is_written_last() -> None:
     make = NestMaker(row=8, col=64)
     x = make.load("x", "row col")

@@ -83,3 +83,26 @@ def test_a_kernel_that_is_there_anyway_is_launched() -> None:
     plan = planned(Both(torch.relu), rand(4, 8))
     assert not calls(plan)
     assert len([step for step in plan.steps if isinstance(step, Launch)]) == 2
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("number", "name"), [(0.0, "zero_"), (-1e9, "fill_"), (-0.0, "fill_")])
+def test_one_number_everywhere_takes_no_kernel(number: float, name: str, target: str) -> None:
+    class Largest(nn.Module):
+        def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            start = torch.full((x.shape[1],), number)
+            return start.scatter_reduce(0, index, x[0], "amax")
+
+    plan = planned(Largest(), rand(3, 8), torch.arange(8) // 2, target=target)
+    assert [call.split(".")[1] for call in calls(plan)] == [name]
+    assert not [kernel for kernel in plan.kernels.values() if len(kernel.pointers) == 1]
+
+
+def test_a_number_in_a_part_of_a_tensor_is_a_kernel() -> None:
+    class Padded(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x[:, 2:4].zero_()
+            return x.sum(0), x
+
+    plan = schedule(exported(Padded(), rand(3, 8))[0], TARGETS["cpu"])
+    assert not [call for call in calls(plan) if "fill_" in call or "zero_" in call]

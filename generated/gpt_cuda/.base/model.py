@@ -136,7 +136,6 @@ class GPT(nn.Module):
             x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, n_rows=batch * seq, n_cols=dim, eps=1e-5
         )
 
-        # GPT.forward    return self.head(self.ln_f(x))
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
         padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)

@@ -174,7 +174,6 @@ class LanguageModel(nn.Module):
             eps=1e-5,
         )
 
-        # GPT.forward    return self.head(self.ln_f(x))
         logits = F.linear(ln_f, self.gpt.token_embedding.weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -188,7 +187,6 @@ class LanguageModel(nn.Module):
         loss = empty((), torch.float32)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
 
-        # GPT.forward    return self.head(self.ln_f(x))
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, self.gpt.token_embedding.weight)
         unscaled_d_token_embedding = torch.mm(unscaled_d_logits.transpose(0, 1), ln_f.reshape(-1, dim))
         return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks

@@ -181,7 +181,6 @@ class LanguageModel(nn.Module):
             eps=1e-5,
         )
 
-        # GPT.forward    return self.head(self.ln_f(x))
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
         padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
@@ -220,7 +219,6 @@ class LanguageModel(nn.Module):
             unscaled_d_logits_offset=50257,
         )
 
-        # GPT.forward    return self.head(self.ln_f(x))
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
         unscaled_d_token_embedding = torch.mm(unscaled_d_logits.transpose(0, 1), ln_f.reshape(-1, dim))
         return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:50257], saved_blocks

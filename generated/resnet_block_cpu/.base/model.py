@@ -76,7 +76,6 @@ class ResNetBlock(nn.Module):
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
         shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = shortcut  # in place: nothing reads shortcut afterwards
         kernels.batch_norm_add_relu(

@@ -87,7 +87,6 @@ class ResNetBlock(nn.Module):
         conv2 = channels_last(F.conv2d(out, self.conv2.weight, padding=1))
         shortcut = channels_last(F.conv2d(x_channels_last, self.shortcut[0].weight, stride=2))
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = torch.empty(
             (batch, out_channels, out_height, out_width), dtype=torch.bfloat16, device=x.device

@@ -9,11 +9,12 @@ from torch import nn
 
 import longhand
 from longhand.comparison import Comparison
+from longhand.eager_check import compare_whole
 from longhand.emit import unit as emit_unit_module
 from longhand.errors import KernelWarning, VerificationError
 from longhand.factory import Call
 from longhand.proof.smaller import smaller
-from longhand.proof.trial import is_plainly_wrong, plainly_wrong
+from longhand.proof.trial import is_plainly_wrong, plainly_wrong, wrong_results
 from longhand.proof.weights import told_apart
 from longhand.verify import verify
 from tests.longhand.proof import test_one_bad_kernel as models
@@ -166,3 +167,21 @@ def test_what_eager_hits_exactly_is_held_against_the_others():
     assert not plainly_wrong([lucky, other])
     wrong = dataclasses.replace(lucky, error=1e-3)
     assert plainly_wrong([wrong, other]) == [wrong]
+
+
+def cancelling(x, y):
+    return x - y
+
+
+def test_what_eager_moves_by_in_its_last_bits_is_no_fault(tmp_path):
+    """Eager hits a difference of large numbers exactly, which says nothing of how exact it is where they come from."""
+    y = torch.full((4, 8), 1000.0)
+    call = Call(cancelling, (y + 1, y), {})
+    longhand.generate(cancelling, call.args, out=tmp_path / "unit", run=False)
+
+    def off(by):
+        return lambda x, y: cancelling(x, y) + by
+
+    assert plainly_wrong(compare_whole(tmp_path / "unit", off(1e-4), call))
+    assert not wrong_results(tmp_path / "unit", off(1e-4), call)
+    assert wrong_results(tmp_path / "unit", off(1e-2), call)

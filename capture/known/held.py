@@ -1,0 +1,173 @@
+"""What a plan makes out of nothing in each call becomes a constant that the unit holds: no kernel is without input.
+
+Which values those are, fusion decides: most of what no input decides is computed where it is read. Of what would be
+written to memory for itself, the same in each call, the values are computed here, by torch, on this machine's CPU.
+
+On the CPU they are what eager makes. On CUDA only what every device rounds alike is computed ahead: whole numbers,
+bools, and of floats sums, products and what merely moves them. A logarithm that falls into another bucket there
+would be another index.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture.dead_code import remove_dead_code
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.known.tables import placeholder_for, unused_word
+from longhand.capture.provenance import Provenance
+from longhand.options import Device
+
+# A larger one is made in each call: it would stand in the repository.
+_MOST_BYTES = 1024 * 1024
+# Ops whose results are as they are on every device, whatever the dtype.
+_ALIKE_TEXT = """
+    full zeros ones scalar_tensor reshape view permute transpose t expand select slice unsqueeze squeeze
+    split_with_sizes unbind split diagonal alias flip roll repeat cat stack constant_pad_nd clone contiguous getitem
+    add sub rsub mul neg abs maximum minimum clamp clamp_min clamp_max eq ne lt le gt ge where masked_fill tril triu
+    logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not bitwise_xor relu sign floor ceil trunc
+"""
+_ALIKE = frozenset(_ALIKE_TEXT.split())
+# Further ones, of whole numbers.
+_OF_INTEGERS_TEXT = (
+    "arange sum prod cumsum any all amax amin remainder floor_divide div gather index_select index eye"
+)
+_OF_INTEGERS = frozenset(_OF_INTEGERS_TEXT.split())
+_CASTS = frozenset(["_to_copy", "to"])
+_UNKNOWN = frozenset(
+    ["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"]
+)
+
+
+def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -> CapturedGraph:
+    """The captured graph with a constant for each of these nodes that no input decides; itself where there is none.
+
+    Args:
+        captured: The graph for that device.
+        names: The nodes that a plan writes to memory without reading anything.
+        device: Decides what may be computed ahead.
+    """
+    graph = captured.graph
+    seen_outside = set(_behind_views([node for node in graph.nodes if node.op == "output"]))
+    values = {
+        node: value
+        for node in graph.nodes
+        if node.name in names and node not in seen_outside and (value := _value(node, device)) is not None
+    }
+    if not values:
+        return captured
+    inputs, constants = captured.inputs, dict(captured.constants)
+    for node, value in values.items():
+        told: Provenance = node.meta.get("provenance", Provenance())
+        taken = [part for entry in inputs for part in (entry.target, entry.target.partition(".")[0])]
+        target = unused_word(told.local or node.name, taken)
+        placeholder = placeholder_for(graph, target, node.meta["val"])
+        inputs = (*inputs, GraphInput(placeholder.name, InputKind.CONSTANT, target))
+        constants[target] = value
+        node.replace_all_uses_with(placeholder)
+    remove_dead_code(graph)
+    return dataclasses.replace(captured, inputs=inputs, constants=constants)
+
+
+def _behind_views(nodes: list[fx.Node]) -> Iterator[fx.Node]:
+    """What these read, and what that is a view of: the caller may write into it."""
+    waiting = [argument for node in nodes for argument in node.all_input_nodes]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if _name(node) == "getitem" or _is_view(node):
+            waiting += node.all_input_nodes[:1]
+
+
+def _is_view(node: fx.Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return any(result.alias_info is not None for result in target._schema.returns)
+
+
+def _value(node: fx.Node, device: Device) -> torch.Tensor | None:
+    """What the node yields in every call; None if that is not known, or not the same on every device."""
+    given = node.meta.get("val")
+    if not isinstance(given, torch.Tensor) or not all(isinstance(size, int) for size in given.shape):
+        return None
+    if not given.is_contiguous() or given.numel() * given.dtype.itemsize > _MOST_BYTES:
+        return None
+    needed = _needed(node)
+    if needed is None or not all(_is_certain(one, device) for one in needed):
+        return None
+    known: dict[fx.Node, Any] = {}
+    for one in needed:
+        args = fx.map_arg(one.args, known.__getitem__)
+        kwargs = fx.map_arg(one.kwargs, known.__getitem__)
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": "cpu"}
+        known[one] = one.target(*args, **kwargs)  # type: ignore[operator]
+    value = known[node]
+    is_as_told = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (given.shape, given.dtype)
+    return value.contiguous().clone() if is_as_told else None
+
+
+def _needed(node: fx.Node) -> list[fx.Node] | None:
+    """The calls that make a node's value, in order; None if an input is among what they read."""
+    found: dict[fx.Node, None] = {}
+    waiting = [(node, False)]
+    while waiting:
+        one, is_ready = waiting.pop()
+        if is_ready:
+            found[one] = None
+        elif one.op != "call_function":
+            return None
+        elif one not in found:
+            waiting.append((one, True))
+            waiting += [(source, False) for source in one.all_input_nodes]
+    return list(found)
+
+
+def _is_certain(node: fx.Node, device: Device) -> bool:
+    """Whether a call yields the same each time, and what the device would make of it."""
+    name, value = _name(node), node.meta.get("val")
+    if name in _UNKNOWN:
+        return False
+    if isinstance(node.target, torch._ops.OpOverload):
+        if torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable:
+            return False
+    elif name != "getitem":
+        return False
+    if device is Device.CPU:
+        return True
+    if name in _CASTS:
+        return True
+    if isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16):
+        return False  # a number beside it is rounded to 16 bits or is not
+    is_scaled_sum = name in ("add", "sub", "rsub") and node.kwargs.get("alpha", 1) != 1
+    is_whole = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
+    if name == "div" and node.kwargs.get("rounding_mode") is None and len(node.args) == 2:
+        return _is_power_of_two(node.args[1])
+    if name in _OF_INTEGERS or is_scaled_sum:
+        return is_whole and all(_is_whole(source) for source in node.all_input_nodes)
+    return name in _ALIKE
+
+
+def _is_whole(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return (
+        isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not value.dtype.is_complex
+    )
+
+
+def _is_power_of_two(number: object) -> bool:
+    """Whether a division by it, or a product with what is one over it, is exact."""
+    return isinstance(number, int | float) and number > 0 and math.frexp(number)[0] == 0.5
+
+
+def _name(node: fx.Node) -> str:
+    target = node.target
+    named = target.overloadpacket if isinstance(target, torch._ops.OpOverload) else target
+    return str(getattr(named, "__name__", ""))

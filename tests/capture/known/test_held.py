@@ -1,0 +1,89 @@
+"""What a plan would make of nothing is held: the same values, and only where every device makes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from longhand.capture.export_door import capture_export
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.known.held import with_held
+from longhand.lower.lowering import lower
+from longhand.options import Device, Options, Target
+from longhand.schedule.scheduler import schedule
+from longhand.schedule.without_input import made_of_nothing
+
+TARGETS = {Device.CPU: Target(Device.CPU), Device.CUDA: Target(Device.CUDA, "sm_90")}
+
+
+class Placed(nn.Module):
+    """Writes to positions that no input decides, by a library call."""
+
+    def __init__(self, positions: Callable[[int], torch.Tensor]) -> None:
+        super().__init__()
+        self.positions = positions
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.scatter_reduce(1, self.positions(x.shape[1]), x, "amax")
+
+
+def held(module: nn.Module, device: Device, *args: torch.Tensor) -> tuple[CapturedGraph, CapturedGraph]:
+    """The captured graph, and what holds what its plan makes of nothing."""
+    graph = capture_export(module, args, {}, target=TARGETS[device])
+    plan = schedule(lower(graph, Options(TARGETS[device])), Options(TARGETS[device]))
+    return graph, with_held(graph, made_of_nothing(plan), device)
+
+
+def distances(n: int) -> torch.Tensor:
+    ids = torch.arange(n)
+    return (ids[:, None] - ids + 3).clamp(0, n - 1)
+
+
+def buckets(n: int) -> torch.Tensor:
+    return (torch.log(distances(n).float() + 1) * 1.4).long()
+
+
+X = torch.arange(36.0).reshape(6, 6)
+
+
+@pytest.mark.parametrize("device", TARGETS)
+def test_whole_numbers_are_held_on_every_device(device: Device) -> None:
+    _, graph = held(Placed(distances), device, X)
+    (value,) = graph.constants.values()
+    torch.testing.assert_close(value, distances(6), rtol=0, atol=0)
+    assert [entry.kind for entry in graph.inputs] == [InputKind.ARGUMENT, InputKind.CONSTANT]
+
+
+def test_a_logarithm_is_held_on_the_cpu_alone() -> None:
+    _, graph = held(Placed(buckets), Device.CPU, X)
+    (value,) = graph.constants.values()
+    torch.testing.assert_close(value, buckets(6), rtol=0, atol=0)
+    before, after = held(Placed(buckets), Device.CUDA, X)
+    assert after is before
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [lambda n: torch.randint(n, (n, n)), lambda n: torch.empty(n, n).long() * 0],
+    ids=["random", "empty"],
+)
+def test_what_differs_from_call_to_call_is_not_held(positions: Callable[[int], torch.Tensor]) -> None:
+    before, after = held(Placed(positions), Device.CPU, X)
+    assert not after.constants and after is before
+
+
+def test_what_the_caller_gets_is_its_own() -> None:
+    class Returned(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x + 1, distances(x.shape[0]).view(-1)
+
+    before, after = held(Returned(), Device.CPU, X)
+    assert after is before
+
+
+def test_a_large_one_is_made_in_each_call() -> None:
+    before, after = held(Placed(distances), Device.CPU, torch.zeros(400, 400))
+    assert after is before

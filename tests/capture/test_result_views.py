@@ -1,0 +1,40 @@
+"""Parts of one tensor that a training call returns are taken outside, whichever frontend saw them taken."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from longhand.capture.bytecode.entries import Capture
+from longhand.capture.result_views import peel
+
+
+def halves(x):
+    return torch.tanh(x).transpose(0, 1).chunk(2, dim=0)
+
+
+def first_and_last(x):
+    parts = torch.exp(x).unbind(0)
+    return parts[0], parts[-1]
+
+
+@pytest.mark.parametrize("function", [halves, first_and_last])
+@pytest.mark.parametrize("frontend", ["bytecode", "dynamo"])
+def test_parts_of_one_tensor(function, frontend):
+    peeled = []
+
+    def backend(module, inputs):
+        peeled.append(peel(module))
+        return peeled[-1].completed(peeled[-1].module)
+
+    x = torch.randn(4, 6, requires_grad=True)
+    if frontend == "dynamo":
+        torch._dynamo.reset()
+        results = torch.compile(function, backend=backend)(x)
+    else:
+        results = Capture(backend).call(function, (x,), {})
+    (one,) = peeled
+    assert [node.target for node in one.results] in ([torch.tanh], [torch.exp])
+    for ours, eager in zip(results, function(x), strict=True):
+        assert torch.equal(ours, eager)
+        assert ours.untyped_storage().data_ptr() == results[0].untyped_storage().data_ptr()
