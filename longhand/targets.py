@@ -39,7 +39,7 @@ def tensors_of(model: object, *arguments: object) -> list[object]:
 
 
 def placing(graph: fx.GraphModule, inputs: Iterable[object]) -> list[object]:
-    """What says where a graph runs: its tensors; of one that is given none (it makes positions), what its calls name."""
+    """What says where a graph runs: its tensors; of one that is given none (it makes positions), what calls name."""
     tensors = [leaf for leaf in inputs if isinstance(leaf, torch.Tensor)]
     if tensors:
         return list(tensors)
