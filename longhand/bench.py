@@ -126,7 +126,7 @@ def _batch_on_gpu(call: Callable[[], Any], n_calls: int) -> float:
 def bench(folder: Path, factory: str | None = None, *, n_turns: int = 7) -> ModelTimes:
     """A unit against eager and torch.compile (its default mode) on the unit's example call.
 
-    torch.compile is left out where it fails: it may lack what the unit does without (Inductor of torch 2.15 runs
+    torch.compile is left out where it fails: it may lack what the unit does without (Inductor runs
     ``openssl``), or not support the model.
 
     Raises:
