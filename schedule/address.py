@@ -12,15 +12,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from longhand.lower.ir import BOUNDARIES, Axis, Index, Load, Position, Scalar, Size, Store, Value
-from longhand.schedule.kernel_plan import (
-    Address,
-    Factor,
-    IntParameter,
-    ParameterRef,
-    Product,
-    ScalarRef,
-    SizeOf,
-)
+from longhand.schedule.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernel_plan import IntParameter
 from longhand.schedule.sizes import Hints, guess, is_negative, plus, same, times
 
 # Numbers from here on read better as an argument with a name.

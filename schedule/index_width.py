@@ -17,17 +17,8 @@ from collections.abc import Iterable, Mapping
 import sympy
 
 from longhand.lower.ir import Buffer, Size
-from longhand.schedule.kernel_plan import (
-    Address,
-    Factor,
-    IndexWidths,
-    KernelPlan,
-    ParameterRef,
-    Product,
-    ScalarRef,
-    SizeOf,
-    Style,
-)
+from longhand.schedule.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernel_plan import IndexWidths, KernelPlan, Style
 from longhand.schedule.sizes import Limits
 
 # Positions in 32 bits stay below this. The rest, 2**27, is one grid of margin: what the padded lanes of a last block,

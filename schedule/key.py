@@ -20,17 +20,8 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.kernel_plan import (
-    Address,
-    KernelPlan,
-    OnlineSoftmax,
-    ParameterRef,
-    Pass,
-    Product,
-    ScalarRef,
-    SizeOf,
-    Style,
-)
+from longhand.schedule.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernel_plan import KernelPlan, OnlineSoftmax, Pass, Style
 
 
 def kernel_key(plan: KernelPlan) -> str:

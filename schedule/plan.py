@@ -15,23 +15,18 @@ from typing import Any
 from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, View
 from longhand.options import Options
+from longhand.schedule.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
 from longhand.schedule.kernel_plan import (
     Access,
-    Address,
     AxisRole,
-    Factor,
     IntParameter,
     KernelPlan,
     OnlineSoftmax,
-    ParameterRef,
     Partial,
     Pass,
     PlanAxis,
     Pointer,
-    Product,
     ScalarParameter,
-    ScalarRef,
-    SizeOf,
     Stage,
     Style,
     Tunable,

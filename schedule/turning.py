@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from longhand.lower.ir import Load
 from longhand.options import Device
-from longhand.schedule.kernel_plan import Address, Style
+from longhand.schedule.address_terms import Address
+from longhand.schedule.kernel_plan import Style
 from longhand.schedule.space import Space
 
 

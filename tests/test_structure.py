@@ -15,7 +15,6 @@ LONG_FILES = {
     "capture/finish.py": 412,
     "capture/functional.py": 404,
     "capture/torch_private.py": 460,
-    "schedule/kernel_plan.py": 404,
     "emit/loops.py": 427,
     "emit/model_py.py": 458,
     "emit/proof/bindings.py": 425,

@@ -76,11 +76,12 @@ def block_backward(saved, d_x_plus_mlp):
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(saved.widen)
-    d_widen = d_hidden.view(batch, seq, widen_dim)  # in place: nothing reads d_hidden afterwards
+    d_widen = torch.empty_like(saved.widen)
     d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.gelu_and_d_gelu_column_sum(
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
+    del d_hidden
 
     d_narrow_weight = torch.mm(d_x_plus_mlp.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
     del hidden
@@ -88,7 +89,7 @@ def block_backward(saved, d_x_plus_mlp):
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(saved.x)
-    d_x = d_ln_2.view(batch, seq, dim)  # in place: nothing reads d_ln_2 afterwards
+    d_x = d_x_plus_mlp  # in place: nothing reads d_x_plus_mlp afterwards
     d_ln_2_weight = torch.empty_like(saved.ln_2_weight)
     d_ln_2_bias = torch.empty_like(saved.ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
@@ -107,7 +108,7 @@ def block_backward(saved, d_x_plus_mlp):
     )
 
     d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))
-    del d_hidden, d_widen, ln_2
+    del d_widen
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
@@ -136,7 +137,6 @@ def block_backward(saved, d_x_plus_mlp):
         dropout_p=0.0,
         is_causal=True,
     )
-    del d_mixed
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
@@ -162,7 +162,7 @@ def block_backward(saved, d_x_plus_mlp):
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     ln_1 = torch.empty_like(saved.residual)
-    d_residual = d_ln_1.view(batch, seq, dim)  # in place: nothing reads d_ln_1 afterwards
+    d_residual = d_x  # in place: nothing reads d_x afterwards
     d_ln_1_weight = torch.empty_like(saved.ln_1_weight)
     d_ln_1_bias = torch.empty_like(saved.ln_1_weight)
     kernels.layer_norm_and_d_add_layer_norm(

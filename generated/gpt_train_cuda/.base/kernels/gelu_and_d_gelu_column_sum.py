@@ -27,7 +27,7 @@ def gelu_and_d_gelu_column_sum_partial_kernel(
     widen_ptr,  # bf16 (n_rows, n_cols)
     d_hidden_ptr,  # bf16 (n_rows, n_cols)
     hidden_ptr,  # bf16 (n_rows, n_cols)
-    d_widen_ptr,  # bf16 (n_rows, n_cols); may be d_hidden_ptr
+    d_widen_ptr,  # bf16 (n_rows, n_cols)
     partial_ptr,  # float32, a result of each chunk
     n_rows,
     n_cols,

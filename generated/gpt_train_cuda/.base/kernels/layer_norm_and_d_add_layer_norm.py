@@ -29,7 +29,7 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
     d_x_plus_mlp_ptr,  # bf16 (n_rows, n_cols)
     d_ln_2_ptr,  # bf16 (n_rows, n_cols)
     ln_2_ptr,  # bf16 (n_rows, n_cols)
-    d_x_ptr,  # bf16 (n_rows, n_cols); may be d_ln_2_ptr
+    d_x_ptr,  # bf16 (n_rows, n_cols); may be d_x_plus_mlp_ptr
     d_weight_partial_ptr,  # float32, a result of each chunk
     d_bias_partial_ptr,  # float32, a result of each chunk
     n_rows,
