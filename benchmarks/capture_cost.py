@@ -19,7 +19,7 @@ from torch import fx, nn
 
 import longhand
 from benchmarks import report
-from longhand.capture.bytecode.entries import Capture, forget_all
+from longhand.capture.bytecode.entry.entries import Capture, forget_all
 
 Run = Callable[[], object]
 

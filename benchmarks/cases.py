@@ -16,7 +16,7 @@ from benchmarks.timing import Function, Row
 from examples.gpt import Block
 from longhand.factory import Call, resolve
 from longhand.loading import bound
-from longhand.original import moved
+from longhand.verify.original import moved
 
 GALLERY = Path(__file__).resolve().parent.parent / "generated"
 

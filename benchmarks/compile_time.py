@@ -22,7 +22,7 @@ import torch
 import longhand
 from longhand.factory import Call, resolve
 from longhand.loading import bound
-from longhand.original import moved
+from longhand.verify.original import moved
 
 _FACTORIES = ("examples.attention:small", "examples.gpt:small", "examples.llama_block:small")
 _DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -15,7 +15,7 @@ import transformers as hf
 
 import longhand
 from benchmarks import report
-from longhand.bench import time_side_by_side
+from longhand.tune.bench import time_side_by_side
 
 _SIZES = {"vocab_size": 8192, "use_cache": False}
 _LLAMA = {

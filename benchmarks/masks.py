@@ -21,7 +21,7 @@ from torch import fx
 
 from benchmarks import report
 from benchmarks.architectures.transformers_settings import GROUPED, SETTINGS, tokens
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.options import Device, Target
 from tests.models.hugging_face import MODELS

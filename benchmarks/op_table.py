@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from longhand.capture import decompositions
+from longhand.capture.functionalize import decompositions
 from longhand.lower import lowering, registry
 
 
@@ -95,7 +95,7 @@ def page() -> str:
             f"Made by `python -m benchmarks.op_table --write docs/ops.md` with PyTorch {version}, which tags these "
             f"{len(core_ops())} overloads as core ATen. Ops that a person writes as one call (`layer_norm`, "
             "`cross_entropy`, `linear`, `conv2d`, ...) stay whole besides: "
-            "`capture/decompositions.py` lists them.",
+            "`capture/functionalize/decompositions.py` lists them.",
             118,
         ),
     ]

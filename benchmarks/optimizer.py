@@ -21,8 +21,8 @@ import torch
 import longhand
 from benchmarks import report
 from examples import adamw
-from longhand.bench import time_side_by_side
-from longhand.comparison import compare
+from longhand.tune.bench import time_side_by_side
+from longhand.verify.comparison import compare
 
 SIZES = {"small": (512, 128, 128, 4), "default": (50257, 1024, 768, 12)}
 OPTIONS = {"lr": 1e-3, "betas": (adamw.BETA1, adamw.BETA2), "eps": adamw.EPS, "weight_decay": adamw.DECAY}

@@ -30,9 +30,9 @@ import torch
 import longhand
 from benchmarks import report
 from examples.gpt import GPT
-from longhand.bench import seconds_of_calls
 from longhand.factory import Call
 from longhand.loading import bound
+from longhand.tune.bench import seconds_of_calls
 
 _LOOP, _UNROLLED = "loop", "unrolled"
 _TURN_SECONDS = 0.01  # of each of the four parts of a turn

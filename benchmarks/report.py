@@ -33,7 +33,7 @@ def versions() -> str:
 def table(results: Sequence[Result], contenders: Sequence[str]) -> list[list[str]]:
     """A header and a row for each result: median (minimum) ms, speedups of the last contender, share of bandwidth.
 
-    An asterisk marks what is less exact than `longhand.comparison` allows, and speedups over it.
+    An asterisk marks what is less exact than `longhand.verify.comparison` allows, and speedups over it.
     """
     ours = contenders[-1]
     header = ["case", *contenders, *(f"over {name}" for name in contenders[:-1]), "of copy", "goal"]

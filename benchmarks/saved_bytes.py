@@ -20,7 +20,7 @@ from torch import nn
 
 from benchmarks import report
 from benchmarks.cases import example
-from longhand.backend import longhand_backend
+from longhand.compiled.backend import longhand_backend
 from longhand.factory import Call
 
 EXAMPLES = ("gpt_train", "resnet_block_train")

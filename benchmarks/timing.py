@@ -10,10 +10,10 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from longhand.bench import Times, time_side_by_side
-from longhand.comparison import Comparison, compare, tensors_by_name
 from longhand.factory import Call
-from longhand.original import in_float64
+from longhand.tune.bench import Times, time_side_by_side
+from longhand.verify.comparison import Comparison, compare, tensors_by_name
+from longhand.verify.original import in_float64
 
 Function = Callable[..., Any]
 
@@ -46,7 +46,8 @@ class Result:
         times: By contender.
         failures: By contender: why it was not timed (raised, or computed something else), or how inexact it is.
         inexact: The contenders that were timed although they are farther off than
-            `longhand.comparison` allows: those that longhand is measured against. longhand itself is not timed then.
+            `longhand.verify.comparison` allows: those that longhand is measured against. longhand itself is not timed
+            then.
         bytes_moved: Inputs and outputs once each, where the row is bound by memory.
         goal_ms: See Row.
         peak_share: By contender: the achieved bandwidth as a share of the device's copy bandwidth.

@@ -26,10 +26,10 @@ from torch import nn
 import longhand
 from benchmarks import report
 from benchmarks.cases import GALLERY, example
-from longhand.bench import time_side_by_side
-from longhand.comparison import compare
 from longhand.factory import Call
 from longhand.loading import bound
+from longhand.tune.bench import time_side_by_side
+from longhand.verify.comparison import compare
 
 EXAMPLES = ("gpt_train", "resnet_block_train")
 _WARM_UP = 3

@@ -6,7 +6,7 @@
 * Targets are ``torch.ops.aten.*`` overloads (or another namespace's custom op), ``operator.getitem`` on a
   multi-output op, and Python arithmetic on symbolic sizes. Nothing else; in particular no `prim`, no higher-order op.
 * Ops that a person would write as one call, and that a library or one of our lowerings does whole, stay whole:
-  see `capture/decompositions.py`. Everything else is decomposed to core ATen.
+  see `capture/functionalize/decompositions.py`. Everything else is decomposed to core ATen.
 * Every node has ``meta["val"]`` (fake tensor, tuple of them, or symbolic number) on the target's device kind as far
   as `device_of` tells, and ``meta["provenance"]`` (`Provenance`).
 * Node names are the user's local names where there is one (``scores``), otherwise the op's (``softmax``).

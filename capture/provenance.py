@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.dynamo_run import note_of
+from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.graph import Provenance
 from longhand.capture.source import Assigned, Statement, lambda_at, statement_at
 

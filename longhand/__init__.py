@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from longhand.api import generate
     from longhand.compiling import compile, disable, graph_break, mark_dynamic, reset
-    from longhand.explanation import explain
     from longhand.loading import load
-    from longhand.logs import set_logs
+    from longhand.telling.explanation import explain
+    from longhand.telling.logs import set_logs
 
 __all__ = [
     "compile",
@@ -36,13 +36,13 @@ if (_ROOT / "pyproject.toml").is_file() and str(_ROOT) not in __path__:
 _HOMES = {
     "compile": "longhand.compiling",
     "disable": "longhand.compiling",
-    "explain": "longhand.explanation",
+    "explain": "longhand.telling.explanation",
     "generate": "longhand.api",
     "graph_break": "longhand.compiling",
     "load": "longhand.loading",
     "mark_dynamic": "longhand.compiling",
     "reset": "longhand.compiling",
-    "set_logs": "longhand.logs",
+    "set_logs": "longhand.telling.logs",
 }
 
 

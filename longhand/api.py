@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from longhand.capture.graph import CapturedGraph
-from longhand.clock import Clock
-from longhand.doors import capture_call
-from longhand.emit.merge_report import ConflictStyle
+from longhand.compiled.parts import Parts, write_parts
+from longhand.emit.unit.merge_report import ConflictStyle
 from longhand.errors import GraphBreakError
 from longhand.factory import Call
+from longhand.frontends import capture_call
 from longhand.options import Frontend, parse_enum
-from longhand.parts import Parts, write_parts
 from longhand.pipeline import compile_unit
 from longhand.proof.trial import Stage
-from longhand.replacing import lock_there, refuse_other_options, refuse_other_sizes
-from longhand.summary import Summary
+from longhand.staleness.replacing import lock_there, refuse_other_options, refuse_other_sizes
 from longhand.targets import options_for, tensors_of
+from longhand.telling.clock import Clock
+from longhand.telling.summary import Summary
 from longhand.torch_versions import check_versions
 
 

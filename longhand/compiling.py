@@ -14,19 +14,19 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.api import generate
-from longhand.backend import is_strict, longhand_backend, number_from_one
-from longhand.capture.bytecode.entries import forget_all
+from longhand.capture.bytecode.entry.entries import forget_all
 from longhand.capture.torch_dynamo import graph_break, mark_dynamic
-from longhand.emit.merge_report import Outcome
+from longhand.compiled.backend import is_strict, longhand_backend, number_from_one
+from longhand.compiled.from_bytecode import captured, default_frontend
+from longhand.compiled.module_state import ModuleState, Standing
+from longhand.emit.unit.merge_report import Outcome
 from longhand.errors import EagerWarning, GraphBreakError, OptionError, ReplacementError, UnitError
-from longhand.from_bytecode import captured, default_frontend
 from longhand.loading import bound, load
-from longhand.logs import Subject, logger, set_logs_from_environment
-from longhand.module_state import ModuleState, Standing
 from longhand.options import Frontend, Mode, parse_enum
-from longhand.summary import Summary
-from longhand.tally import forget_calls
 from longhand.targets import tensors_of
+from longhand.telling.logs import Subject, logger, set_logs_from_environment
+from longhand.telling.summary import Summary
+from longhand.telling.tally import forget_calls
 from longhand.torch_versions import check_versions
 
 __all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]

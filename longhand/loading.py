@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from longhand.emit.loading import load_unit
-from longhand.freshness import look_at
+from longhand.emit.unit.loading import load_unit
+from longhand.staleness.load_time import look_at
 
 
 def load(path: str | Path, *, check: bool = True) -> Any:

@@ -8,15 +8,11 @@ from pathlib import Path
 from longhand.capture.autograd.training import train
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.capture.known.held import with_held
-from longhand.checking import inspect_edits
-from longhand.clock import Clock
 from longhand.collection import no_collection
-from longhand.dump import Dump
-from longhand.emit.merge_report import ConflictStyle
-from longhand.emit.torch_kernels import NONE_IN_TORCH, InTorch
-from longhand.emit.unit import emit_unit
-from longhand.emit.writer import read_ledger, write_unit
-from longhand.logs import Subject, logger
+from longhand.emit.unit.files import emit_unit
+from longhand.emit.unit.merge_report import ConflictStyle
+from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch
+from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.lower.ir import Buffer, View
 from longhand.lower.lowering import lower, memory_of_saved
 from longhand.lower.printing import print_program
@@ -26,12 +22,16 @@ from longhand.proof.keeping import tried
 from longhand.proof.kernels import faulty_kernels, make_ready
 from longhand.proof.trial import Stage
 from longhand.schedule.draft import Draft
-from longhand.schedule.instances import LayersDiffer
+from longhand.schedule.layers.replication import LayersDiffer
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
 from longhand.schedule.without_input import made_of_nothing
-from longhand.summary import Summary, summarize
+from longhand.telling.clock import Clock
+from longhand.telling.dump import Dump
+from longhand.telling.logs import Subject, logger
+from longhand.telling.summary import Summary, summarize
+from longhand.verify.checking import inspect_edits
 
 
 def compile_unit(

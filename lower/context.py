@@ -13,7 +13,6 @@ from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
 from longhand.errors import LoweringError
 from longhand.lower.body import Size, Store
 from longhand.lower.builder import Handle, Number
-from longhand.lower.decline import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
 from longhand.lower.layouts import (
     attention_operands,
@@ -25,6 +24,7 @@ from longhand.lower.layouts import (
 from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.recipe import Recipe
 from longhand.lower.sizes import as_size, contiguous_strides
+from longhand.lower.unsupported import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.views import TensorView, whole
 
 Operand: TypeAlias = TensorView | float | sympy.Expr

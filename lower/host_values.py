@@ -15,7 +15,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.lower.context import Context
-from longhand.lower.externs import call_extern
+from longhand.lower.lowerings.externs import call_extern
 from longhand.lower.views import TensorView
 from longhand.options import Device, Options
 

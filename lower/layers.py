@@ -4,7 +4,7 @@ A layer is what lies between the first nodes of two neighbouring members of a li
 ``blocks.4``). Two layers are equal if their nodes are, one by one: the op, every argument (made in the same place of
 the layer, of the layer before, by the same node outside, or the weight of the same name), the type and layout of the
 value, and the user's statement. What the lowering and the scheduler decide for one of them then holds for the next;
-`schedule/instances.py` checks that, and makes the others from it.
+`schedule/layers/replication.py` checks that, and makes the others from it.
 """
 
 from __future__ import annotations

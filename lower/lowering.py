@@ -12,13 +12,23 @@ from torch import fx
 
 from longhand.capture.graph import BackwardKind, CapturedGraph, GraphInput, InputKind, TrainingGraphs
 from longhand.errors import LoweringError
-from longhand.lower import (
+from longhand.lower.context import Context
+from longhand.lower.fixpoint_check import is_settled
+from longhand.lower.host_values import call_host, host_values, is_host_call
+from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
+from longhand.lower.layers import keep_first_layers
+from longhand.lower.layouts import (
+    channels_last_strides,
+    convolution_weights,
+    input_strides,
+    wants_channels_last,
+)
+from longhand.lower.lowerings import (
     activations,
     arithmetic,
     batch_norm,
     class_losses,
     creation,
-    edges,
     indexing,
     joining,
     log_likelihood,
@@ -28,26 +38,16 @@ from longhand.lower import (
     reductions,
     viewing,
 )
-from longhand.lower.alignment import align_products
-from longhand.lower.context import Context
-from longhand.lower.decline import LOOP_DTYPES, Decline, require_loop_dtypes
-from longhand.lower.externs import call_extern
-from longhand.lower.host_values import call_host, host_values, is_host_call
-from longhand.lower.in_place import written_in_place
-from longhand.lower.ir import Buffer, BufferKind, Program, View, ViewCall
-from longhand.lower.layers import keep_first_layers
-from longhand.lower.layouts import (
-    channels_last_strides,
-    convolution_weights,
-    input_strides,
-    wants_channels_last,
-)
+from longhand.lower.lowerings import boundary_padding as edges
+from longhand.lower.lowerings.alignment import align_products
+from longhand.lower.lowerings.externs import call_extern
+from longhand.lower.lowerings.mutation import written_in_place
+from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.pruning import prune
 from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.results import result_of, store_mutations
-from longhand.lower.settled import is_settled
 from longhand.lower.sizes import as_size
-from longhand.lower.viewing import wrap
+from longhand.lower.unsupported import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.views import TensorView
 from longhand.options import Device, Options
 

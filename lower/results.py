@@ -9,10 +9,10 @@ from torch import fx
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.errors import CaptureError
 from longhand.lower.context import Context
-from longhand.lower.decline import LOOP_DTYPES
 from longhand.lower.ir import BufferKind, View
 from longhand.lower.layouts import eager_strides
 from longhand.lower.registry import VIEWS
+from longhand.lower.unsupported import LOOP_DTYPES
 from longhand.lower.views import TensorView
 
 Replay = Callable[[Context, fx.Node, TensorView], TensorView]

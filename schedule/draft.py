@@ -16,7 +16,7 @@ from torch import fx
 from longhand.capture.graph import Literal
 from longhand.lower.ir import Buffer, Extern, Nest, Program, Size, Step, View
 from longhand.options import Options
-from longhand.schedule.kernel_plan import KernelPlan
+from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.plan import Launch, PlanStep, Refusal, Repeat, UnitPlan, UnitStep, touched
 from longhand.schedule.sizes import Hints, Limits, guess
 

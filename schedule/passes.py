@@ -1,7 +1,7 @@
 """What scheduling does, in order: a list of named passes, each from a draft of the plan to the next.
 
 A pass decides one thing and changes nothing that it is given. LONGHAND_DUMP shows what each one made, and
-`schedule.verifier` checks it.
+`schedule.verification.verifier` checks it.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import dataclasses
 from collections.abc import Callable
 
 from longhand.lower.ir import Nest
-from longhand.schedule.column_fusion import take_column_sums_along
-from longhand.schedule.division import divide
 from longhand.schedule.draft import Draft
-from longhand.schedule.fusion import fuse
-from longhand.schedule.horizontal import fuse_horizontally, in_one_order
-from longhand.schedule.instances import make_instances
-from longhand.schedule.memory import place_buffers, release_buffers, release_run
+from longhand.schedule.fusion.column_fusion import take_column_sums_along
+from longhand.schedule.fusion.fission import divide
+from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
+from longhand.schedule.fusion.vertical import fuse
+from longhand.schedule.kernels.planning import Planner
+from longhand.schedule.layers.repeats import fold_repeats
+from longhand.schedule.layers.replication import make_instances
+from longhand.schedule.library_fallback import call_plain_ops
+from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps
-from longhand.schedule.plain_calls import call_plain_ops
 from longhand.schedule.plan import Launch, Repeat
-from longhand.schedule.planning import Planner
-from longhand.schedule.redundancy import clean_steps, drop_unread
-from longhand.schedule.repeats import fold_repeats
+from longhand.schedule.redundant_steps import clean_steps, drop_unread
 
 
 @dataclasses.dataclass(frozen=True)

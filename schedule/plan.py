@@ -1,8 +1,8 @@
 """The complete plan: what emit/ prints. Nothing about speed, memory or legality is decided after this.
 
 A `UnitPlan` is a list of steps (launches of kernels, library calls, allocations, releases, repeats) and the kernels
-that the launches name. `schedule.kernel_plan` says what a kernel is; its names are the plan's too, since the plan is
-all that emit/ knows of this room.
+that the launches name. `schedule.kernels.kernel_plan` says what a kernel is; its names are the plan's too, since the
+plan is all that emit/ knows of this room.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, View
 from longhand.options import Options
-from longhand.schedule.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
-from longhand.schedule.kernel_plan import (
+from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernels.kernel_plan import (
     Access,
     AxisRole,
     IntParameter,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, View
-from longhand.schedule.kernel_plan import KernelPlan
+from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.plan import Allocate, Launch, Release, Repeat, Reuse, UnitPlan, UnitStep
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.lower.ir import Load, Store, Value
-from longhand.schedule.address_terms import Address, ParameterRef, Product
-from longhand.schedule.kernel_plan import IntParameter, KernelPlan, Pointer
+from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product
+from longhand.schedule.kernels.kernel_plan import IntParameter, KernelPlan, Pointer
 from longhand.schedule.plan import Names, Repeat, UnitStep, renamed_all, renamed_plan_step
 
 

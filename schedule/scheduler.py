@@ -9,7 +9,7 @@ from longhand.options import Options
 from longhand.schedule.draft import Draft
 from longhand.schedule.passes import PASSES
 from longhand.schedule.plan import UnitPlan
-from longhand.schedule.verifier import Verifier
+from longhand.schedule.verification.verifier import Verifier
 
 
 def schedule(

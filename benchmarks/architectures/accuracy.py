@@ -10,7 +10,7 @@ import torch
 from benchmarks.architectures.calls import copied
 from benchmarks.architectures.example import Example
 from longhand.factory import Call
-from longhand.original import in_other_bits
+from longhand.verify.original import in_other_bits
 
 __all__ = ["Accuracy", "Reference", "accuracy", "reference"]
 

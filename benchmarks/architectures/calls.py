@@ -11,7 +11,7 @@ import torch.utils._pytree as pytree
 from torch import nn
 
 from benchmarks.architectures.example import Example
-from longhand.comparison import compare
+from longhand.verify.comparison import compare
 
 _MOST = 3e-5  # of a result's scale, where both run the same ATen calls in another order
 _DROPOUTS = (

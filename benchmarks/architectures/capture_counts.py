@@ -11,7 +11,7 @@ import torch._dynamo
 from benchmarks.architectures.calls import agree, tensors
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
-from longhand.capture.bytecode.entries import Capture, Event, EventKind, forget_all
+from longhand.capture.bytecode.entry.entries import Capture, Event, EventKind, forget_all
 
 
 def longhand_counts(example: Example) -> Result:

@@ -17,9 +17,9 @@ from benchmarks.architectures.accuracy import Accuracy, Run, accuracy, reference
 from benchmarks.architectures.calls import copied, step
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
-from longhand.backend import GraphReport, longhand_backend
-from longhand.capture.bytecode.entries import Event, EventKind
-from longhand.from_bytecode import captured
+from longhand.capture.bytecode.entry.entries import Event, EventKind
+from longhand.compiled.backend import GraphReport, longhand_backend
+from longhand.compiled.from_bytecode import captured
 from longhand.options import Frontend
 
 _FACTOR = 3.0  # of eager's own distance from float64

@@ -17,8 +17,8 @@ import longhand
 from benchmarks.architectures.calls import tensors
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
-from longhand.summary import Summary
-from longhand.verify import verify
+from longhand.telling.summary import Summary
+from longhand.verify.verification import verify
 from tests.triton_compile import compile_launches
 
 _CHECKS = ("check_tensor", "check_tensors", "check_lists_apart", "check_weights")

@@ -13,8 +13,8 @@ from benchmarks.architectures.calls import copied, step
 from benchmarks.architectures.compiled import Watched
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
-from longhand.bench import time_side_by_side
 from longhand.options import Frontend
+from longhand.tune.bench import time_side_by_side
 
 _TURNS = 5
 

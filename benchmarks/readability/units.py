@@ -13,11 +13,11 @@ from benchmarks.architectures import catalog
 from benchmarks.architectures.calls import repeatable
 from benchmarks.architectures.example import Example
 from benchmarks.readability.text import UnitText
-from longhand.clock import Clock
-from longhand.doors import capture_call
+from longhand.frontends import capture_call
 from longhand.options import Device, Frontend
 from longhand.pipeline import plan_and_text
 from longhand.targets import options_for
+from longhand.telling.clock import Clock
 from tests.models.handwritten import HANDWRITTEN
 
 ARCH = "sm_90"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import fx
 
-from longhand.capture.carrying import can_carry, stops
+from longhand.capture.functionalize.gradient_tracking import can_carry, stops
 from longhand.capture.graph import AliasKind, CapturedGraph
 from longhand.errors import CaptureError
 

@@ -11,7 +11,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.decompositions import packet_name
+from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.graph import Provenance
 
 _HEAVY = frozenset(

@@ -19,8 +19,8 @@ from torch import fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from longhand.capture import torch_private
-from longhand.capture.decompositions import decomposition_table
-from longhand.capture.untold import untold_saves
+from longhand.capture.functionalize.decompositions import decomposition_table
+from longhand.capture.trace_isolation import untold_saves
 from longhand.options import Device
 
 # Ops whose derivative has a name: several operations that together are one thing.

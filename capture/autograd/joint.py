@@ -24,12 +24,12 @@ from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback
-from longhand.capture.canonical import RULES
-from longhand.capture.decompositions import packet_name
-from longhand.capture.functional import CannotFunctionalize, Rewriter
+from longhand.capture.functionalize.canonicalize import RULES
+from longhand.capture.functionalize.decompositions import packet_name
+from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
+from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
+from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
-from longhand.capture.handles import Handle, Memory, Number
-from longhand.capture.writes import rule_for_write
 from longhand.errors import CaptureError
 from longhand.options import Target
 

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, called, derivative_rule
-from longhand.capture.functional import Rewriter
-from longhand.capture.handles import Handle
+from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.options import Target
 
 aten = torch.ops.aten

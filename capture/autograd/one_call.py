@@ -10,8 +10,8 @@ from torch import fx
 
 from longhand.capture.autograd.derivative import Derivative
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.functional import Rewriter, Rule
-from longhand.capture.handles import Handle
+from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functionalize import Rewriter, Rule
 
 
 class OneCall:

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from longhand.capture.functional import Rewriter
-from longhand.capture.handles import Handle
-from longhand.capture.writes import bound
+from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functionalize import Rewriter
+from longhand.capture.functionalize.writes import bound
 from longhand.options import Device, Target
 
 aten = torch.ops.aten

@@ -15,8 +15,8 @@ from torch import fx
 from longhand.capture.autograd.costs import is_view
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.partition import Partition
-from longhand.capture.decompositions import packet_name
 from longhand.capture.devices import move_to_target
+from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.graph import (
     AliasKind,
     BackwardInput,

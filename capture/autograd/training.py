@@ -6,7 +6,7 @@ from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
 from longhand.capture.autograd.split import split
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
-from longhand.capture.untold import own_types
+from longhand.capture.trace_isolation import own_types
 from longhand.errors import CaptureError
 from longhand.options import Target
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from longhand.capture.bytecode.breaks import BreakRecord
-from longhand.capture.bytecode.entries import Capture, Event
+from longhand.capture.bytecode.entry.breaks import BreakRecord
+from longhand.capture.bytecode.entry.entries import Capture, Event
 
 __all__ = ["Survey", "survey"]
 

@@ -11,11 +11,11 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.breaks import Unsupported
-from longhand.capture.bytecode.classes import ClassFacts
-from longhand.capture.bytecode.raising import mutates
-from longhand.capture.bytecode.shapes import DynamicSizes
-from longhand.capture.bytecode.values import (
+from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.entry.raising import mutates
+from longhand.capture.bytecode.entry.shapes import DynamicSizes
+from longhand.capture.bytecode.values.classes import ClassFacts
+from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
     Func,
@@ -26,7 +26,7 @@ from longhand.capture.bytecode.values import (
     Tensor,
     Value,
 )
-from longhand.capture.bytecode.wrapping import CONSTANT_TYPES, Wrapping, escaped
+from longhand.capture.bytecode.values.wrapping import CONSTANT_TYPES, Wrapping, escaped
 
 __all__ = ["DELETED", "Trace"]
 

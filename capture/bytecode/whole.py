@@ -10,13 +10,13 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.breaks import BreakRecord, Raised, SkipFrame, Unsupported
-from longhand.capture.bytecode.interpreter import Interpreter
-from longhand.capture.bytecode.outcome import Outcome
-from longhand.capture.bytecode.shapes import DynamicSizes
-from longhand.capture.bytecode.sources import root
+from longhand.capture.bytecode.entry.breaks import BreakRecord, Raised, SkipFrame, Unsupported
+from longhand.capture.bytecode.entry.outcome import Outcome
+from longhand.capture.bytecode.entry.shapes import DynamicSizes
+from longhand.capture.bytecode.frames.interpreter import Interpreter
 from longhand.capture.bytecode.trace import Trace
-from longhand.capture.bytecode.values import Const, Obj, Sym, Value
+from longhand.capture.bytecode.values.sources import root
+from longhand.capture.bytecode.values.tracked import Const, Obj, Sym, Value
 
 __all__ = ["BrokenCall", "WholeCall", "capture_whole"]
 

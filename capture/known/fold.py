@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.dead_code import remove_dead_code
+from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.known.biases import mask_of, mask_word
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.deduction import facts_of

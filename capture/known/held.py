@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.dead_code import remove_dead_code
+from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.known.tables import placeholder_for, unused_word
 from longhand.capture.provenance import Provenance

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.dead_code import remove_dead_code
+from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.known.biases import ALIGNMENT, ATTENTION, give_mask, mask_of, mask_word
 from longhand.capture.known.call import functions_of, shape_of

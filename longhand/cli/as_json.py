@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from longhand.edit_report import FileEdit, KernelLine
-from longhand.explanation import Explanation
-from longhand.parts import Parts
-from longhand.summary import Summary
-from longhand.verify import Verification
+from longhand.compiled.parts import Parts
+from longhand.staleness.edit_report import FileEdit, KernelLine
+from longhand.telling.explanation import Explanation
+from longhand.telling.summary import Summary
+from longhand.verify.verification import Verification
 
 
 def made_as_json(made: Summary | Parts) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from longhand.cli.edit_screen import show_annotations, show_check
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
 from longhand.errors import OptionError
-from longhand.file_check import CheckResult, Currency, check_files
+from longhand.staleness.file_check import CheckResult, Currency, check_files
 
 # Which answer the exit code of several units tells: the gravest.
 _GRAVITY = (
@@ -69,11 +69,11 @@ def _compared(
     folder: Path, factory: str | None, sizes: tuple[str, ...] | None, place: tuple[int, int]
 ) -> CheckResult:
     """What comes of making the model; with `sizes`, if none are named too, of running the unit beside it."""
-    importlib.import_module("longhand.logs").set_logs_from_environment()
+    importlib.import_module("longhand.telling.logs").set_logs_from_environment()
     with importlib.import_module("longhand.cli.screen").working(f"checking {folder}", *place) as show:
-        result: CheckResult = importlib.import_module("longhand.currency").check(folder, factory)
+        result: CheckResult = importlib.import_module("longhand.staleness.currency").check(folder, factory)
         if sizes is not None:
-            verified = importlib.import_module("longhand.verified_check").with_verification
+            verified = importlib.import_module("longhand.verify.verified_check").with_verification
             result = verified(result, sizes=sizes, tell=show)
     return result
 

@@ -131,5 +131,5 @@ def eject_command(file: Path, undo: bool) -> None:
     `generate` leaves it as it is, whatever the new version says. `verify` and
     `check` still hold it to longhand's own reference and to its callers.
     """
-    folder, path = importlib.import_module("longhand.eject").eject(file, undo=undo)
+    folder, path = importlib.import_module("longhand.staleness.eject").eject(file, undo=undo)
     click.echo(f"{folder / path} is {'merged again' if undo else 'yours'}.")

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from longhand.cli.terminal import Verbosity, verbosity
-from longhand.emit.quoting import visible_line
-from longhand.file_check import CheckResult, Currency
+from longhand.emit.text.quoting import visible_line
+from longhand.staleness.file_check import CheckResult, Currency
 
 if TYPE_CHECKING:
-    from longhand.edit_report import FileEdit, KernelLine  # it imports torch, which `check` may do without
+    from longhand.staleness.edit_report import (
+        FileEdit,
+        KernelLine,
+    )  # it imports torch, which `check` may do without
 
 _VERDICTS = {
     Currency.CURRENT: ("current", "green"),

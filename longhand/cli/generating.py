@@ -14,14 +14,14 @@ from longhand.cli import screen
 from longhand.cli.as_json import explanation_as_json, made_as_json
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
-from longhand.emit.lock_schema import LOCK
+from longhand.compiled.parts import Parts
+from longhand.emit.unit.lock_schema import LOCK
 from longhand.errors import LonghandError, OptionError
-from longhand.explanation import explain as explained
 from longhand.factory import resolve
-from longhand.logs import set_logs_from_environment
-from longhand.parts import Parts
-from longhand.renewal import make, renew
-from longhand.summary import Summary
+from longhand.staleness.renewal import make, renew
+from longhand.telling.explanation import explain as explained
+from longhand.telling.logs import set_logs_from_environment
+from longhand.telling.summary import Summary
 
 
 def generate(

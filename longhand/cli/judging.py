@@ -13,11 +13,11 @@ from longhand.cli import edit_screen, screen
 from longhand.cli.as_json import diff_as_json, verification_as_json
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
-from longhand.edit_report import KernelLine, edits_of, kernel_lines
-from longhand.emit.reading import read_regular
+from longhand.emit.unit.reading import read_regular
 from longhand.errors import OptionError, VerificationError
-from longhand.logs import set_logs_from_environment
-from longhand.verify import verify as verify_unit
+from longhand.staleness.edit_report import KernelLine, edits_of, kernel_lines
+from longhand.telling.logs import set_logs_from_environment
+from longhand.verify.verification import verify as verify_unit
 
 
 def verify(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from longhand.bench import bench as time_model
 from longhand.cli import screen
-from longhand.kernel_times import time_kernels
+from longhand.tune.bench import bench as time_model
+from longhand.tune.kernel_times import time_kernels
 
 
 def bench(folder: Path, factory: str | None, turns: int, *, only_kernels: bool, is_json: bool) -> int:

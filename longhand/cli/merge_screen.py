@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from longhand.emit.merge_report import FileReport, MergeReport, Outcome
-from longhand.emit.threeway import Conflict
+from longhand.emit.unit.merge_report import FileReport, MergeReport, Outcome
+from longhand.emit.unit.threeway import Conflict
 
 _WORDS = {
     Outcome.KEPT: "kept",

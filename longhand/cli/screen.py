@@ -15,15 +15,15 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.tree import Tree
 
-from longhand.bench import ModelTimes
 from longhand.cli.merge_screen import show_merge
 from longhand.cli.terminal import Verbosity, is_plain, verbosity
-from longhand.emit.quoting import visible, visible_line
-from longhand.emit.reading import leaves, read_regular
+from longhand.emit.text.quoting import visible, visible_line
+from longhand.emit.unit.reading import leaves, read_regular
 from longhand.errors import UnitError
-from longhand.kernel_times import KernelTime
-from longhand.summary import Summary
-from longhand.verify import Verification
+from longhand.telling.summary import Summary
+from longhand.tune.bench import ModelTimes
+from longhand.tune.kernel_times import KernelTime
+from longhand.verify.verification import Verification
 
 _MAX_WIDTH = 80
 _LISTED_CALLS = 8

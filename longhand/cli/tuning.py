@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from longhand.cli import screen
-from longhand.emit.lock_file import read_lock
-from longhand.tune import Tuning, tune
+from longhand.emit.unit.lock_file import read_lock
+from longhand.tune.tuning import Tuning, tune
 
 _MOST_SKIPPED = 8
 _INTERRUPTED = 130

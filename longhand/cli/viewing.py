@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from longhand.cli import screen
-from longhand.emit.lock_file import read_lock
+from longhand.emit.unit.lock_file import read_lock
 
 
 def view(folder: Path, kernel: str | None, *, is_json: bool) -> int:

@@ -19,15 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from longhand.currency import broken_edits
-from longhand.emit.formatting import format_python
-from longhand.emit.lock_file import read_lock
-from longhand.emit.merge import refuse
-from longhand.emit.reading import leaves
-from longhand.emit.runtime_py import imported_from_runtime, write_runtime
-from longhand.emit.unit_on_disk import BASE
+from longhand.emit.text.formatting import format_python
+from longhand.emit.unit.lock_file import read_lock
+from longhand.emit.unit.merge import refuse
+from longhand.emit.unit.on_disk import BASE
+from longhand.emit.unit.reading import leaves
+from longhand.emit.unit.runtime_py import imported_from_runtime, write_runtime
 from longhand.errors import OptionError, OutputError, ToolError, UnitError
 from longhand.loading import import_file
+from longhand.staleness.currency import broken_edits
 
 _MANIFEST = "kernels/built/manifest.json"
 _OWN = (BASE, "__pycache__", ".gitattributes", "*.pyc", "*.new")

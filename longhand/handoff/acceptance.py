@@ -16,16 +16,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from longhand.checking import is_interpreted, run_worker
-from longhand.currency import broken_edits
-from longhand.emit.lock_schema import LOCK, is_path
-from longhand.emit.reading import read_regular
-from longhand.emit.unit_on_disk import BASE
-from longhand.emit.writer import replace_file
+from longhand.emit.unit.lock_schema import LOCK, is_path
+from longhand.emit.unit.on_disk import BASE
+from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.writer import replace_file
 from longhand.errors import NotRunHereError, UnitError
 from longhand.handoff.writing import CONTRACT
-from longhand.tune_worker import copy_unit
-from longhand.worker_progress import Tell, no_progress
+from longhand.staleness.currency import broken_edits
+from longhand.tune.worker import copy_unit
+from longhand.verify.checking import is_interpreted, run_worker
+from longhand.verify.worker_progress import Tell, no_progress
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,14 +18,14 @@ from typing import Any
 
 import torch
 
-from longhand.bench import turns_side_by_side
-from longhand.check_worker import trusted_check
-from longhand.faster import FINAL_TURNS, Comparison
 from longhand.handoff.call_contract import parameters_of
 from longhand.handoff.other_sizes import drawn_ints, fault_of, resized
-from longhand.kernel_times import Given, recorded_calls, run_calls
 from longhand.loading import import_file
-from longhand.worker_progress import tell
+from longhand.tune.bench import turns_side_by_side
+from longhand.tune.faster import FINAL_TURNS, Comparison
+from longhand.tune.kernel_times import Given, recorded_calls, run_calls
+from longhand.verify.check_worker import trusted_check
+from longhand.verify.worker_progress import tell
 
 _MOST_CALLS = 3  # of the model's, whose sizes are changed
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from longhand.check_worker import trusted_check
-from longhand.emit.lock_file import read_lock
+from longhand.emit.unit.lock_file import read_lock
 from longhand.errors import OutputError, UnitError
-from longhand.faster import LEAST_GAIN
 from longhand.handoff.call_contract import as_table, described, parameters_of
-from longhand.kernel_times import KernelTime, recorded_calls, time_kernels
 from longhand.loading import import_file
-from longhand.worker_progress import Tell, no_progress
+from longhand.tune.faster import LEAST_GAIN
+from longhand.tune.kernel_times import KernelTime, recorded_calls, time_kernels
+from longhand.verify.check_worker import trusted_check
+from longhand.verify.worker_progress import Tell, no_progress
 
 CONTRACT = "contract.json"
 _PACKAGE = "longhand_handed_off_unit"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.lock_file import read_lock
-from longhand.emit.lock_schema import LOCK
-from longhand.emit.torch_kernels import InTorch
+from longhand.emit.unit.lock_file import read_lock
+from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.torch_kernels import InTorch
 from longhand.errors import KernelWarning, ProofError
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from longhand.clock import Clock
-from longhand.emit.torch_kernels import InTorch
+from longhand.emit.unit.torch_kernels import InTorch
 from longhand.errors import VerificationError
 from longhand.proof.launches import kernel_names
 from longhand.proof.trial import Stage, Verdict
+from longhand.telling.clock import Clock
 
 _LEAST = 5.0  # seconds that a run may take however fast the unit was made
 

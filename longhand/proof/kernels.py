@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from longhand.emit.torch_kernels import InTorch
-from longhand.emit.unit_on_disk import BASE
-from longhand.logs import Subject, logger
+from longhand.emit.unit.on_disk import BASE
+from longhand.emit.unit.torch_kernels import InTorch
 from longhand.options import Device, Target
 from longhand.proof import triton_compiler
 from longhand.proof.cpp_builder import BuilderUnavailable, build_kernels
 from longhand.proof.launches import kernel_calls, kernel_names
 from longhand.proof.triton_compiler import CompilerUnavailable
 from longhand.schedule.plan import UnitPlan
+from longhand.telling.logs import Subject, logger
 
 _LONGEST = 400  # characters of what a compiler says that are kept
 

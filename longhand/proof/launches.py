@@ -9,10 +9,10 @@ from typing import Any
 
 import sympy
 
-from longhand.emit.lock_schema import LOCK
+from longhand.emit.unit.lock_schema import LOCK
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.plan import Launch, Style, UnitPlan
-from longhand.summary import flat_steps
+from longhand.telling.summary import flat_steps
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import torch.utils._pytree as pytree
 
-from longhand.emit.lock_file import read_lock
+from longhand.emit.unit.lock_file import read_lock
 from longhand.factory import Call
 
 INTERPRETED_WHOLE = 16 * 2**20  # bytes that kernels move: what the interpreter does in seconds

@@ -27,17 +27,17 @@ from typing import Any
 
 import torch
 
-from longhand.check_worker import trusted_check
-from longhand.comparison import Comparison
-from longhand.eager_check import compare_whole, eager_noise
 from longhand.factory import Call
-from longhand.interpretation import move_to_cpu
 from longhand.loading import import_file
 from longhand.options import Device
-from longhand.original import SEED, moved
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 from longhand.proof.weights import told_apart
 from longhand.targets import tensors_of
+from longhand.verify.check_worker import trusted_check
+from longhand.verify.comparison import Comparison
+from longhand.verify.eager_check import compare_whole, eager_noise
+from longhand.verify.interpretation import move_to_cpu
+from longhand.verify.original import SEED, moved
 
 _PACKAGE = "longhand_tried_unit"
 _MOST_TYPICAL = 1e-3  # relative: a result that eager itself gets worse than this says nothing of others

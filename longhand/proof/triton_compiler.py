@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from longhand.logs import Subject, logger
 from longhand.proof.launches import KernelCall, as_json
+from longhand.telling.logs import Subject, logger
 
 _SERVER = Path(__file__).with_name("triton_server.py")
 _PATIENCE = 900.0  # seconds, for the kernels of one unit: then the process is given up

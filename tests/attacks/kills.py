@@ -25,10 +25,10 @@ from pathlib import Path
 import torch
 
 import longhand
-from longhand.eject import eject
-from longhand.emit.lock_schema import LOCK
+from longhand.emit.unit.lock_schema import LOCK
 from longhand.errors import LonghandError
-from longhand.tune import tune
+from longhand.staleness.eject import eject
+from longhand.tune.tuning import tune
 from tests.longhand import pair_models
 
 VERSIONS = ("first", "op after")

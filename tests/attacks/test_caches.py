@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.cache import cached_unit, unit_key
-from longhand.capture.export_door import capture_export
-from longhand.emit.writer import _locked, _scratch, write_unit
+from longhand.cache.folder import cached_unit, unit_key
+from longhand.cache.owned_folder import strange_parent
+from longhand.capture.frontends.export import capture_export
+from longhand.emit.unit.writer import _locked, _scratch, write_unit
 from longhand.errors import OutputError, UnitError
 from longhand.options import Device, Options, Target
-from longhand.owned_folder import strange_parent
 from tests.emit.cpp_kernels import runtime_in
 from tests.emit.merge_units import KERNEL, version
 
@@ -146,7 +146,7 @@ def test_a_scratch_folder_of_a_living_run_stays(tmp_path):
     out = tmp_path / "unit"
     code = f"""
         import contextlib, pathlib, sys
-        from longhand.emit.writer import _scratch
+        from longhand.emit.unit.writer import _scratch
         with contextlib.ExitStack() as held:
             print(_scratch(pathlib.Path({str(out)!r}), held), flush=True)
             sys.stdin.read()
@@ -196,7 +196,7 @@ def test_a_lock_that_somebody_holds_is_told(folder):
 
 
 def test_a_kernel_without_end_is_told(tmp_path, monkeypatch):
-    from longhand.checking import run_worker
+    from longhand.verify.checking import run_worker
 
     (tmp_path / "endless_worker.py").write_text("while True: pass\n")
     (tmp_path / "longhand.lock").write_text("{}")
@@ -214,7 +214,7 @@ def test_several_words_for_a_compiler(folder, tmp_path, monkeypatch):
     x = torch.ones(2)
     runtime.load_kernel("scale.cpp")(x, x, 2, 3.0)
     assert x.tolist() == [3.0, 3.0]
-    from longhand.emit.cpp_syntax import syntax_errors
+    from longhand.emit.cpp.syntax import syntax_errors
 
     monkeypatch.setenv("CXX", runtime.COMPILER)
     (folder / "kernels" / "broken.cpp").write_text("nonsense\n")

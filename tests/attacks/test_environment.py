@@ -71,7 +71,7 @@ def test_commands_in_a_folder_that_looks_like_markup(encoding, tmp_path):
 
 
 def unit_with(tmp_path, path, target):
-    from longhand.emit.writer import write_unit
+    from longhand.emit.unit.writer import write_unit
     from tests.emit.merge_units import version
 
     write_unit(version(gelu=3, norm=4), tmp_path / "unit")
@@ -110,7 +110,7 @@ def test_what_a_link_leads_to_is_not_shown(path, tmp_path, capsys, monkeypatch):
 def test_a_terminal_does_not_obey_a_file(tmp_path, capsys):
     """Escape sequences in an edited kernel are shown and not sent."""
     from longhand import cli
-    from longhand.emit.writer import write_unit
+    from longhand.emit.unit.writer import write_unit
     from tests.emit.merge_units import version
 
     write_unit(version(gelu=3), tmp_path / "unit")

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import longhand
-from longhand.currency import check
-from longhand.emit.kernel_files import _refuse_clash
-from longhand.emit.lock_schema import LOCK
-from longhand.emit.merge import plan_merge
-from longhand.emit.unit_on_disk import UnitOnDisk, sides
+from longhand.emit.unit.kernel_files import _refuse_clash
+from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.merge import plan_merge
+from longhand.emit.unit.on_disk import UnitOnDisk, sides
 from longhand.errors import EditError, LonghandError
-from longhand.file_check import Currency
+from longhand.staleness.currency import check
+from longhand.staleness.file_check import Currency
 from tests.emit.merge_units import bytes_of, version
 
 MODEL = """import torch

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.eager_check import compare_whole
 from longhand.factory import Call
-from longhand.original import told_apart
+from longhand.verify.eager_check import compare_whole
+from longhand.verify.original import told_apart
 
 
 def attention(q, k, v):
@@ -55,7 +55,7 @@ def test_verify_would_see_it():
     x = torch.randn(4, 4)
     call = Call(lambda a, b: a - b, (x, x), {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("longhand.eager_check.read_lock", lambda folder: {})
+        patch.setattr("longhand.verify.eager_check.read_lock", lambda folder: {})
         wrong = compare_whole(None, lambda a, b: a - a, call)
         right = compare_whole(None, lambda a, b: a - b, call)
     assert not all(one.is_right for one in wrong) and all(one.is_right for one in right)

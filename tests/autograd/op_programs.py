@@ -17,7 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.testing._internal import common_methods_invocations
 
-from longhand.original import InFloat64
+from longhand.verify.original import InFloat64
 
 # Ops that draw random numbers are wrapped into something that seeds the generator inside; here the step does that.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)

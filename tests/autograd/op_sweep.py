@@ -26,10 +26,10 @@ from typing import Any
 import torch
 
 import longhand
-from longhand.capture.bytecode.entries import Event, EventKind
-from longhand.comparison import compare, distance, is_equal
+from longhand.capture.bytecode.entry.entries import Event, EventKind
+from longhand.compiled.from_bytecode import captured
 from longhand.errors import CaptureError
-from longhand.from_bytecode import captured
+from longhand.verify.comparison import compare, distance, is_equal
 from tests.autograd.op_programs import Form, Program, op_names, programs, seen, seen_in_float64
 
 LIMIT = 120.0  # seconds for an op

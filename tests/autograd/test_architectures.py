@@ -11,8 +11,8 @@ import torch.utils._pytree as pytree
 import transformers
 from torch import nn
 
-from longhand.backend import longhand_backend
-from longhand.comparison import compare
+from longhand.compiled.backend import longhand_backend
+from longhand.verify.comparison import compare
 from tests.autograd.architectures import ARCHITECTURES
 
 SEED = 3

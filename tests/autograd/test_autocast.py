@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from longhand.backend import longhand_backend
-from longhand.comparison import compare
+from longhand.compiled.backend import longhand_backend
+from longhand.verify.comparison import compare
 
 
 class Mixed(nn.Module):

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import longhand
-from longhand.backend import longhand_backend
+from longhand.compiled.backend import longhand_backend
 from longhand.errors import EagerWarning
 from tests.autograd.cases import Mlp, leaf
 

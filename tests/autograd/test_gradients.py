@@ -14,7 +14,7 @@ import longhand
 from examples import gpt_train, resnet_block_train
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.errors import CaptureError
 from longhand.loading import bound
 from longhand.options import Device, Target

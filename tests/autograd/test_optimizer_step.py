@@ -13,9 +13,9 @@ import torch.utils._pytree as pytree
 
 import examples.adamw
 import longhand
-from longhand.backend import GraphReport, longhand_backend
-from longhand.comparison import compare
-from longhand.from_bytecode import captured
+from longhand.compiled.backend import GraphReport, longhand_backend
+from longhand.compiled.from_bytecode import captured
+from longhand.verify.comparison import compare
 
 SHAPES = [(16, 16), (16,), (16, 64), (64,), (1,), (), (3, 5, 7)]
 LARGER = [shape for shape in SHAPES if torch.Size(shape).numel() > 1]

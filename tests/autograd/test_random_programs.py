@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
 
-from longhand.backend import longhand_backend
-from longhand.from_bytecode import captured
+from longhand.compiled.backend import longhand_backend
+from longhand.compiled.from_bytecode import captured
 from tests.autograd.random_programs import COLS, ROWS, program
 
 # 0: a constant of a function that the backward reads. 18: a copy beside a reduction over rows. 182: the gradient of a

@@ -11,10 +11,10 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from longhand.backend import longhand_backend
-from longhand.capture.bytecode.entries import EventKind
-from longhand.comparison import compare
-from longhand.from_bytecode import captured
+from longhand.capture.bytecode.entry.entries import EventKind
+from longhand.compiled.backend import longhand_backend
+from longhand.compiled.from_bytecode import captured
+from longhand.verify.comparison import compare
 from tests.autograd import (
     cases_between_calls,
     cases_of_backward,

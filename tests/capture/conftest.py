@@ -11,7 +11,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import AliasKind, CapturedGraph, InputKind, Literal
 from longhand.options import Device, Target
 

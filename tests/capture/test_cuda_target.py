@@ -8,7 +8,7 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.options import Device, Target
 
 CPU, CUDA = Target(Device.CPU), Target(Device.CUDA, "sm_90")

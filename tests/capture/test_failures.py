@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.errors import CaptureError
 from longhand.options import Device, Target
 
@@ -123,7 +123,7 @@ def test_ambient_autocast_is_refused():
 
 SCRIPT = """
 import torch
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.options import Device, Target
 torch.manual_seed(0)
 layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True).eval()

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.doors import capture_call
 from longhand.errors import CaptureError
+from longhand.frontends import capture_call
 from longhand.options import Device, Frontend, Options, Target
 
 AUTO = torch.export.Dim.AUTO

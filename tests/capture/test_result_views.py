@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from longhand.capture.bytecode.entries import Capture
-from longhand.capture.result_views import peel
+from longhand.capture.bytecode.entry.entries import Capture
+from longhand.capture.frontends.result_views import peel
 
 
 def halves(x):

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from longhand.capture.dynamo_door import capture_dynamo
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.dynamo import capture_dynamo
+from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import AliasKind, InputKind
 from longhand.options import Device, Target
 

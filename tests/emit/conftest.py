@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from longhand.capture.export_door import capture_export
-from longhand.emit.ledger import Ledger
-from longhand.emit.unit import emit_unit
-from longhand.emit.writer import write_unit
+from longhand.capture.frontends.export import capture_export
+from longhand.emit.names.ledger import Ledger
+from longhand.emit.unit.files import emit_unit
+from longhand.emit.unit.writer import write_unit
 from longhand.lower.lowering import lower
 from longhand.options import Device, Mode, Options, Target
 from longhand.schedule.plan import UnitPlan

@@ -18,7 +18,7 @@ import torch
 from triton.runtime import interpreter
 from triton.runtime.jit import MockTensor
 
-from longhand.interpretation import mend_interpreter
+from longhand.verify.interpretation import mend_interpreter
 
 APART = 43  # bits between two tensors' addresses
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from longhand.emit.choice_words import choice_words
-from longhand.emit.words import element_words, first_free
+from longhand.emit.names.choice_names import choice_words
+from longhand.emit.names.words import element_words, first_free
 from longhand.lower.ir import Constant, Index, Load, Pointwise, PointwiseOp, Position
 
 F32, I64 = torch.float32, torch.int64

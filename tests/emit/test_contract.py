@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longhand.emit.contract import find_breaches
+from longhand.emit.unit.contract import find_breaches
 
 GELU = """import torch
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.emit.cpp import print_cpp_kernel
-from longhand.emit.cpp_format import LINE_LENGTH, format_cpp
-from longhand.emit.cpp_headers import print_cpp_headers
-from longhand.schedule.kernel import plan_kernel
+from longhand.emit.cpp.format import LINE_LENGTH, format_cpp
+from longhand.emit.cpp.headers import print_cpp_headers
+from longhand.emit.cpp.kernel import print_cpp_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.cpp_kernels import plain_names
 from tests.emit.test_cpp_text import add_layer_norm, bias_gelu
 from tests.schedule import nests

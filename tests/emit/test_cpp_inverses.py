@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.emit.cpp import print_cpp_kernel
-from longhand.schedule.kernel import plan_kernel
+from longhand.emit.cpp.kernel import print_cpp_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.cpp_kernels import plain_names, run_cpp
 from tests.schedule import nests
 

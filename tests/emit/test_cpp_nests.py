@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.emit.cpp import print_cpp_kernel
+from longhand.emit.cpp.kernel import print_cpp_kernel
 from longhand.lower.ir import PointwiseOp, ReduceOp
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.cpp_kernels import arguments_of, plain_names, run_cpp, runtime_in, write_kernels
 from tests.schedule import nests
 from tests.schedule.execution import fresh_memory, run_nest

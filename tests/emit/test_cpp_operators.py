@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from longhand.lower.ir import Pointwise, PointwiseOp, ReduceOp, compute_dtype
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.cpp_kernels import run_cpp
 from tests.schedule.nests import CPU, NestMaker
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.emit.cpp import print_cpp_kernel
+from longhand.emit.cpp.kernel import print_cpp_kernel
 from longhand.lower.ir import Load, PointwiseOp
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.plan import Style
 from tests.emit.cpp_kernels import plain_names, run_cpp, runtime_in, write_kernels
 from tests.schedule.execution import fresh_memory, run_nest

@@ -8,8 +8,8 @@ from torch import nn
 
 from benchmarks.diff_size import MODEL
 from examples.gpt import GPT
-from longhand.capture.export_door import capture_export
-from longhand.emit.unit import emit_unit
+from longhand.capture.frontends.export import capture_export
+from longhand.emit.unit.files import emit_unit
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from longhand.schedule.scheduler import schedule

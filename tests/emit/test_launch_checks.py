@@ -10,8 +10,8 @@ import pytest
 import torch
 import triton
 
-from longhand.emit.loading import load_unit
-from longhand.schedule.kernel import plan_kernel
+from longhand.emit.unit.loading import load_unit
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.triton_units import printed, write_unit
 from tests.schedule import nests
 from tests.schedule.nests import CUDA

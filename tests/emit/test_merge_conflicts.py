@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from longhand.emit.contract import find_breaches
-from longhand.emit.merge_report import ConflictStyle, Outcome
-from longhand.emit.prose import code_lines, with_new_prose
-from longhand.emit.unit_on_disk import read_unit
-from longhand.emit.writer import write_unit
+from longhand.emit.unit.contract import find_breaches
+from longhand.emit.unit.merge_report import ConflictStyle, Outcome
+from longhand.emit.unit.on_disk import read_unit
+from longhand.emit.unit.prose import code_lines, with_new_prose
+from longhand.emit.unit.writer import write_unit
 from longhand.errors import EditError
-from longhand.freshness import look_at, texts_of
+from longhand.staleness.load_time import look_at, texts_of
 from tests.emit.merge_units import Files, edit, outcome, snapshot, unit
 
 GELU = "kernels/gelu.py"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from longhand.emit.merge_report import Outcome
-from longhand.emit.writer import write_unit
+from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.writer import write_unit
 from tests.emit.merge_units import bytes_of, snapshot, version
 
 
@@ -100,7 +100,7 @@ def test_every_edited_line_is_somewhere_and_the_report_names_it(seed: int, tmp_p
 
 _WRITER = """
 import sys, pickle, pathlib
-from longhand.emit.writer import write_unit
+from longhand.emit.unit.writer import write_unit
 old, new, out = pickle.load(open(sys.argv[1], "rb"))
 print("ready", flush=True)
 sys.stdin.readline()

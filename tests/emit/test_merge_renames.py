@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from longhand.emit.lock_schema import LOCK
-from longhand.emit.merge_report import Outcome
-from longhand.emit.writer import write_unit
+from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.writer import write_unit
 from tests.emit.merge_units import KERNEL, bytes_of, edit, outcome, snapshot, version
 
 GELU, SCALED = "kernels/gelu.py", "kernels/gelu_scale.py"

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 import longhand
-from longhand.emit.loading import load_unit
 from longhand.emit.proof.python import python_faults
-from longhand.emit.unit import emit_unit
+from longhand.emit.unit.files import emit_unit
+from longhand.emit.unit.loading import load_unit
 from tests.emit.conftest import plan_unit
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.loading import load_unit
+from longhand.emit.unit.loading import load_unit
 
 
 class Layer(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.loading import load_unit
+from longhand.emit.unit.loading import load_unit
 
 
 class Scales(nn.Module):

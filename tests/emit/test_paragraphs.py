@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longhand.emit.names import Quote
-from longhand.emit.paragraphs import Paragraph, said_once
+from longhand.emit.module.paragraphs import Paragraph, said_once
+from longhand.emit.names.unit_names import Quote
 
 NORM, SCALE, LINEAR = (Quote("Layer.forward", text) for text in ("y = norm(x)", "y * 2", "self.proj(y)"))
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import longhand
 from examples import gpt_train
-from longhand.emit.loading import load_unit
+from longhand.emit.unit.loading import load_unit
 
 
 class Layer(nn.Module):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longhand.emit.threeway import changed_lines, merge
+from longhand.emit.unit.threeway import changed_lines, merge
 
 
 def numbered(*lines: object) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.triton_units import job_for, printed, write_unit
 from tests.schedule import nests
 from tests.schedule.execution import fresh_memory

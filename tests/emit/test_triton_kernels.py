@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.triton_units import Job, interpret, job_for, printed, write_unit, written
 from tests.schedule import nests
 from tests.schedule.execution import Memory, fresh_memory, run_nest

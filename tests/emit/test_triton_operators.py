@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from longhand.emit.triton_operators import OperatorTable
+from longhand.emit.triton.operators import OperatorTable
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, ReduceOp
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.triton_units import Job, interpret, job_for, printed, write_unit
 from tests.schedule.nests import CUDA, NestMaker, f32, f64, i64
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from longhand.lower.ir import ReduceOp
-from longhand.schedule.kernel import plan_kernel
-from longhand.schedule.kernel_plan import IndexWidths, Style
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.kernel_plan import IndexWidths, Style
 from tests.emit.positions_worker import Job
 from tests.emit.triton_units import printed, write_unit
 from tests.schedule.nests import CUDA, NestMaker

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from longhand.emit.names import AxisNames, KernelNames
-from longhand.emit.triton_scope import FileScope
-from longhand.emit.triton_styles import side_words
+from longhand.emit.names.unit_names import AxisNames, KernelNames
+from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.unlooped import side_words
 from tests.emit.conftest import plan_unit
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from longhand.lower.ir import PointwiseOp, Reduce, ReduceOp
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.numerics.nan_analysis import nan_may_be_dropped
 from longhand.schedule.plan import Style
 from tests.emit.triton_units import interpret, job_for, printed, write_unit

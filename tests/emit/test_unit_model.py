@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
-from longhand.emit.loading import load_unit
+from longhand.emit.unit.loading import load_unit
 from longhand.errors import UnitError
 
 

@@ -16,13 +16,13 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.ledger import Ledger
+from longhand.emit.names.ledger import Ledger
 
 _ROOT = Path(__file__).resolve().parents[2]
 _HASH_IN_NEW_PROCESS = """
 import hashlib, torch
-from longhand.capture.export_door import capture_export
-from longhand.emit.unit import emit_unit
+from longhand.capture.frontends.export import capture_export
+from longhand.emit.unit.files import emit_unit
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from longhand.schedule.scheduler import schedule

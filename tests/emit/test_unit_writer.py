@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit import writer
-from longhand.emit.merge_report import Outcome
-from longhand.emit.writer import read_ledger, write_unit
+from longhand.emit.unit import writer
+from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.errors import OutputError
 
 

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.emit.ledger import Ledger
-from longhand.emit.names import KernelNames
-from longhand.emit.words import snake_case
+from longhand.emit.names.ledger import Ledger
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.words import snake_case
 
 
 class Heads(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 
 import longhand
-from longhand.emit.loading import load_unit
+from longhand.emit.unit.loading import load_unit
 
 
 def copies(targets, sources):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from longhand.interpretation import mend_interpreter
+from longhand.verify.interpretation import mend_interpreter
 
 
 def main(folder: Path) -> None:

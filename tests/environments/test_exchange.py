@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from examples.gallery import ROOT, Entry, entries
-from longhand.currency import check
-from longhand.file_check import Currency
+from longhand.staleness.currency import check
+from longhand.staleness.file_check import Currency
 
 # Where the text must differ between versions: (unit, file). Nowhere so far.
 DIFFERENT: frozenset[tuple[str, str]] = frozenset()

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from longhand.api import generate
-from longhand.check_worker import move_to_cpu
-from longhand.comparison import Comparison, compare
-from longhand.emit.loading import load_unit
+from longhand.emit.unit.loading import load_unit
 from longhand.errors import LonghandError
-from longhand.original import InFloat64
+from longhand.verify.check_worker import move_to_cpu
+from longhand.verify.comparison import Comparison, compare
+from longhand.verify.original import InFloat64
 from tests.fuzz.programs import Program
 
 _DRAWS = 3  # of the arguments: a rounding error that is just over the bound does not come again

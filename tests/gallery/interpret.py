@@ -12,7 +12,7 @@ from pathlib import Path
 import flash_on_cpu
 import odd_runs
 
-from longhand.interpretation import mend_interpreter
+from longhand.verify.interpretation import mend_interpreter
 
 
 def main() -> None:

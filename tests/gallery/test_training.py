@@ -12,8 +12,8 @@ import torch
 
 import longhand
 from examples.gallery import ROOT, entries
-from longhand.comparison import compare
 from longhand.factory import resolve
+from longhand.verify.comparison import compare
 
 TRAINED = [entry for entry in entries() if entry.train and entry.device == "cpu"]
 ALONE = """

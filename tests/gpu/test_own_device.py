@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import longhand
-from longhand.emit.loading import load_unit
+from longhand.emit.unit.loading import load_unit
 from tests.emit.test_own_device import Scales
 
 pytestmark = [

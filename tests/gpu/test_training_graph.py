@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.backend import GraphReport, longhand_backend
+from longhand.compiled.backend import GraphReport, longhand_backend
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import longhand
-from longhand.checking import check_kernels
-from longhand.tune import tune
-from longhand.tune_contest import Contest
+from longhand.tune.contest import Contest
+from longhand.tune.tuning import tune
+from longhand.verify.checking import check_kernels
 
 pytestmark = [
     pytest.mark.gpu,

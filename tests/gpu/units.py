@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from longhand.emit.runtime_py import write_runtime
-from longhand.schedule.kernel import plan_kernel
+from longhand.emit.unit.runtime_py import write_runtime
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.triton_units import printed
 from tests.schedule import nests
 from tests.schedule.nests import CUDA

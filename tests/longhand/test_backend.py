@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import longhand
-from longhand import backend as backend_module
-from longhand.backend import longhand_backend
+from longhand.compiled import backend as backend_module
+from longhand.compiled.backend import longhand_backend
+from longhand.compiled.from_bytecode import captured
 from longhand.errors import LoweringError
-from longhand.from_bytecode import captured
 
 
 @pytest.fixture(autouse=True)

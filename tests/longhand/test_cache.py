@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 
-from longhand import cache
-from longhand.cache import cache_folder, cached_unit, unit_key
-from longhand.capture.export_door import capture_export
+from longhand.cache import folder as cache
+from longhand.cache.folder import cache_folder, cached_unit, unit_key
+from longhand.capture.frontends.export import capture_export
 from longhand.errors import OutputError
 from longhand.options import Device, Options, Target
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.checking import check_kernels
+from longhand.verify.checking import check_kernels
 
 
 class Net(nn.Module):

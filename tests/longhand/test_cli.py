@@ -71,7 +71,7 @@ def test_a_bug_is_called_one_and_debug_shows_the_traceback(capsys, monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError("half a kernel")
 
-    monkeypatch.setattr("longhand.renewal.resolve", broken)
+    monkeypatch.setattr("longhand.staleness.renewal.resolve", broken)
     code, _, err = run(capsys, "generate", ATTENTION, "--out", "nowhere")
     assert code == 3 and "ZeroDivisionError: half a kernel" in err and "LONGHAND_DEBUG=1" in err
     monkeypatch.setenv("LONGHAND_DEBUG", "1")

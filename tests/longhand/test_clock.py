@@ -4,7 +4,7 @@ import time
 
 import sympy
 
-from longhand.clock import Clock
+from longhand.telling.clock import Clock
 
 
 def test_stages_are_kept_in_order_and_summed():

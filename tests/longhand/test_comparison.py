@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from longhand.comparison import compare, distance
+from longhand.verify.comparison import compare, distance
 
 
 def reference():

@@ -81,7 +81,7 @@ def test_all_frames_with_debug(monkeypatch):
 
 
 def test_an_interrupt_while_capturing_leaves_everything_as_it_was(monkeypatch):
-    from longhand import from_bytecode
+    from longhand.compiled import from_bytecode
 
     real = from_bytecode.longhand_backend
 

@@ -7,7 +7,7 @@ import torch
 
 import longhand
 from longhand.capture.bytecode.hook import frame_hook
-from longhand.comparison import compare
+from longhand.verify.comparison import compare
 from tests.longhand.compiled_objects import Net, agree, compiled
 
 pytestmark = pytest.mark.usefixtures("one_cache", "fresh")

@@ -8,9 +8,9 @@ import pytest
 
 from longhand import cli
 from longhand.cli import generating
-from longhand.currency import check
-from longhand.emit.merge_report import Outcome
-from longhand.file_check import Currency
+from longhand.emit.unit.merge_report import Outcome
+from longhand.staleness.currency import check
+from longhand.staleness.file_check import Currency
 from tests.longhand import git
 from tests.longhand.pair_models import FACTORY, generate
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from longhand.capture.export_door import capture_export
-from longhand.checking import inspect_edits
-from longhand.clock import Clock
-from longhand.emit.cpp_syntax import syntax_errors
-from longhand.emit.lock_schema import LOCK
-from longhand.emit.merge_report import Outcome
-from longhand.emit.unit import emit_unit
-from longhand.emit.writer import read_ledger, write_unit
+from longhand.capture.frontends.export import capture_export
+from longhand.emit.cpp.syntax import syntax_errors
+from longhand.emit.unit.files import emit_unit
+from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.options import Device, Options, Target
 from longhand.pipeline import plan_and_text
+from longhand.telling.clock import Clock
+from longhand.verify.checking import inspect_edits
 from tests.longhand import pair_models
 
 N_PAIRS = 300

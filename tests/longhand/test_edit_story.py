@@ -13,11 +13,11 @@ import torch
 
 import longhand
 from longhand import cli
-from longhand.currency import check
-from longhand.edit_report import edits_of
-from longhand.emit.merge_report import Outcome
+from longhand.emit.unit.merge_report import Outcome
 from longhand.factory import resolve
-from longhand.file_check import Currency
+from longhand.staleness.currency import check
+from longhand.staleness.edit_report import edits_of
+from longhand.staleness.file_check import Currency
 
 FACTORY = "tests.longhand.story_model:make"
 CHANGES = ("op added before", "op added after", "layer added", "dtype changed", "batch changed")

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.eager_check import compare_with_eager
-from longhand.exact_results import exact_results
 from longhand.factory import Call
-from longhand.original import in_other_bits
-from longhand.training_check import compare_training
+from longhand.verify.eager_check import compare_with_eager
+from longhand.verify.exact_results import exact_results
+from longhand.verify.original import in_other_bits
+from longhand.verify.training_check import compare_training
 
 
 class Narrow(nn.Module):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longhand.faster import Comparison
+from longhand.tune.faster import Comparison
 
 
 @pytest.mark.parametrize(

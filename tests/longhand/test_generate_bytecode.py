@@ -9,11 +9,11 @@ from torch import nn
 
 import longhand
 from examples import attention, gpt, llama_block
-from longhand.checking import check_kernels
 from longhand.cli.commands import commands
-from longhand.currency import check
 from longhand.errors import CaptureError, GraphBreakError, OptionError, OutputError
-from longhand.file_check import Currency
+from longhand.staleness.currency import check
+from longhand.staleness.file_check import Currency
+from longhand.verify.checking import check_kernels
 
 pytestmark = pytest.mark.usefixtures("hook")
 

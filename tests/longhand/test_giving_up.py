@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import longhand
-from longhand import from_bytecode
 from longhand.capture.bytecode.hook import frame_hook
+from longhand.compiled import from_bytecode
 from longhand.errors import EagerWarning
 from tests.longhand.compiled_objects import compiled
 
@@ -100,11 +100,11 @@ def test_a_graph_that_raises_where_eager_does_not(graphs, monkeypatch):
 
 
 def test_capture_that_fails_is_told(monkeypatch):
-    from longhand.capture.bytecode import entries
+    from longhand.capture.bytecode.entry import entries
 
     monkeypatch.delenv("LONGHAND_DEBUG", raising=False)
     real = entries.capture_frame
-    from longhand.capture.bytecode import captured
+    from longhand.capture.bytecode.entry import captured
 
     def fails(*_, **__):
         raise KeyError("a slot")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from longhand.emit.writer import write_unit
+from longhand.emit.unit.writer import write_unit
 from longhand.errors import NotRunHereError, UnitError
 from longhand.handoff import acceptance
 from longhand.handoff.acceptance import accept

@@ -7,8 +7,8 @@ import pytest
 
 import longhand
 from longhand import cli
-from longhand.emit.merge_report import Outcome
-from longhand.renewal import renew
+from longhand.emit.unit.merge_report import Outcome
+from longhand.staleness.renewal import renew
 from tests.longhand.handoff_model import make
 
 pytestmark = pytest.mark.slow  # five kernels of C++, and four processes that import torch

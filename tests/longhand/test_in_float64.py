@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from longhand.original import InFloat64
+from longhand.verify.original import InFloat64
 
 
 def messages_added_up(messages: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from longhand.interpretation import move_to_cpu
+from longhand.verify.interpretation import move_to_cpu
 
 unit = types.ModuleType("unit")
 sys.modules["unit"], sys.modules["unit.model"] = unit, types.ModuleType("unit.model")

@@ -10,7 +10,7 @@ from torch import nn
 
 import longhand
 from longhand import cli
-from longhand.kernel_times import time_kernels
+from longhand.tune.kernel_times import time_kernels
 
 
 class Net(nn.Module):

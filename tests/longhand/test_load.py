@@ -12,7 +12,7 @@ import pytest
 
 import longhand
 from longhand import cli
-from longhand.emit.sources import changed_functions, fingerprints
+from longhand.emit.unit.sources import changed_functions, fingerprints
 from longhand.errors import EditError, StaleUnitWarning
 
 MODEL = '''

@@ -14,8 +14,8 @@ import torch
 import longhand
 from longhand import cli
 from longhand.cli.commands import commands
-from longhand.currency import check
-from longhand.verify import verify
+from longhand.staleness.currency import check
+from longhand.verify.verification import verify
 from tests.longhand import manners_model
 
 ROOT = Path(__file__).resolve().parents[2]

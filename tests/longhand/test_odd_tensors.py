@@ -7,7 +7,7 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 import longhand
-from longhand.backend import longhand_backend
+from longhand.compiled.backend import longhand_backend
 from longhand.errors import CaptureError
 
 COMPLEX = torch.randn(5, 7, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))

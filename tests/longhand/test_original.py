@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longhand.factory import Call
-from longhand.original import copied, told_apart
+from longhand.verify.original import copied, told_apart
 
 LAYOUTS = {
     "dense": lambda: torch.randn(4, 6),

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand import backend
+from longhand.compiled import backend
 from longhand.errors import CaptureError, EditError
 
 

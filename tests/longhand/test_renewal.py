@@ -77,7 +77,7 @@ def test_what_check_prints_renews_the_unit_with_every_option(unit, capsys, monke
 
 
 def test_the_command_of_a_lock_is_the_one_that_was_given(made):
-    from longhand.renewal import command_of, options_of
+    from longhand.staleness.renewal import command_of, options_of
 
     command = command_of(options_of(lock_of(made), made), made)
     assert command == (

@@ -11,13 +11,13 @@ import torch
 
 import longhand
 from longhand import cli
-from longhand.edit_report import edits_of
-from longhand.emit.merge_report import Outcome
-from longhand.tunable_text import read_values, tunable_names, with_values
-from longhand.tune import tune
-from longhand.tune_contest import Contest
-from longhand.tune_search import crowding, search
-from longhand.verify import verify
+from longhand.emit.unit.merge_report import Outcome
+from longhand.staleness.edit_report import edits_of
+from longhand.tune.contest import Contest
+from longhand.tune.search import crowding, search
+from longhand.tune.tunable_text import read_values, tunable_names, with_values
+from longhand.tune.tuning import tune
+from longhand.verify.verification import verify
 
 CPP = """\
 constexpr long ROWS = 32;      // rows per chunk, at least

@@ -40,7 +40,7 @@ def softmax(x):
 def broken(tmp_path, frontend, function=softmax, args=None, **options):
     """A compiled function whose unit raises a NameError."""
     args = (torch.randn(3, 5),) if args is None else args
-    from longhand.backend import number_from_one
+    from longhand.compiled.backend import number_from_one
 
     compiled(function, tmp_path, frontend)(*args)
     sabotage(tmp_path)
@@ -117,7 +117,7 @@ def test_what_eager_raises_too_leaves_the_unit_alone(tmp_path):
 
 
 def test_a_backward_pass_that_fails_is_told_and_the_next_step_runs_in_eager(tmp_path):
-    from longhand.backend import number_from_one
+    from longhand.compiled.backend import number_from_one
 
     layer = nn.Sequential(nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 6))
     x = torch.randn(5, 6)

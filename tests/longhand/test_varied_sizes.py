@@ -8,7 +8,7 @@ import torch
 
 from longhand import cli
 from longhand.errors import OptionError, UnitError
-from longhand.varied_sizes import SizeRules, evaluated
+from longhand.verify.varied_sizes import SizeRules, evaluated
 
 WIDE = "tests.longhand.manners_model:wide"
 LOCK = {
@@ -141,7 +141,7 @@ def test_check_verify_is_one_answer_for_all_of_it(made, unit, capsys, monkeypatc
     assert f"::error file={kernel.as_posix()},line=1,title=longhand: wrong::" in shown
     assert str(made) not in shown
     monkeypatch.delenv("LONGHAND_TRUST")
-    monkeypatch.setattr("longhand.verified_check.verify", None)  # nothing runs without trust
+    monkeypatch.setattr("longhand.verify.verified_check.verify", None)  # nothing runs without trust
     assert run(capsys, "check", made, "--verify")[0] == 4
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import longhand
 from longhand.factory import Call
-from longhand.training_check import compare_training
+from longhand.verify.training_check import compare_training
 
 
 class Small(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.lower.batch_statistics import _count
+from longhand.lower.lowerings.batch_statistics import _count
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from longhand.capture.dynamo_door import capture_dynamo
+from longhand.capture.frontends.dynamo import capture_dynamo
 from longhand.capture.graph import InputKind
-from longhand.emit.unit import emit_unit
+from longhand.emit.unit.files import emit_unit
 from longhand.lower.body import Load, Store
 from longhand.lower.ir import Nest
 from longhand.lower.lowering import lower

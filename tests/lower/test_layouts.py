@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.lower.interpreter import results_of, run_program
 from longhand.lower.ir import BufferKind, Extern, Nest, Program, View
 from longhand.lower.lowering import lower

@@ -6,7 +6,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.lower.interpreter import results_of, run_program
 from longhand.lower.ir import BufferKind, View

@@ -19,12 +19,12 @@ import torch
 import torch.utils._pytree as pytree
 
 import longhand
-from longhand.check_worker import trusted_check
-from longhand.comparison import Comparison
-from longhand.eager_check import compare_whole
 from longhand.factory import Call
-from longhand.interpretation import move_to_cpu
 from longhand.loading import import_file
+from longhand.verify.check_worker import trusted_check
+from longhand.verify.comparison import Comparison
+from longhand.verify.eager_check import compare_whole
+from longhand.verify.interpretation import move_to_cpu
 
 _PACKAGE = "longhand_swept_unit"
 LAUNCHES = "launches.jsonl"

@@ -13,9 +13,9 @@ import torch.utils._pytree as pytree
 from torch import nn
 
 import longhand
-from longhand.backend import GraphReport, longhand_backend
-from longhand.comparison import Comparison, compare, tensors_by_name
-from longhand.from_bytecode import captured
+from longhand.compiled.backend import GraphReport, longhand_backend
+from longhand.compiled.from_bytecode import captured
+from longhand.verify.comparison import Comparison, compare, tensors_by_name
 from tests.models.hugging_face import MODELS
 from tests.models.modules import MODULES
 

@@ -29,7 +29,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.address import evaluate
+from longhand.schedule.kernels.address import evaluate
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch, OnlineSoftmax, Style
 
 Memory = dict[str, torch.Tensor]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from longhand.lower.ir import Axis, Constant, Index, Load, Nest, Pointwise, PointwiseOp, Store
-from longhand.schedule.certainty import settle
-from longhand.schedule.traffic import accesses
+from longhand.schedule.fusion.traffic import accesses
+from longhand.schedule.range_analysis import settle
 
 AT = Index(0, (("row", 1),), ())
 PAST = Constant(-100, torch.int64)

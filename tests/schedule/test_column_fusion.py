@@ -9,9 +9,9 @@ import torch
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, Step
 from longhand.options import Options
-from longhand.schedule.column_fusion import take_column_sums_along
-from longhand.schedule.column_sums import find_column_sums
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.fusion.column_fusion import take_column_sums_along
+from longhand.schedule.fusion.column_reductions import find_column_sums
+from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.plan import Style
 from tests.schedule import nests
 from tests.schedule.execution import fresh_memory, run_nest, run_plan

@@ -17,7 +17,7 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.division import divide
+from longhand.schedule.fusion.fission import divide
 
 f32 = torch.float32
 ROW = Index(0, (("row", 1),))

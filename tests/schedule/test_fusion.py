@@ -10,7 +10,7 @@ import torch
 
 from longhand.lower.ir import Axis, Index, Load, Nest, Pointwise, ReduceOp, Step, Store
 from longhand.lower.ir import PointwiseOp as Op
-from longhand.schedule.fusion import Fused, fuse
+from longhand.schedule.fusion.vertical import Fused, fuse
 from longhand.schedule.plan import Verdict
 
 Run = Callable[..., dict[str, torch.Tensor]]

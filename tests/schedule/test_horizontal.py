@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
-from longhand.schedule.horizontal import FEWEST, _ordered
+from longhand.schedule.fusion.horizontal import FEWEST, _ordered
 from longhand.schedule.plan import Launch, Style, UnitPlan
 from longhand.schedule.scheduler import schedule
 

@@ -8,9 +8,9 @@ import pytest
 import sympy
 
 from longhand.lower.ir import ReduceOp
-from longhand.schedule.index_width import MOST, largest
-from longhand.schedule.kernel import plan_kernel
-from longhand.schedule.kernel_plan import IndexWidths, KernelPlan
+from longhand.schedule.kernels.index_width import MOST, largest
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.kernel_plan import IndexWidths, KernelPlan
 from tests.schedule import nests
 from tests.schedule.nests import CPU, CUDA, NestMaker, bf16, i64
 

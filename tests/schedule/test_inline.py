@@ -22,7 +22,7 @@ from longhand.lower.ir import (
     Store,
 )
 from longhand.lower.ir import PointwiseOp as Op
-from longhand.schedule.inline import inline
+from longhand.schedule.fusion.inline import inline
 
 Run = Callable[..., dict[str, torch.Tensor]]
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -11,10 +11,10 @@ from torch import nn
 
 from benchmarks.diff_size import MODEL
 from examples.gpt import GPT
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.lowering import lower
-from longhand.schedule.instances import LayersDiffer
+from longhand.schedule.layers.replication import LayersDiffer
 from longhand.schedule.plan import Repeat, UnitPlan
 from longhand.schedule.scheduler import schedule
 from tests.schedule.test_scheduler import TARGETS, Unit, rand

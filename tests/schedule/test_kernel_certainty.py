@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy
 
 from longhand.lower.ir import Load, PointwiseOp, Position
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.plan import KernelPlan, ParameterRef
 from tests.schedule import nests
 from tests.schedule.execution import fresh_memory, run_nest, run_plan

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longhand.options import Options
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.plan import Style
 from tests.schedule import nests
 from tests.schedule.execution import all_arguments_earlier, fresh_memory, run_nest, run_padded, run_plan

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from longhand.lower.ir import Nest
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
 from tests.schedule import nests
 from tests.schedule.nests import DEVICES, NestMaker, bf16, f32
 

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from longhand.lower.interpreter import bind_sizes, flat, number_of, run_nest
 from longhand.lower.interpreter import run_program as interpret
 from longhand.lower.ir import Load, Nest, Store
-from longhand.schedule.kernel import plan_kernel
-from longhand.schedule.space import refusal
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.space import refusal
 from tests.lower.conftest import lowered
 from tests.schedule.execution import run_plan
 from tests.schedule.nests import DEVICES

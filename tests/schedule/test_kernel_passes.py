@@ -7,9 +7,9 @@ import math
 import pytest
 
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, ReduceOp, Store
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.memory.alias_legality import may_share
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Stage
-from longhand.schedule.sharing import may_share
 from tests.schedule import nests
 from tests.schedule.nests import CPU, CUDA, NestMaker, bf16, f32
 

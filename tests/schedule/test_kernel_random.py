@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from longhand.lower.ir import Index, PointwiseOp, Reduce, ReduceOp, Store
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.memory.alias_legality import may_share
 from longhand.schedule.plan import Access, Style
-from longhand.schedule.sharing import may_share
 from tests.schedule.execution import fresh_memory, run_nest, run_padded, run_plan
 from tests.schedule.nests import DEVICES, NestMaker, Ref, bf16, f32, i64
 

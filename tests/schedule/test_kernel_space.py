@@ -8,9 +8,9 @@ import torch
 
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Axis, Index, Load, Nest, PointwiseOp, Reduce, ReduceOp, Store
-from longhand.schedule.kernel import plan_kernel
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.space import refusal
 from longhand.schedule.plan import KernelPlan, ParameterRef, SizeOf, Style
-from longhand.schedule.space import refusal
 from tests.schedule import nests
 from tests.schedule.nests import CPU, CUDA, DEVICES, NestMaker, f32
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from longhand.lower.ir import View
-from longhand.schedule.memory import release_buffers
+from longhand.schedule.memory.alias_legality import may_share
+from longhand.schedule.memory.assignment import release_buffers
 from longhand.schedule.plan import Access, KernelPlan, Launch, Release, Reuse, touched
-from longhand.schedule.sharing import may_share
 from tests.schedule.test_scheduler import launches, planned, rand
 
 

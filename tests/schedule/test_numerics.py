@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from longhand.lower.ir import Load, PointwiseOp, ReduceOp
-from longhand.schedule.kernel import plan_kernel
-from longhand.schedule.kernel_plan import KernelPlan, Style
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.kernel_plan import KernelPlan, Style
 from tests.schedule.nests import CPU, CUDA, NestMaker, bf16, f32
 
 COLS = 3000  # too many for a CPU to hold, few enough not to be split

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.lower.interpreter import bind_sizes, number_of
 from longhand.lower.ir import Buffer, BufferKind, Extern, Program, View, ViewCall
 from longhand.lower.lowering import lower

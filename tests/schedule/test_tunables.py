@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from longhand.options import Device
-from longhand.schedule.kernel_plan import Style
-from longhand.schedule.tunables import Work, choose_tunables
+from longhand.schedule.kernels.kernel_plan import Style
+from longhand.schedule.kernels.tunables import Work, choose_tunables
 
 
 @pytest.mark.parametrize(

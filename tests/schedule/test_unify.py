@@ -6,7 +6,7 @@ import sympy
 import torch
 
 from longhand.lower.ir import Axis, Index, Load, Nest, Size, Store
-from longhand.schedule.unify import Aligned, align, align_leftovers, disjoint
+from longhand.schedule.fusion.loop_alignment import Aligned, align, align_leftovers, disjoint
 
 
 def nest(sizes: dict[str, Size], buffer: str, **steps: Size) -> Nest:

@@ -17,9 +17,9 @@ from longhand.lower.lowering import lower
 from longhand.schedule.draft import Draft
 from longhand.schedule.passes import PASSES, PlanPass
 from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse
-from longhand.schedule.rules import Rule
 from longhand.schedule.scheduler import schedule
-from longhand.schedule.verifier import Verifier
+from longhand.schedule.verification.rules import Rule
+from longhand.schedule.verification.verifier import Verifier
 from tests.schedule.test_scheduler import TARGETS, rand, traced
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from longhand.capture.bytecode import entries
+from longhand.capture.bytecode.entry import entries
 from tests.capture.bytecode import test_programs
 
 _LONGEST = 300  # seconds that one program may take before the process ends with its stack

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import torch
 
-from longhand.capture.bytecode.entries import Capture
+from longhand.capture.bytecode.entry.entries import Capture
 
 
 class Captured:

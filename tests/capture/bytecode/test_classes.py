@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.capture.bytecode.classes import ClassFacts
+from longhand.capture.bytecode.values.classes import ClassFacts
 from tests.capture.bytecode.behaviours import X
 from tests.capture.bytecode.running import Captured
 

@@ -1,6 +1,6 @@
 """What a capture keeps for one code object: entries, errors, limits."""
 
-from longhand.capture.bytecode.entries import Capture
+from longhand.capture.bytecode.entry.entries import Capture
 from tests.capture.bytecode.behaviours import X
 from tests.capture.bytecode.running import Captured, outcome
 

@@ -166,7 +166,7 @@ def vmap_and_grad(x):
 def test_vmap_in_a_process_that_has_not_used_it():
     text = """
 import torch
-from longhand.capture.bytecode.entries import Capture
+from longhand.capture.bytecode.entry.entries import Capture
 reasons = []
 capture = Capture(lambda graph, _: graph.forward, listener=lambda event: reasons.append(event.record))
 print(capture.call(lambda x: torch.vmap(torch.sum)(x), (torch.ones(2, 3),), {}), [*filter(None, reasons)])

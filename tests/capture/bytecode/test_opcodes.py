@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from longhand.capture.bytecode import interpreter
-from longhand.capture.bytecode.frames import decode
+from longhand.capture.bytecode.frames import interpreter
+from longhand.capture.bytecode.frames.frame import decode
 from longhand.capture.bytecode.versions.running import KNOWN, VERSION
 from tests.capture.bytecode.opcode_programs import ENTERED, PROGRAMS, WHOLE, X, loops
 from tests.capture.bytecode.running import check

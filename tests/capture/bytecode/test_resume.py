@@ -7,14 +7,14 @@ import types
 
 import pytest
 
-from longhand.capture.bytecode.frames import decode
-from longhand.capture.bytecode.resume import (
+from longhand.capture.bytecode.entry.resume import (
     Position,
     continuation,
     live_locals,
     parameters,
     step_code,
 )
+from longhand.capture.bytecode.frames.frame import decode
 from longhand.capture.bytecode.versions.running import VERSION
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.capture.known.held import with_held
 from longhand.lower.lowering import lower

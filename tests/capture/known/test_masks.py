@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from longhand.capture.export_door import capture_export
+from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import InputKind
 from longhand.capture.known import tables
 from longhand.capture.known.biases import make_biases, mask_of
 from longhand.capture.known.deduction import facts_of
-from longhand.emit.constants import literal_of
+from longhand.emit.module.constants import literal_of
 from longhand.options import Device, Target
 
 aten = torch.ops.aten

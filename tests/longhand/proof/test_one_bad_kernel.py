@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.currency import check
-from longhand.emit import kernel_files
+from longhand.emit.unit import kernel_files
 from longhand.errors import KernelWarning
-from longhand.file_check import Currency
 from longhand.loading import bound
-from longhand.verify import verify
+from longhand.staleness.currency import check
+from longhand.staleness.file_check import Currency
+from longhand.verify.verification import verify
 
 
 class Normed(nn.Module):

@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.comparison import Comparison
-from longhand.eager_check import compare_whole
-from longhand.emit import unit as emit_unit_module
+from longhand.emit.unit import files as emit_unit_module
 from longhand.errors import KernelWarning, VerificationError
 from longhand.factory import Call
 from longhand.proof.smaller import smaller
 from longhand.proof.trial import is_plainly_wrong, plainly_wrong, wrong_results
 from longhand.proof.weights import told_apart
-from longhand.verify import verify
+from longhand.verify.comparison import Comparison
+from longhand.verify.eager_check import compare_whole
+from longhand.verify.verification import verify
 from tests.longhand.proof import test_one_bad_kernel as models
 
 WRONG = {"cpu": (" + bias", " - 1.5f * bias"), "cuda": ("tl.rsqrt(", "tl.sqrt(")}
@@ -93,7 +93,7 @@ class Slow(nn.Module):
 
 def test_what_takes_long_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("longhand.proof.keeping._LEAST", 0.01)
-    monkeypatch.setattr("longhand.clock.Timings.total", property(lambda self: 0.0))
+    monkeypatch.setattr("longhand.telling.clock.Timings.total", property(lambda self: 0.0))
     summary = longhand.generate(Slow(), (torch.randn(500, 500),), out=tmp_path / "unit")
     assert summary.trial.startswith("not run: it takes longer than 0 s here.")
 

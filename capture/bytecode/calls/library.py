@@ -1,0 +1,146 @@
+"""What the symbolic interpreter knows of the standard library's classes written in C, and of numpy's numbers."""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import logging
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
+from longhand.capture.bytecode.calls.rules import Rule, Rules
+from longhand.capture.bytecode.containers.items import get_item
+from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values import attributes
+from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold
+from longhand.capture.bytecode.values.operators import binary
+from longhand.capture.bytecode.values.sources import root
+from longhand.capture.bytecode.values.tracked import Const, Dict, Func, Method, New, Obj, Partial, Seq, Value
+
+__all__ = ["RULES", "call_numpy", "is_numpy_function"]
+
+RULES = Rules()
+
+
+@RULES.of(types.MethodType)
+def _method(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return Method(args[0], trace.force(args[1]))
+
+
+@RULES.of(types.MappingProxyType)
+def _mapping_proxy(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """It reads as the dict does."""
+    value = trace.force(args[0])
+    if not isinstance(value, Dict):
+        raise Unsupported(f"a view of a {describe(value)} is made")
+    return value
+
+
+def _getter(function: Callable[[Trace, list[Value], Value], Value]) -> Rule:
+    """operator.itemgetter and attrgetter: called with a value, they read something of it."""
+
+    def read(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        parts = [function(trace, [name], args[-1]) for name in args[:-1]]
+        return parts[0] if len(parts) == 1 else Seq(tuple, parts)
+
+    def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return Partial(Const(read), args, {})
+
+    RULES[read] = read
+    return rule
+
+
+def _attribute(trace: Trace, names: list[Value], value: Value) -> Value:
+    for name in as_python(trace, names[0]).split("."):
+        value = attributes.get(trace, value, name)
+    return value
+
+
+RULES[operator.itemgetter] = _getter(lambda trace, keys, value: get_item(trace, value, keys[0]))
+RULES[operator.attrgetter] = _getter(_attribute)
+
+
+def _call_method(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    *given, owner = args
+    return trace.call_value(attributes.get(trace, owner, as_python(trace, given[0])), given[1:], kwargs)
+
+
+RULES[_call_method] = _call_method
+RULES[operator.methodcaller] = lambda trace, args, kwargs: Partial(Const(_call_method), args, kwargs)
+
+
+@RULES.of(getattr(collections, "_count_elements"))  # noqa: B009
+def _count_elements(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """How a Counter counts."""
+    owner = trace.force(args[0])
+    counts = owner.storage if isinstance(owner, New | Obj) else owner
+    if not isinstance(counts, Dict):
+        raise Unsupported(f"what is in a {describe(owner)} is counted")
+    trace.changing(counts)
+    for value in trace.all_items(args[1]):
+        key = as_key(trace, value)
+        counts.items[key] = binary(trace, "+", counts.items.get(key, Const(0)), Const(1))
+    return Const(None)
+
+
+@RULES.of(logging.getLogger)
+def _get_logger(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The logger of a name is the same whenever it is asked for."""
+    name = as_python(trace, [*args, *kwargs.values(), Const(None)][0])
+    text = f"{trace.guards.constant(logging.getLogger)}({name!r})"
+    return trace.wrap(logging.getLogger(name), root(text, f"the logger {name}"))
+
+
+@RULES.of(sys.exception)
+def _exception(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """None is all that is known: neither the frames that are captured handle an exception, nor who calls them."""
+    errors = [frame.current_error for frame in trace.stack]
+    is_handling = not all(isinstance(error, Const) and error.value is None for error in errors)
+    if is_handling or sys.exception() is not None:
+        raise Unsupported("the exception that is handled is asked for")
+    asked = root(f"{trace.guards.constant(sys.exception)}()", "the exception that the caller handles")
+    trace.guards.equal(asked, None)
+    return Const(None)
+
+
+@RULES.of(sys.exc_info)
+def _exc_info(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return Seq(tuple, [_exception(trace, args, kwargs)] * 3)
+
+
+@RULES.of(inspect.getfullargspec)
+def _argument_names(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    function = trace.force(args[0])
+    if not isinstance(function, Func) or function.real is None:
+        raise Unsupported("the arguments of something that is no plain function are asked for")
+    return fold(inspect.getfullargspec, function.real)
+
+
+def is_numpy_function(value: Any) -> bool:
+    """Whether it is one of numpy's, which give numbers of numbers."""
+    return type(value).__module__ == "numpy" and type(value).__name__ in ("ufunc", "_ArrayFunctionDispatcher")
+
+
+def call_numpy(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function of numpy on known numbers, where it gives a number.
+
+    Raises:
+        Unsupported: It gives an array.
+    """
+    if getattr(function, "__module__", "").startswith("numpy.random"):
+        raise Unsupported("numpy draws random numbers")
+    given = [as_python(trace, value) for value in args]
+    result = fold(function, *given, **{key: as_python(trace, value) for key, value in kwargs.items()})
+    is_number = isinstance(result, Const) and (
+        is_numpy_scalar(result.value) or isinstance(result.value, int | float | bool | torch.dtype)
+    )
+    if not is_number:
+        raise Unsupported(f"{function.__name__} of numpy gives an array")
+    return result

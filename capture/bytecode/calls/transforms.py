@@ -1,0 +1,78 @@
+"""``torch.vmap``: torch's own Python of it is interpreted; what wraps and unwraps tensors goes into the graph.
+
+Between the call that opens a level and the one that closes it, fake values are torch's batched tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from longhand.capture import torch_private
+from longhand.capture.bytecode.calls.rules import Rule, Rules
+from longhand.capture.bytecode.calls.tensors import to_graph, torch_call
+from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values.operators import kind_of
+from longhand.capture.bytecode.values.tracked import Const, New, Obj, Seq, Tensor, Value
+
+__all__ = ["RULES", "index"]
+
+RULES = Rules()
+
+
+def _level(function: Any) -> Rule:
+    """Opens or closes a level of vmap, here and in the graph."""
+
+    def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        pairs = [to_graph(trace, value) for value in args]
+        trace.call("call_function", function, tuple(node for node, _ in pairs), {})
+        return Const(function(*(fake for _, fake in pairs)))
+
+    return rule
+
+
+def _wrapping(function: Any) -> Rule:
+    return lambda trace, args, kwargs: torch_call(trace, function, args, kwargs)
+
+
+for _primitive in torch_private.vmap_levels():
+    RULES[_primitive] = _level(_primitive)
+for _primitive in torch_private.vmap_wrappers():
+    RULES[_primitive] = _wrapping(_primitive)
+
+
+@RULES.of(torch_private.load_vmap_rules)
+def _load_vmap_rules(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Once for the process, which no graph has to repeat."""
+    torch_private.load_vmap_rules()
+    return Const(None)
+
+
+@RULES.of(torch_private.TorchFunctionMode.__enter__)
+def _enter_mode(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    _require_index_mode(trace, args[0])
+    trace.n_index_modes += 1
+    return args[0]
+
+
+@RULES.of(torch_private.TorchFunctionMode.__exit__)
+def _leave_mode(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    _require_index_mode(trace, args[0])
+    trace.n_index_modes -= 1
+    return Const(None)
+
+
+def _require_index_mode(trace: Trace, value: Value) -> None:
+    mode = trace.force(value)
+    if not isinstance(mode, New | Obj) or not torch_private.indexes_by_tensors(kind_of(mode)):
+        raise Unsupported("a torch function mode is entered")
+
+
+def index(trace: Trace, owner: Tensor, key: Value) -> Value | None:
+    """``owner[key]`` under a TransformGetItemToIndex: by tensors only, which may be numbers under vmap; else None."""
+    keys = [trace.force(part) for part in key.items] if isinstance(key, Seq) else [key]
+    if not trace.n_index_modes or not all(isinstance(part, Tensor) for part in keys):
+        return None
+    return torch_call(trace, torch.ops.aten.index.Tensor, [owner, Seq(list, keys)], {})

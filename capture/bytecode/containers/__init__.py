@@ -1,0 +1,1 @@
+"""Tracked containers and iterators, by Python's own rules."""

@@ -1,0 +1,398 @@
+"""Captures one frame: runs the symbolic interpreter, decides where to break, and builds what runs instead."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import os
+import types
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.bytecode.entry.breaks import (
+    BreakRecord,
+    NeedsFixedSizes,
+    Raised,
+    SkipFrame,
+    Unsupported,
+    release,
+)
+from longhand.capture.bytecode.entry.graph_call import drop_unused_sizes, graph_lines
+from longhand.capture.bytecode.entry.outcome import Outcome, is_null
+from longhand.capture.bytecode.entry.resume import (
+    Position,
+    asks_for_locals,
+    first_name,
+    is_continuation,
+    live_locals,
+    original_position,
+    parameters,
+    step_code,
+)
+from longhand.capture.bytecode.entry.shapes import DynamicSizes, size_guards
+from longhand.capture.bytecode.entry.text import (
+    CLASSES_TEXT,
+    LEAVE,
+    STATE_TEXT,
+    entry_text,
+    parameter_name,
+)
+from longhand.capture.bytecode.frames.frame import Frame
+from longhand.capture.bytecode.frames.interpreter import BreakHere, Interpreter
+from longhand.capture.bytecode.hook import frame_hook
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values.sources import root
+from longhand.capture.bytecode.values.tracked import Cell, Const, Tensor, Value
+from longhand.capture.trace_isolation import untold_saves
+from longhand.errors import LonghandError
+
+__all__ = ["Captured", "capture_frame", "reason_to_wait"]
+
+Miss = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """What became of one frame.
+
+    Attributes:
+        entry: What the hook runs; None if the frame is CPython's.
+        breaks: Why it is not one graph.
+        guards: The guards, for people.
+        n_ops: Calls in the graph.
+        conditions: (text, for people) of each guard, and the names it needs.
+        failure: What went wrong in capture itself, where something did.
+    """
+
+    entry: Callable[..., Any] | None
+    breaks: tuple[BreakRecord, ...] = ()
+    guards: tuple[str, ...] = ()
+    n_ops: int = 0
+    conditions: tuple[tuple[str, str], ...] = ()
+    names: dict[str, Any] = dataclasses.field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    source: str = ""
+    failure: str = ""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the frame is left to CPython whole."""
+        return any(record.skipped for record in self.breaks)
+
+    def first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
+        """The first guard that these arguments do not satisfy."""
+        given = {"f": function, **dict(zip(self.parameters, args, strict=True))}
+        for text, readable in self.conditions:
+            try:
+                holds = eval(text, self.names, given)
+            except Exception:  # what the guard looks at is gone: it does not hold
+                holds = False
+            if not holds:
+                return readable
+        return "other sizes or aliases"
+
+
+def reason_to_wait() -> str:
+    """Why no call is captured now, though others of the same function may be; empty if there is none."""
+    if torch_private.n_torch_functions_active():
+        return "a torch function mode (as of torch.set_default_device) is active"
+    if torch_private.is_inside_transform():
+        return "a transform of torch.func is running"
+    return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
+
+
+def capture_frame(
+    function: Any,
+    code: CodeType,
+    names: tuple[str, ...],
+    args: tuple[Any, ...],
+    sizes: DynamicSizes,
+    backend: Any,
+    miss: Miss,
+    failed: Miss | None = None,
+    owner: Any = None,
+) -> Captured:
+    """Captures one call.
+
+    Args:
+        function: The function that is called.
+        code: Its code.
+        names: The names of its flattened arguments.
+        args: The flattened arguments.
+        sizes: Which sizes are symbolic.
+        backend: Compiles a graph.
+        miss: What runs where the guards do not hold.
+        failed: What runs where the graph raised.
+        owner: The hook's callback: entries are for calls under this one only.
+    """
+    records: list[BreakRecord] = []
+    grad_enabled = torch.is_grad_enabled()
+    autocast = torch_private.autocast_settings(), torch_private.autocast_nesting()
+    break_at: int | None = None
+    where = f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        while True:
+            attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
+            try:
+                with untold_saves(), torch_private.keeping_transforms():
+                    return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
+            except NeedsFixedSizes as error:
+                release(error)
+                sizes = sizes.fixed()
+                break_at = None
+                records.clear()
+            except Unsupported as error:
+                release(error)
+                if break_at is not None:
+                    raise SkipFrame(error.reason) from None
+                break_at = attempt.break_place()
+                records.append(BreakRecord(error.reason, error.where or where, error.hint))
+            torch_private.set_grad_enabled(grad_enabled)
+            torch_private.set_autocast(*autocast)
+    except SkipFrame as skip:
+        release(skip)
+        records.append(BreakRecord(str(skip), where, skipped=True))
+        return Captured(None, tuple(records))
+    except Exception as error:
+        # Whatever capture did not foresee leaves the frame to CPython, which is always right.
+        if os.environ.get("LONGHAND_DEBUG", "0") != "0" or isinstance(error, LonghandError):
+            raise
+        release(error)
+        text = f"capture itself failed: {type(error).__name__}: {error}"
+        records.append(BreakRecord(text, where, skipped=True))
+        return Captured(None, tuple(records), failure=text)
+    finally:
+        torch_private.set_grad_enabled(grad_enabled)
+        torch_private.set_autocast(*autocast)
+
+
+class _Attempt:
+    """One run of the interpreter over a frame."""
+
+    def __init__(
+        self,
+        function: Any,
+        code: CodeType,
+        names: tuple[str, ...],
+        args: tuple[Any, ...],
+        sizes: DynamicSizes,
+        break_at: int | None,
+        owner: Any,
+    ) -> None:
+        self.owner = owner
+        self.state = torch_private.global_state()
+        self.function, self.code, self.names, self.args = function, code, names, args
+        self.trace = Trace(sizes)
+        self.interpreter = Interpreter(self.trace, break_at)
+        self.frame = self._frame()
+        self.has_raised = False
+
+    def _frame(self) -> Frame:
+        trace, code, function = self.trace, self.code, self.function
+        given: dict[str, Value] = {
+            name: trace.lazy(value, root(parameter_name(name), f"L[{name!r}]"))
+            for name, value in zip(self.names, self.args, strict=True)
+        }
+        cells = {
+            name: trace.cell(cell, root(f"f.__closure__[{position}]", f"L[{name!r}]"), name)
+            for position, (name, cell) in enumerate(
+                zip(code.co_freevars, function.__closure__ or (), strict=True)
+            )
+        }
+        made = is_continuation(code)
+        for name in code.co_cellvars:
+            tracked = given.pop(name, None)
+            if not made:
+                cells[name] = Cell(tracked, name)
+            elif tracked is not None:
+                place = root(parameter_name(name), f"L[{name!r}]")
+                cell = self.args[self.names.index(name)]
+                if type(cell) is types.CellType:
+                    cells[name] = trace.cell(cell, place, name)
+                else:  # a comprehension uses the cell's place for a plain value
+                    given[name] = tracked
+        trace.guards.same_object(root("f.__globals__", "globals"), function.__globals__)
+        globals_name = trace.guards.constant(function.__globals__)
+        return Frame(code, function.__globals__, vars(builtins), given, cells, globals_name)
+
+    def run(
+        self,
+        backend: Any,
+        others: tuple[Miss, Miss | None],
+        records: tuple[BreakRecord, ...],
+        grad_enabled: bool,
+        autocast: tuple[tuple[Any, ...], int],
+    ) -> Captured:
+        """Interprets, then builds the entry."""
+        outcome = Outcome(self.trace)
+        try:
+            result = self.interpreter.run(self.frame)
+            ending = (outcome.expression(result), "result")
+        except BreakHere:
+            ending = self._break(outcome)
+        except Raised as raised:
+            self.has_raised = True
+            # No local may hold an exception: its traceback would keep the user's frames, and all that they hold, alive.
+            reason = f"{getattr(raised.value, 'kind', Exception).__name__} is raised"
+            raise Unsupported(reason, where="{}:{}".format(*self.frame.place()[:2])) from None
+        if self.trace.has_open_generators():
+            raise SkipFrame("a generator is left inside a try or with block")
+        self._require_balance()
+        outcome.write_effects()
+        if torch.is_grad_enabled() != grad_enabled:
+            outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
+            self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})
+            torch_private.set_grad_enabled(grad_enabled)  # the backend asks for it
+        now = torch_private.autocast_settings(), torch_private.autocast_nesting()
+        if now != autocast:
+            outcome.effects.append(f"set_autocast(*{outcome.constant(now)})")
+            self.trace.call("call_function", torch_private.set_autocast, autocast, {})
+            torch_private.set_autocast(*autocast)
+        return self._entry(outcome, ending, backend, others, records)
+
+    def _require_balance(self) -> None:
+        if self.trace.n_index_modes:
+            raise SkipFrame("a torch function mode is left on")
+
+    def break_place(self) -> int:
+        """The step that CPython is to run: of an exception on its way, and in its handlers, the one that raised it."""
+        frame = self.frame
+        is_handling = not (isinstance(frame.current_error, Const) and frame.current_error.value is None)
+        if is_handling or self.has_raised:
+            return self.interpreter.raised_at
+        return self.interpreter.n_root_steps
+
+    def _break(self, outcome: Outcome) -> tuple[str, str]:
+        """The call of the step function, with all that is alive."""
+        frame = self.frame
+        if not (isinstance(frame.current_error, Const) and frame.current_error.value is None):
+            raise SkipFrame("a graph break inside an except block")
+        code, index = original_position(self.code, frame.start)
+        if asks_for_locals(code):
+            raise SkipFrame("a graph break in a function that asks for its locals")
+        if index < 0:
+            raise SkipFrame("a graph break before the first instruction")
+        self._require_balance()
+        stack = frame.stack
+        live = live_locals(code, index)
+        given = {
+            **frame.locals,
+            **{name: frame.cells[name] for name in code.co_cellvars if name in frame.cells},
+        }
+        first = first_name(code)
+        if first is not None and first not in given:
+            raise SkipFrame("a method deletes its instance")
+        names = tuple(sorted(name for name in given if name in live or name == first))
+        position = Position(code, index, tuple(is_null(value) for value in stack), names)
+        step = step_code(position)
+        frame_hook().mark(step, frame_hook().SKIP)
+        values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
+        arguments = [outcome.expression(values[name]) for name in parameters(position)]
+        closure = [outcome.expression(frame.cells[name]) for name in code.co_freevars]
+        cells = f"({', '.join(closure)},)" if closure else "None"
+        function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
+        parts = "".join(f"{part}, " for part in arguments)
+        return f"[({parts}), {function}, {cells})]", LEAVE
+
+    def _entry(
+        self,
+        outcome: Outcome,
+        ending: tuple[str, str],
+        backend: Any,
+        others: tuple[Miss, Miss | None],
+        records: tuple[BreakRecord, ...],
+    ) -> Captured:
+        trace = self.trace
+        n_ops = sum(node.op.startswith("call") for node in trace.graph.nodes)
+        if not n_ops and not records:
+            return Captured(None)
+        namespace: dict[str, Any] = {}
+        lines: list[str] = []
+        inputs = outcome.inputs()
+        drop_unused_sizes(trace.graph)
+        if n_ops:
+            outputs = outcome.outputs
+            trace.graph.output(tuple(outputs))
+            module = fx.GraphModule(torch.nn.Module(), trace.graph)
+            module.meta["guards"] = tuple(guard.readable for guard in trace.guards.guards)
+            trace.sizes.require_known(module, trace.real_inputs, [tensor.fake for tensor in trace.inputs])
+            namespace["graph"] = backend(module, list(trace.real_inputs))
+            results = "".join(f"g{k}, " for k in range(len(outputs)))
+            call = f"graph({', '.join(name for name, _ in inputs)})"
+            loses = bool(outcome.effects or outcome.late)
+            given = ", ".join(("f", *map(parameter_name, self.names)))
+            assigned = f"{results + '= ' if results else ''}{call}"
+            lines = graph_lines(trace, assigned, given, others[1], namespace, loses)
+        trace.guard_separate()
+        more = size_guards(trace.environment, inputs)
+        more += self._storage_guard(namespace)
+        parameters = tuple(parameter_name(name) for name in self.names)
+        namespace |= {"state": torch_private.global_state, "STATE": self.state}
+        text = entry_text(
+            ", ".join(("f", *parameters)),
+            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT} and {trace.guards.check()}", *more],
+            [f"i{k} = {_place(tensor)}" for k, tensor in enumerate(trace.inputs)],
+            [*lines, *outcome.lines, *outcome.effects, *outcome.late],
+            ending,
+        )
+        hook, classes = frame_hook(), trace.classes.guard()
+        namespace |= trace.guards.constants
+        namespace |= {
+            "miss": others[0],
+            "OWNER": self.owner,
+            "same_tags": hook.same_tags,
+            "KINDS": classes.classes,
+            "TAGS": classes.tags,
+            "recheck": classes.recheck,
+            "pause": hook.pause,
+            "resume": hook.resume,
+            "dispatch_keys": torch_private.dispatch_keys,
+            "set_grad_enabled": torch_private.set_grad_enabled,
+            "set_autocast": torch_private.set_autocast,
+            "autocast_settings": torch_private.autocast_settings,
+            "same_code": hook.same_code,
+            "FUNCTIONS": tuple(trace.codes),
+            "CODES": tuple(trace.codes.values()),
+        }
+        exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
+        hook.mark(namespace["entry"].__code__, hook.SKIP)
+        conditions = [(STATE_TEXT, "gradients, autocast or another global setting changed")]
+        conditions.append(
+            (CLASSES_TEXT, "a method, another attribute of a class or the code of a function changed")
+        )
+        conditions += [
+            (guard.condition.format(guard.source.expression()), guard.readable)
+            for guard in trace.guards.guards
+        ]
+        readable = tuple(guard.readable for guard in trace.guards.guards) + tuple(more)
+        return Captured(
+            namespace["entry"], records, readable, n_ops, tuple(conditions), namespace, parameters, text
+        )
+
+    def _storage_guard(self, namespace: dict[str, Any]) -> list[str]:
+        """Where the graph writes into an input, which inputs share memory matters."""
+        if not self.trace.written() or len(self.trace.inputs) < 2:
+            return []
+        namespace["sharing"] = sharing
+        pattern = sharing(*self.trace.real_inputs)
+        names = ", ".join(f"i{k}" for k in range(len(self.trace.inputs)))
+        return [f"sharing({names}) == {pattern!r}"]
+
+
+def _place(tensor: Tensor) -> str:
+    assert tensor.source is not None
+    return tensor.source.expression()
+
+
+def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
+    """For each tensor the first one that has the same storage."""
+    first: dict[int, int] = {}
+    return tuple(
+        first.setdefault(torch_private.storage_key(tensor), position)
+        for position, tensor in enumerate(tensors)
+    )

@@ -1,0 +1,373 @@
+"""What the frame hook runs for a user's code: compiled entries, newest first, each behind its guards."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import linecache
+import os
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any
+
+from torch import fx
+
+from longhand.capture.bytecode.entry.breaks import BreakRecord
+from longhand.capture.bytecode.entry.captured import Captured, capture_frame, reason_to_wait
+from longhand.capture.bytecode.entry.shapes import DynamicSizes
+from longhand.capture.bytecode.hook import frame_hook
+from longhand.capture.bytecode.skips import is_closed, reason_to_skip
+from longhand.errors import CaptureError, EagerWarning
+
+__all__ = ["Backend", "Capture", "Event", "EventKind", "forget_all"]
+
+Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+_MOST_ENTRIES = 8
+
+
+class EventKind(enum.Enum):
+    """What happened."""
+
+    GRAPH = "graph"
+    BREAK = "break"
+    SKIP = "skip"
+    RECOMPILE = "recompile"
+    EAGER = "eager"
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something that capture tells: a graph, a break, a skipped frame, a recompilation or a call in eager.
+
+    Attributes:
+        kind: What happened.
+        text: For people, on one line.
+        record: The break.
+        guards: The graph's guards.
+    """
+
+    kind: EventKind
+    text: str
+    record: BreakRecord | None = None
+    guards: tuple[str, ...] = ()
+
+
+def flat_parameters(code: CodeType) -> tuple[str, ...]:
+    """The names of the arguments as the hook passes them on."""
+    n = code.co_argcount + code.co_kwonlyargcount
+    n += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:n]
+
+
+class _Compiling:
+    """One thread compiles at a time: torch's tracers keep state that all threads share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        os.register_at_fork(after_in_child=self._unlock)
+
+    def _unlock(self) -> None:
+        self.lock = threading.RLock()  # the thread that held it is not in the child
+
+
+_compiling = _Compiling()
+
+
+class CodeEntries:
+    """The entries of one code object.
+
+    Args:
+        owner: The capture that they belong to.
+        code: The user's code.
+    """
+
+    def __init__(self, owner: Capture, code: CodeType) -> None:
+        self.owner = owner
+        self.code = code
+        self.sizes = DynamicSizes(owner.dynamic)
+        self.entries: list[Callable[..., Any]] = []
+        self.captured: list[Captured] = []
+        self.is_full = False  # no more is compiled
+        self.given_up = ""  # why this code and all that it calls run in eager for good
+        n = len(flat_parameters(code))
+        flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        self.eager_code = code.replace(
+            co_argcount=n, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags
+        )
+        frame_hook().mark(self.eager_code, frame_hook().SKIP)
+
+    def eager(self, function: Any, *args: Any) -> Any:
+        """The call as CPython runs it."""
+        plain = types.FunctionType(
+            self.eager_code, function.__globals__, function.__name__, None, function.__closure__
+        )
+        return plain(*args)
+
+    def uncaptured(self, function: Any, *args: Any) -> Any:
+        """The call with the hook off, for it and for all that it calls."""
+        hook = frame_hook()
+        paused = hook.pause()
+        try:
+            return self.eager(function, *args)
+        finally:
+            hook.resume(paused)
+
+    def failed(self, raised: str, function: Any, *args: Any) -> Any:
+        """The graph raised, and wrote nothing: eager's effects and exception, which the code itself may handle.
+
+        Where eager does not raise it either, the graph is not tried again.
+        """
+        result = self.eager(function, *args)
+        if self.owner.strict:
+            raise CaptureError(f"{self.title()}: the graph raised {raised}, which eager does not.")
+        self._give_up(f"its graph raised {raised}, which eager does not; LONGHAND_STRICT=1 raises instead")
+        self.entries = []
+        frame_hook().mark(self.code, self.miss)
+        return result
+
+    def _give_up(self, reason: str) -> None:
+        if not self.given_up:
+            self.given_up = f"{self.title()}: {reason}"
+            text = f"longhand: {self.title()} and what it calls run in eager from now on: {reason}."
+            warnings.warn(text, EagerWarning, stacklevel=3)
+
+    def miss(self, function: Any, *args: Any) -> Any:
+        """No entry fits: capture anew, or run in CPython. Another capture's calls go to its own entries."""
+        hook = frame_hook()
+        paused = hook.pause()
+        if paused is not self.owner.asked:
+            try:  # with the hook off: an audit hook in Python, say, would be captured while entries are made
+                run = _newest(paused, self.code, self.eager)
+            finally:
+                hook.resume(paused)
+            return run(function, *args)
+        if reason := self.given_up or reason_to_wait():
+            try:
+                self.owner.tell_eager(self, reason)
+                return self.eager(function, *args)
+            finally:
+                hook.resume(paused)
+        if self.is_full:
+            hook.resume(paused)
+            return self.eager(function, *args)
+        n_before = len(self.entries)
+        try:
+            with _compiling.lock:
+                # Meanwhile another thread may have compiled just this: its entry's guards decide.
+                entry = self.entries[-1] if len(self.entries) > n_before else self._compile(function, args)
+        finally:
+            hook.resume(paused)
+        if entry is None and self.given_up:
+            return self.uncaptured(function, *args)
+        return (entry or self.eager)(function, *args)
+
+    def _compile(self, function: Any, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+        owner, hook = self.owner, frame_hook()
+        if self.captured:
+            owner.tell(Event(EventKind.RECOMPILE, f"{self.title()}: {self._first_failure(function, args)}"))
+        if len(self.entries) >= owner.most_entries:
+            if owner.strict:
+                raise CaptureError(
+                    f"{self.title()} was compiled {len(self.entries)} times, and this call needs another.",
+                    hint="What changes from call to call is told with LONGHAND_LOGS=recompiles.",
+                )
+            self.given_up = f"{self.title()} was compiled {len(self.entries)} times"
+            warnings.warn(
+                f"longhand: {self.given_up}; other calls run in eager. What changes from call to call is told with "
+                "LONGHAND_LOGS=recompiles.",
+                EagerWarning,
+                stacklevel=2,
+            )
+            return None
+        names = flat_parameters(self.code)
+        older = self.entries[-1] if self.entries else self.miss
+        captured = capture_frame(
+            function, self.code, names, args, self.sizes, owner.backend, older, self.failed, owner.asked
+        )
+        for record in captured.breaks:
+            owner.tell_break(record)
+        if captured.failure:
+            owner.tell_failure(f"{self.title()} runs in eager: {captured.failure}")
+        if captured.entry is None:
+            if owner.strict and not captured.failure and (owner.begins_with(self) or captured.is_skipped):
+                owner.refuse_left(self, captured.breaks)
+            if not captured.failure and captured.breaks and owner.begins_with(self):
+                owner.tell_left(f"{self.title()} runs in eager: {captured.breaks[-1].reason}")
+            if not self.entries:
+                hook.mark(self.code, hook.SKIP)
+                _SKIPPED.append(self.code)
+            self.is_full = True
+            return None
+        if captured.n_ops:
+            owner.tell(
+                Event(EventKind.GRAPH, f"{self.title()}: {captured.n_ops} ops", guards=captured.guards)
+            )
+        self.entries.append(captured.entry)
+        self.captured.append(captured)
+        hook.mark(self.code, captured.entry)
+        _MARKED.append(self.code)
+        return captured.entry
+
+    def _first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
+        return self.captured[-1].first_failure(function, args)
+
+    def title(self) -> str:
+        return f"{self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
+
+
+# Codes that captures left to CPython, and codes that have entries.
+_SKIPPED: list[CodeType] = []
+_MARKED: list[CodeType] = []
+
+
+def forget_all() -> None:
+    """Drops every entry of this process; the next calls are captured anew."""
+    for codes in (_SKIPPED, _MARKED):
+        while codes:
+            frame_hook().mark(codes.pop(), None)
+    for owner in list(_CAPTURES):
+        owner.codes.clear()
+
+
+_CAPTURES: weakref.WeakSet[Capture] = weakref.WeakSet()
+
+
+def _newest(callback: Any, code: CodeType, eager: Callable[..., Any]) -> Callable[..., Any]:
+    """What another capture runs for a code."""
+    owner = getattr(callback, "__self__", None)
+    if not isinstance(owner, Capture):
+        return eager
+    if code not in owner.codes:
+        owner.codes[code] = CodeEntries(owner, code)
+    found = owner.codes[code]
+    return found.entries[-1] if found.entries else found.miss
+
+
+class Capture:
+    """One compiled function or module: what the hook's callback belongs to.
+
+    Args:
+        backend: Compiles a graph.
+        fullgraph: The first graph break is an error.
+        dynamic: As in torch.compile.
+        listener: Is told events.
+        strict: What fails in capture, or in a graph but not in eager, is an error.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        listener: Callable[[Event], None] | None = None,
+        most_entries: int = _MOST_ENTRIES,
+        strict: bool = False,
+    ) -> None:
+        self.backend = backend
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.most_entries = most_entries
+        self.strict = strict
+        self.codes: dict[CodeType, CodeEntries] = {}
+        self._listener = listener
+        self._told: set[str] = set()
+        _CAPTURES.add(self)
+        self.asked = self.callback  # one object: entries know their capture by it
+        if fullgraph:  # what others skipped is an error here
+            while _SKIPPED:
+                frame_hook().mark(_SKIPPED.pop(), None)
+
+    def tell(self, event: Event) -> None:
+        if self._listener is not None:
+            self._listener(event)
+
+    def tell_break(self, record: BreakRecord) -> None:
+        line = linecache.getline(*_split(record.where)).strip() if record.where else ""
+        text = f"{record.where}: {record.reason}: `{line}`" if line else f"{record.where}: {record.reason}"
+        self.tell(Event(EventKind.SKIP if record.skipped else EventKind.BREAK, text, record))
+        if self.fullgraph:
+            raise CaptureError(
+                f"The code cannot be captured as one graph: {record.reason}.",
+                where=record.where or None,
+                hint=record.hint or "Without fullgraph=True that part runs in Python.",
+            )
+
+    def tell_eager(self, entries: CodeEntries, reason: str) -> None:
+        """A call runs in eager, with all that it calls; warns once that functions do."""
+        if self.strict:
+            raise CaptureError(f"A call of {entries.title()} would run in eager: {reason}.")
+        if entries.given_up:
+            self.tell(Event(EventKind.EAGER, reason))
+            return
+        text = f"{entries.title()}: {reason}"
+        self.tell(Event(EventKind.EAGER, text))
+        if reason not in self._told:
+            self._told.add(reason)
+            where = f"{entries.code.co_filename}:{entries.code.co_firstlineno}"
+            self.tell(Event(EventKind.SKIP, text, BreakRecord(reason, where, skipped=True)))
+            text = f"longhand: {entries.title()} and what it calls run in eager, while {reason}."
+            warnings.warn(text, EagerWarning, stacklevel=3)
+
+    def begins_with(self, entries: CodeEntries) -> bool:
+        """Whether a code is the first that was asked for: what the user compiled."""
+        return next(iter(self.codes.values()), None) is entries
+
+    def refuse_left(self, entries: CodeEntries, breaks: Sequence[BreakRecord]) -> None:
+        """In strict mode: a function that is left to CPython whole is an error, with the reason."""
+        if breaks:
+            last = breaks[-1]
+            raise CaptureError(
+                f"{entries.title()} would run in eager: {last.reason}.",
+                where=last.where or None,
+                hint=last.hint,
+            )
+
+    def tell_left(self, text: str) -> None:
+        """What the user compiled is CPython's, but for what it calls: that must not be silent."""
+        warnings.warn(
+            f"longhand: {text}. Functions that it calls are compiled one by one; longhand.explain tells what becomes "
+            "of a call.",
+            EagerWarning,
+            stacklevel=3,
+        )
+
+    def tell_failure(self, text: str) -> None:
+        """Capture itself failed: a bug, which is an error where the user wants it to be, else a warning, once."""
+        if self.strict:
+            raise CaptureError(f"{text}.")
+        if "failure" not in self._told:
+            self._told.add("failure")
+            warnings.warn(f"longhand: {text}. LONGHAND_STRICT=1 raises instead.", EagerWarning, stacklevel=3)
+
+    def callback(self, function: Any) -> Any:
+        """What the hook asks for a function that it sees for the first time."""
+        code = function.__code__
+        if getattr(function, "_torchdynamo_disable", False) or is_closed(
+            code
+        ):  # torch.compiler.disable's mark
+            return CodeEntries(self, code).uncaptured
+        if reason_to_skip(code) is not None:
+            return None
+        if code not in self.codes:
+            self.codes[code] = CodeEntries(self, code)
+        return self.codes[code].miss
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls with the hook on."""
+        hook = frame_hook()
+        previous = hook.enable(self.asked)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            hook.disable(previous)
+
+
+def _split(where: str) -> tuple[str, int]:
+    file, _, line = where.rpartition(":")
+    return file, int(line)

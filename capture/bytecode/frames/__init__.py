@@ -1,0 +1,1 @@
+"""Frames and the instructions that run in them."""

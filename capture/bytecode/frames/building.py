@@ -1,0 +1,226 @@
+"""What the instructions that build, unpack and match containers do to a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from longhand.capture.bytecode.calls import calls
+from longhand.capture.bytecode.containers import sets
+from longhand.capture.bytecode.containers.items import store
+from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.frames.dispatch import Steps
+from longhand.capture.bytecode.frames.frame import Frame, Instruction
+from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values import attributes
+from longhand.capture.bytecode.values.constants import as_key, as_mapping, as_python
+from longhand.capture.bytecode.values.kinds import is_instance
+from longhand.capture.bytecode.values.tracked import (
+    Const,
+    Dict,
+    Range,
+    Seq,
+    SetOf,
+    Slice,
+    Value,
+)
+
+__all__ = ["STEPS"]
+
+STEPS = Steps()
+
+
+@STEPS.of("BUILD_TUPLE", "BUILD_LIST")
+def _build(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(Seq(tuple if step.name == "BUILD_TUPLE" else list, frame.popn(step.arg)))
+
+
+@STEPS.of("LIST_TO_TUPLE")
+def _list_to_tuple(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = frame.pop()
+    assert isinstance(value, Seq)
+    frame.push(Seq(tuple, list(value.items)))
+
+
+@STEPS.of("BUILD_SET")
+def _build_set(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(sets.made_of(trace, set, frame.popn(step.arg)))
+
+
+@STEPS.of("BUILD_MAP")
+def _build_map(trace: Trace, frame: Frame, step: Instruction) -> None:
+    flat = frame.popn(2 * step.arg)
+    made = Dict(dict, {})
+    for key, value in zip(flat[::2], flat[1::2], strict=True):
+        store(trace, made, key, value)
+    frame.push(made)
+
+
+@STEPS.of("BUILD_CONST_KEY_MAP")
+def _build_const_key_map(trace: Trace, frame: Frame, step: Instruction) -> None:
+    keys = frame.pop()
+    names = as_python(trace, keys)
+    frame.push(Dict(dict, dict(zip(names, frame.popn(step.arg), strict=True))))
+
+
+@STEPS.of("BUILD_STRING")
+def _build_string(trace: Trace, frame: Frame, step: Instruction) -> None:
+    parts = [as_python(trace, value) for value in frame.popn(step.arg)]
+    frame.push(Const("".join(parts)))
+
+
+@STEPS.of("FORMAT_VALUE")
+def _format_value(trace: Trace, frame: Frame, step: Instruction) -> None:
+    spec = as_python(trace, frame.pop()) if step.arg & 4 else ""
+    value = as_python(trace, frame.pop())
+    convert = _CONVERSIONS.get(step.arg & 3)
+    frame.push(Const(format(convert(value) if convert else value, spec)))
+
+
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
+
+
+@STEPS.of("CONVERT_VALUE")
+def _convert_value(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(Const(_CONVERSIONS[step.arg](as_python(trace, frame.pop()))))
+
+
+@STEPS.of("FORMAT_SIMPLE", "FORMAT_WITH_SPEC")
+def _format(trace: Trace, frame: Frame, step: Instruction) -> None:
+    spec = as_python(trace, frame.pop()) if step.name == "FORMAT_WITH_SPEC" else ""
+    frame.push(Const(format(as_python(trace, frame.pop()), spec)))
+
+
+@STEPS.of("BUILD_SLICE")
+def _build_slice(trace: Trace, frame: Frame, step: Instruction) -> None:
+    parts = frame.popn(step.arg)
+    frame.push(Slice((parts[0], parts[1], parts[2] if step.arg == 3 else Const(None))))
+
+
+@STEPS.of("LIST_APPEND")
+def _list_append(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = frame.pop()
+    owner = frame.stack[-step.arg]
+    assert isinstance(owner, Seq)
+    trace.changing(owner)
+    owner.items.append(value)
+
+
+@STEPS.of("SET_ADD")
+def _set_add(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = frame.pop()
+    owner = frame.stack[-step.arg]
+    assert isinstance(owner, SetOf)
+    sets.add(trace, owner, as_key(trace, value))
+
+
+@STEPS.of("MAP_ADD")
+def _map_add(trace: Trace, frame: Frame, step: Instruction) -> None:
+    key, value = frame.popn(2)
+    owner = frame.stack[-step.arg]
+    assert isinstance(owner, Dict)
+    trace.changing(owner)
+    store(trace, owner, key, value)
+
+
+@STEPS.of("LIST_EXTEND")
+def _list_extend(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = frame.pop()
+    owner = frame.stack[-step.arg]
+    assert isinstance(owner, Seq)
+    trace.changing(owner)
+    owner.items.extend(calls.all_items(trace, value))
+
+
+@STEPS.of("SET_UPDATE")
+def _set_update(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = frame.pop()
+    owner = frame.stack[-step.arg]
+    assert isinstance(owner, SetOf)
+    sets.update(trace, owner, value)
+
+
+@STEPS.of("DICT_MERGE", "DICT_UPDATE")
+def _dict_update(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = as_mapping(trace, frame.pop())
+    owner = frame.stack[-step.arg]
+    assert isinstance(owner, Dict)
+    trace.changing(owner)
+    if step.name == "DICT_MERGE" and set(owner.items) & set(value.items):
+        raise Unsupported("a keyword argument is given twice")
+    trace.guard_keys(value)
+    owner.merge(value)
+
+
+@STEPS.of("UNPACK_SEQUENCE")
+def _unpack(trace: Trace, frame: Frame, step: Instruction) -> None:
+    items = calls.all_items(trace, frame.pop())
+    if len(items) != step.arg:
+        raise Unsupported("a sequence of another length is unpacked")
+    frame.stack.extend(reversed(items))
+
+
+@STEPS.of("UNPACK_EX")
+def _unpack_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
+    before, after = step.arg & 0xFF, step.arg >> 8
+    items = calls.all_items(trace, frame.pop())
+    if len(items) < before + after:
+        raise Unsupported("a sequence that is too short is unpacked")
+    middle = items[before : len(items) - after]
+    unpacked = [*items[:before], Seq(list, middle), *items[len(items) - after :]]
+    frame.stack.extend(reversed(unpacked))
+
+
+@STEPS.of("MATCH_SEQUENCE")
+def _match_sequence(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = trace.force(frame.stack[-1])
+    if not isinstance(value, Seq | Const | Dict | Range):
+        raise Unsupported("a value is matched with a sequence")
+    frame.push(Const(isinstance(value, Seq | Range)))
+
+
+@STEPS.of("MATCH_MAPPING")
+def _match_mapping(trace: Trace, frame: Frame, step: Instruction) -> None:
+    value = trace.force(frame.stack[-1])
+    if not isinstance(value, Seq | Const | Dict):
+        raise Unsupported("a value is matched with a mapping")
+    frame.push(Const(isinstance(value, Dict)))
+
+
+@STEPS.of("MATCH_KEYS")
+def _match_keys(trace: Trace, frame: Frame, step: Instruction) -> None:
+    keys = [as_key(trace, key) for key in calls.all_items(trace, frame.stack[-1])]
+    owner = frame.stack[-2]
+    assert isinstance(owner, Dict)
+    for key in keys:
+        trace.guard_key(owner, key)
+    found = all(key in owner.items for key in keys)
+    frame.push(Seq(tuple, [trace.force(owner.items[key]) for key in keys]) if found else Const(None))
+
+
+@STEPS.of("MATCH_CLASS")
+def _match_class(trace: Trace, frame: Frame, step: Instruction) -> None:
+    names = as_python(trace, frame.pop())
+    kind = as_python(trace, frame.pop())
+    subject = trace.force(frame.pop())
+    if not is_instance(subject, kind):
+        frame.push(Const(None))
+        return
+    if step.arg:
+        if kind in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple):
+            frame.push(Seq(tuple, [subject, *(attributes.get(trace, subject, name) for name in names)]))
+            return
+        names = (*getattr(kind, "__match_args__", ())[: step.arg], *names)
+    parts: list[Value] = []
+    for name in names:
+        found = attributes.find(trace, subject, name)
+        if found is None:
+            frame.push(Const(None))
+            return
+        parts.append(found)
+    frame.push(Seq(tuple, parts))
+
+
+@STEPS.of("GET_LEN")
+def _get_len(trace: Trace, frame: Frame, step: Instruction) -> None:
+    frame.push(Const(len(calls.all_items(trace, frame.stack[-1]))))

@@ -1,0 +1,1 @@
+"""Tracked values, their attributes and operators."""

@@ -1,0 +1,1 @@
+"""Where graphs come from: torch.export, Dynamo, and longhand's own bytecode; and what finishes each."""

@@ -1,0 +1,158 @@
+"""Runs Dynamo's graph while it is traced, and notes on each traced call what autograd makes of it.
+
+Two things do not show in the ops: that gradients are off (Dynamo switches them with calls of their own), and that a
+call stands in a checkpointed region, whose values the backward pass shall compute again. Dynamo's own fake values are
+a second witness: where none of a call's results requires grad although an argument does, gradients stop there too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+from torch.utils.checkpoint import checkpoint
+
+from longhand.capture import torch_private
+from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
+from longhand.capture.functionalize.foreach import for_each
+from longhand.capture.functionalize.gradient_tracking import can_carry
+
+_KEY = "longhand"
+
+
+@dataclasses.dataclass(frozen=True)
+class CallNote:
+    """What is known of a traced call.
+
+    Attributes:
+        stops_gradients: What it computes carries no gradients, what it writes neither.
+        checkpoint: The number of the innermost checkpointed region around it; 0 outside of any.
+    """
+
+    stops_gradients: bool = False
+    checkpoint: int = 0
+
+
+def note_of(traced: fx.Node | None) -> CallNote:
+    """The note on a traced call."""
+    custom = traced.meta.get("custom") if traced is not None else None
+    found = custom.get(_KEY) if isinstance(custom, dict) else None
+    return found if isinstance(found, CallNote) else CallNote()
+
+
+@dataclasses.dataclass
+class _State:
+    """What holds at the call that runs.
+
+    Attributes:
+        records: Gradients are recorded.
+        n_regions: Checkpointed regions met so far.
+    """
+
+    records: bool
+    n_regions: int = 0
+
+
+class DynamoRun(fx.Interpreter):
+    """Runs Dynamo's graph; to be used under ``fx.traceback.preserve_node_meta()``.
+
+    Args:
+        module: The graph.
+        held: The values of tensors that it holds, by path.
+        records: Whether gradients are recorded when it is called.
+    """
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        held: dict[str, Any],
+        records: bool,
+        *,
+        state: _State | None = None,
+        checkpoint: int = 0,
+    ) -> None:
+        super().__init__(module)
+        self._held = held
+        self._state = state or _State(records)
+        self._regions = [checkpoint]
+
+    def run_node(self, node: fx.Node) -> Any:
+        if node.target is torch_private.set_grad_enabled:
+            self._state.records = bool(node.args[0])
+            return None
+        if node.target is enter_checkpoint:
+            self._regions.append(self._next_region())
+            return None
+        if node.target is leave_checkpoint:
+            self._regions.pop()
+            return None
+        if node.op.startswith("call_"):
+            note = CallNote(not self._state.records or _stops(node), self._regions[-1])
+            before = node.meta.get("custom")
+            node.meta["custom"] = {**(before if isinstance(before, dict) else {}), _KEY: note}
+        return super().run_node(node)
+
+    def _next_region(self) -> int:
+        self._state.n_regions += 1
+        return self._state.n_regions
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self._held[target] if target in self._held else super().get_attr(target, args, kwargs)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if torch_private.is_checkpoint(target):
+            body, *operands = args
+            region = DynamoRun(body, {}, True, state=self._state, checkpoint=self._next_region())
+            return region.run(*operands)
+        if (written_out := for_each(target)) is not None:
+            return written_out(*args, **kwargs)
+        if isinstance(target, torch._ops.OpOverload) and target._schema.name == "prims::fma":
+            return args[0] * args[1] + args[2]  # what Dynamo makes of addcmul and addcdiv
+        return super().call_function(target, args, kwargs)
+
+
+def records_gradients(module: fx.GraphModule) -> bool:
+    """Whether any call of Dynamo's graph runs while gradients are recorded, if it is called now."""
+    records = torch.is_grad_enabled()
+    for node in module.graph.nodes:
+        if node.target is torch_private.set_grad_enabled:
+            records = bool(node.args[0])
+        elif records and node.op.startswith("call_"):
+            return True
+    return False
+
+
+def eager_function(module: fx.GraphModule) -> Callable[..., Any]:
+    """Dynamo's graph as eager runs it: in a checkpointed region dropout repeats, as Dynamo leaves to compilers."""
+    if any(torch_private.is_checkpoint(node.target) for node in module.graph.nodes):
+        return lambda *inputs: _Checkpointing(module).run(*inputs)
+    return module.forward
+
+
+class _Checkpointing(fx.Interpreter):
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if torch_private.is_checkpoint(target):
+            body, *operands = args
+            return checkpoint(
+                _Checkpointing(body).run, *operands, use_reentrant=False, preserve_rng_state=True
+            )
+        return super().call_function(target, args, kwargs)
+
+
+def _stops(node: fx.Node) -> bool:
+    """Whether Dynamo saw gradients come in and none go out."""
+    value = node.meta.get("example_value")
+    if not can_carry(value):
+        return False
+    return not _requires_grad(value) and any(
+        _requires_grad(source.meta.get("example_value")) for source in node.all_input_nodes
+    )
+
+
+def _requires_grad(value: Any) -> bool:
+    tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return any(torch_private.unbatched(tensor).requires_grad for tensor in tensors)

@@ -1,0 +1,412 @@
+"""From what a door traced to a CapturedGraph: functional, canonical, named, its memory relations written down."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import re
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.devices import move_to_target
+from longhand.capture.frontends.dynamo_run import note_of
+from longhand.capture.frontends.regions import inline_region
+from longhand.capture.functionalize.canonicalize import RULES, TRAINING_RULES
+from longhand.capture.functionalize.dead_code import remove_dead_code
+from longhand.capture.functionalize.decompositions import packet_name
+from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
+from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
+from longhand.capture.functionalize.gradient_tracking import Carrying
+from longhand.capture.functionalize.writes import rule_for_write
+from longhand.capture.graph import (
+    AliasKind,
+    CapturedGraph,
+    GraphInput,
+    GraphOutput,
+    InputKind,
+    Literal,
+    Mutation,
+)
+from longhand.capture.known.biases import make_biases
+from longhand.capture.known.fold import fold_known
+from longhand.capture.known.spelling import Emit
+from longhand.capture.known.tables import with_tables
+from longhand.capture.provenance import assign_provenance, user_frames
+from longhand.capture.size_conditions import size_conditions
+from longhand.capture.sizes import symbolic_sizes
+from longhand.capture.trace_isolation import own_types
+from longhand.errors import CaptureError
+from longhand.options import Target
+
+aten = torch.ops.aten
+
+# Nodes whose result may be memory that is already there.
+_VIEWS = frozenset(
+    [
+        "reshape",
+        "permute",
+        "transpose",
+        "expand",
+        "select",
+        "slice",
+        "unsqueeze",
+        "squeeze",
+        "split_with_sizes",
+        "unbind",
+        "diagonal",
+        "unfold",
+        "view",
+        "view_as_complex",
+        "view_as_real",
+        "real",
+        "imag",
+        "as_strided",
+        "split",
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Traced:
+    """What a door hands over: a graph of ATen calls that may still write, and what it knows about the call.
+
+    Attributes:
+        module: The traced graph; every node has its eager fake value and, where known, stacks.
+        inputs: For each placeholder, in order: what feeds it; None for one that is to be dropped (a constant).
+        leaves: The leaves of what the call returns: traced nodes or Python constants.
+        size_names: Words for symbolic sizes: (placeholder name in `module`, dimension) -> name.
+        train: The graph is to be differentiated: what stops gradients stays in it, as ``detach``.
+        facts: See CapturedGraph.
+        mode: See CapturedGraph.
+        is_guarded: Whoever calls the graph checks what was decided about sizes.
+        The others: see CapturedGraph, with `argument_leaves` naming the placeholders of `module`.
+    """
+
+    module: fx.GraphModule
+    inputs: tuple[GraphInput | None, ...]
+    leaves: tuple[Any, ...]
+    name: str
+    source: str
+    is_module: bool
+    signature: tuple[str, ...]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    argument_leaves: tuple[str | Literal, ...]
+    constants: dict[str, torch.Tensor]
+    tied: tuple[tuple[str, ...], ...]
+    shared_storage: tuple[tuple[str, ...], ...]
+    grad_inputs: tuple[str, ...]
+    size_names: dict[tuple[str, int], str]
+    train: bool = False
+    facts: tuple[str, ...] = ()
+    mode: bool | None = None
+    is_guarded: bool = False
+
+
+@own_types()
+def finish(traced: Traced, target: Target) -> CapturedGraph:
+    """The captured graph of what was traced.
+
+    Raises:
+        CaptureError: An op has no functional form, or sizes depend on data.
+    """
+    rules = {**RULES, **TRAINING_RULES} if traced.train else RULES
+    gradients = Carrying() if traced.train else None
+    rewriter = Rewriter(
+        rules, rule_for_write, _fake_mode(traced.module.graph), gradients, device=target.device
+    )
+    known = _placeholders(rewriter, traced)
+    for node in traced.module.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        rewriter.current = node
+        _refuse_data_dependence(node)
+        try:
+            if node.op == "get_attr":
+                known[node] = getattr(traced.module, node.target)
+            else:
+                known[node] = _copy(rewriter, node, known)
+        except CannotFunctionalize as error:
+            raise CaptureError(f"{error}.", where=place(node), hint=error.hint) from None
+        except RuntimeError as error:
+            raise CaptureError(
+                f"`{node.target}` cannot be rewritten: {str(error).splitlines()[0]}.",
+                where=place(node),
+                hint="This is a limit of capture: please report it.",
+            ) from None
+    rewriter.current = None
+    kept = _kept_inputs(traced, known)
+    values = [known[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in traced.leaves]
+    mutated = [handle for _, handle in kept if isinstance(handle, Handle) and handle.memory.version]
+    outputs = _outputs(rewriter, values, mutated)
+    written = [(handle.memory.placeholder, rewriter.read(handle)) for handle in mutated]
+    results = [output[0] for output in outputs if isinstance(output[0], fx.Node)]
+    rewriter.graph.output((*results, *(node for _, node in written)))
+    remove_dead_code(rewriter.graph)
+    assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
+    fold_known(rewriter.graph, _emitter(rewriter))
+    make_biases(rewriter.graph, _emitter(rewriter), target.device)
+    names, graph = _named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
+    move_to_target(graph, target)
+    return with_tables(_assemble(traced, graph, names, known, kept, outputs, written), target.device)
+
+
+def _emitter(rewriter: Rewriter) -> Emit:
+    """How a pass over the finished graph adds a call to it."""
+    return lambda target, args, kwargs: rewriter.emit(target, args, kwargs)
+
+
+def _copy(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return inline_region(rewriter, node, known)
+    if rewriter.gradients is None or not note_of(node).stops_gradients:
+        return rewriter.copy(node, known, True)
+    with rewriter.gradients.stopped():
+        results = rewriter.copy(node, known, True)
+    return rewriter.without_gradients(results)
+
+
+def _assemble(
+    traced: Traced,
+    graph: fx.Graph,
+    names: dict[fx.Node, str],
+    known: dict[fx.Node, Any],
+    kept: list[tuple[GraphInput, Any]],
+    outputs: list[tuple[Any, AliasKind, Any]],
+    written: list[tuple[Any, fx.Node]],
+) -> CapturedGraph:
+    given = zip(_inputs(traced), traced.inputs, strict=True)
+    by_traced = {node.name: names[_placeholder(known[node])] for node, entry in given if entry is not None}
+    inputs = tuple(dataclasses.replace(entry, node=by_traced[entry.node]) for entry, _ in kept)
+    used = {entry.target for entry in inputs}
+    symbols = symbolic_sizes(
+        graph, inputs, {(by_traced.get(n, n), d): w for (n, d), w in traced.size_names.items()}
+    )
+    return CapturedGraph(
+        name=traced.name,
+        source=traced.source,
+        is_module=traced.is_module,
+        graph=graph,
+        inputs=inputs,
+        outputs=tuple(
+            GraphOutput(
+                names[value] if isinstance(value, fx.Node) else Literal(value),
+                alias,
+                names[base] if isinstance(base, fx.Node) else base,
+            )
+            for value, alias, base in outputs
+        ),
+        signature=traced.signature,
+        in_spec=traced.in_spec,
+        argument_leaves=tuple(
+            by_traced[leaf] if isinstance(leaf, str) else leaf for leaf in traced.argument_leaves
+        ),
+        out_spec=traced.out_spec,
+        mutations=tuple(Mutation(names[placeholder], names[node]) for placeholder, node in written),
+        constants={target: value for target, value in traced.constants.items() if target in used},
+        tied=traced.tied,
+        shared_storage=_distinct(traced.shared_storage, by_traced),
+        symbols=symbols,
+        conditions=() if traced.is_guarded else size_conditions(graph, symbols),
+        grad_inputs=tuple(  # tensors that are tied are one placeholder
+            dict.fromkeys(by_traced[name] for name in traced.grad_inputs if name in by_traced)
+        ),
+        facts=traced.facts,
+        mode=traced.mode,
+    )
+
+
+def _placeholder(value: Handle | Number) -> fx.Node:
+    node = value.memory.placeholder if isinstance(value, Handle) else value.node
+    assert node is not None
+    return node
+
+
+def _distinct(groups: tuple[tuple[str, ...], ...], names: dict[str, str]) -> tuple[tuple[str, ...], ...]:
+    """Groups by their final names; what became one placeholder (tied parameters) is one."""
+    renamed = (tuple(dict.fromkeys(names[name] for name in group)) for group in groups)
+    return tuple(group for group in renamed if len(group) > 1)
+
+
+def _inputs(traced: Traced) -> list[fx.Node]:
+    return [node for node in traced.module.graph.nodes if node.op == "placeholder"]
+
+
+def _kept_inputs(traced: Traced, known: dict[fx.Node, Any]) -> list[tuple[GraphInput, Handle | Number]]:
+    """The inputs with their placeholder's handle; of tied ones only the first, under the group's first path."""
+    first = {path: group[0] for group in traced.tied for path in group}
+    kept: dict[int, tuple[GraphInput, Handle | Number]] = {}
+    for entry, node in zip(traced.inputs, _inputs(traced), strict=True):
+        if entry is not None and id(known[node]) not in kept:
+            tied = entry.kind in (InputKind.PARAMETER, InputKind.BUFFER)
+            path = first.get(entry.target, entry.target) if tied else entry.target
+            kept[id(known[node])] = (dataclasses.replace(entry, target=path), known[node])
+    return list(kept.values())
+
+
+def _placeholders(rewriter: Rewriter, traced: Traced) -> dict[fx.Node, Any]:
+    known: dict[fx.Node, Any] = {}
+    first = {path: group[0] for group in traced.tied for path in group}
+    tied: dict[str, Any] = {}
+    for node, entry in zip(_inputs(traced), traced.inputs, strict=True):
+        value = node.meta.get("val")
+        if entry is None:
+            known[node] = value
+            continue
+        path = first.get(entry.target) if entry.kind in (InputKind.PARAMETER, InputKind.BUFFER) else None
+        if path is not None and path in tied:
+            known[node] = tied[path]
+            continue
+        copy = rewriter.graph.placeholder(node.name)
+        copy.meta["val"] = value
+        if isinstance(value, torch.Tensor):
+            carries = rewriter.gradients is not None and node.name in traced.grad_inputs
+            if rewriter.gradients is not None and carries:
+                rewriter.gradients.add(copy)
+            known[node] = Handle(copy, value, Memory(placeholder=copy, carries=carries))
+        else:
+            known[node] = Number(copy, value)
+        if path is not None:
+            tied[path] = known[node]
+    return known
+
+
+def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:
+    for node in graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, torch_private.FakeTensor):
+                return torch_private.fake_mode_of(value)
+    return torch_private.FakeTensorMode(allow_non_fake_inputs=False)
+
+
+def _outputs(
+    rewriter: Rewriter, values: list[Any], mutated: list[Handle]
+) -> list[tuple[Any, AliasKind, Any]]:
+    """(node or constant, alias, base) for each result; a clone where fresh memory needs one."""
+    outputs: list[tuple[Any, AliasKind, Any]] = []
+    seen: dict[int, int] = {}  # memory -> the first result that shows it
+    taken = {_origin(rewriter.read(handle)) for handle in mutated}
+    for position, value in enumerate(values):
+        if isinstance(value, Number):
+            outputs.append((value.node, AliasKind.FRESH, None))
+        elif not isinstance(value, Handle):
+            outputs.append((value, AliasKind.FRESH, None))
+        elif value.memory.placeholder is not None:
+            outputs.append((rewriter.read(value), AliasKind.INPUT, value.memory.placeholder))
+        elif id(value.memory) in seen:
+            outputs.append((rewriter.read(value), AliasKind.OUTPUT, seen[id(value.memory)]))
+        else:
+            node = rewriter.read(value)
+            if _origin(node).op == "placeholder" or _origin(node) in taken:
+                node = rewriter.emit(aten.clone.default, (node,), value=value.fake)
+                node.meta.update({key: _words(value.node)[key] for key in _words(value.node)})
+            taken.add(_origin(node))
+            seen[id(value.memory)] = position
+            outputs.append((node, AliasKind.FRESH, None))
+    return outputs
+
+
+def _words(node: fx.Node) -> dict[str, Any]:
+    return {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
+
+
+def _origin(node: fx.Node) -> fx.Node:
+    """The node whose memory a node may show, through views."""
+    while node.op == "call_function":
+        target = node.target
+        if target is not operator.getitem and not (
+            isinstance(target, torch._ops.OpOverload)
+            and target.namespace == "aten"
+            and packet_name(target) in _VIEWS
+        ):
+            return node
+        source = node.args[0]
+        if not isinstance(source, fx.Node):
+            return node
+        if target is operator.getitem and not _is_view(source):
+            return node
+        node = source
+    return node
+
+
+def _is_view(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and packet_name(node.target) in _VIEWS
+
+
+def _named(graph: fx.Graph, paths: dict[str, str]) -> tuple[dict[fx.Node, str], fx.Graph]:
+    """The same graph with readable names: the user's local, a path, or the op's name."""
+    named = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    words = _unique_words(graph, paths)
+    for node in graph.nodes:
+        if node.op == "output":
+            named.output(fx.node.map_arg(node.args[0], copies.__getitem__))
+            continue
+        if node.op == "placeholder":
+            copy = named.create_node("placeholder", "", name=words[node])
+            copy.target = copy.name
+        else:
+            args = fx.node.map_arg(node.args, copies.__getitem__)
+            kwargs = fx.node.map_arg(node.kwargs, copies.__getitem__)
+            copy = named.create_node("call_function", node.target, args, kwargs, name=words[node])
+        copy.meta = {key: node.meta[key] for key in ("val", "provenance") if key in node.meta}
+        copies[node] = copy
+    return {node: copy.name for node, copy in copies.items()}, named
+
+
+def _unique_words(graph: fx.Graph, paths: dict[str, str]) -> dict[fx.Node, str]:
+    """A name for each node. Inputs choose first, then the user's locals, then ops: `cos` is the user's `cos`."""
+    words: dict[fx.Node, str] = {}
+    taken: set[str] = set()
+
+    def choose(node: fx.Node, word: str) -> None:
+        unique, count = word, 1
+        while unique in taken:
+            unique, count = f"{word}_{count}", count + 1
+        taken.add(unique)
+        words[node] = unique
+
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            choose(node, _word(paths[node.name]))
+    for node in graph.nodes:
+        if node.op == "call_function" and node.meta["provenance"].local is not None:
+            choose(node, _word(node.meta["provenance"].local))
+    for node in graph.nodes:
+        if node.op == "call_function" and node not in words:
+            choose(node, _word(_op_word(node)))
+    return words
+
+
+def _word(path: str) -> str:
+    return re.sub(r"\W+", "_", path).strip("_") or "value"
+
+
+def _op_word(node: fx.Node) -> str:
+    target: Any = node.target
+    name = packet_name(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
+    return name.strip("_")
+
+
+def _refuse_data_dependence(node: fx.Node) -> None:
+    for value in pytree.tree_leaves(node.meta.get("val")):
+        sizes = tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
+        for size in sizes:
+            if isinstance(
+                size, torch.SymInt | torch.SymFloat | torch.SymBool
+            ) and torch_private.free_unbacked_symbols(size):
+                raise CaptureError(
+                    f"`{node.target}` yields a size or number that depends on the data.",
+                    where=place(node),
+                    hint="Take it out of the compiled part, or use torch.where instead of indexing by a mask.",
+                )
+
+
+def place(node: fx.Node) -> str | None:
+    """The user's ``file:line`` of a traced node."""
+    frames = user_frames(node.meta.get("stack_trace") or "")
+    return f"{frames[-1].file}:{frames[-1].statement.line}" if frames else None

@@ -1,0 +1,1 @@
+"""From traced calls to a functional, canonical graph."""

@@ -1,0 +1,412 @@
+"""Makes a graph functional, canonical and small, in one pass and without tracing again.
+
+torch's own way (functionalize under a tracer, once or twice) runs every op through several dispatch layers. Here the
+traced graph is walked once: an op that is fine is copied with the fake value it already has; only what must be
+decomposed is traced, once for each kind of call.
+
+Memory is modelled by `Handle`: one for each tensor object of the eager program. Handles on one storage form a tree
+under the handle that owns it. A write gives the written handle a new value, rebuilds its parents from it (a slice's
+parent is a slice_scatter), and marks every other view of that memory as outdated; an outdated view is taken again from
+its parent when somebody reads it. Which handles share memory is not guessed from op names: the traced fake values
+share storages exactly as eager's tensors do.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.functionalize import gradient_tracking as carrying
+from longhand.capture.functionalize.decompositions import (
+    CHECKS,
+    COMPOSITE_VIEWS,
+    decomposition_table,
+    is_kept,
+    packet_name,
+)
+from longhand.capture.functionalize.functional_proxies import (
+    Handle,
+    Memory,
+    Number,
+    on_storage_of,
+    signature,
+    without_defaults,
+)
+from longhand.options import Device
+
+aten = torch.ops.aten
+
+
+class CannotFunctionalize(Exception):
+    """An op or a write that has no functional counterpart here. `finish` adds the user's line.
+
+    Args:
+        what: Which, in one clause.
+        hint: What to do next.
+    """
+
+    def __init__(self, what: str, hint: str = "Write it without changing tensors in place.") -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+Rule = Callable[["Rewriter", torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], Any], Any]
+
+
+class Rewriter:
+    """Copies a graph of ATen calls into a functional one; see the module's docstring.
+
+    Args:
+        rules: What to do with ops of a packet name, before anything else is tried. NotImplemented means: nothing.
+        rule_for_write: What to do with an op that writes its arguments and has no rule.
+        fake_mode: The mode of the graph's fake values.
+        gradients: What carries gradients, in a graph that is to be differentiated.
+        device: Where the graph will run, which may be another device than that of its values (see `devices`).
+    """
+
+    def __init__(
+        self,
+        rules: dict[str, Rule],
+        rule_for_write: Callable[[torch._ops.OpOverload], Rule],
+        fake_mode: torch_private.FakeTensorMode,
+        gradients: carrying.Carrying | None = None,
+        *,
+        device: Device,
+    ) -> None:
+        self.rules = rules
+        self.rule_for_write = rule_for_write
+        self.fake_mode = fake_mode
+        self.graph = fx.Graph()
+        self.handles: dict[str, Handle | Number] = {}  # by placeholder
+        self.gradients = gradients
+        self.device = device
+        self.current: fx.Node | None = None  # the traced node being copied: whose words new nodes take over
+        self._traced: dict[Any, fx.GraphModule | None] = {}
+        self._sizes: dict[Any, fx.Node] = {}
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def emit(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, value: Any = None
+    ) -> fx.Node:
+        """A new node; its value is computed on the arguments' fake values unless given."""
+        kwargs = kwargs or {}
+        node = self.graph.create_node("call_function", target, self._as_nodes(args), self._as_nodes(kwargs))
+        if value is None:
+            value = self.evaluate(target, node.args, node.kwargs)
+        node.meta["val"] = value
+        if self.current is not None:
+            for key in ("stack_trace", "nn_module_stack"):
+                if key in self.current.meta:
+                    node.meta[key] = self.current.meta[key]
+            node.meta["traced"] = self.current
+        if self.gradients is not None:
+            self.gradients.note(node)
+        return node
+
+    def evaluate(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """What an op yields on fake values; arguments may hold nodes, handles and numbers."""
+
+        def fake(leaf: Any) -> Any:
+            if isinstance(leaf, fx.Node):
+                return leaf.meta["val"]
+            if isinstance(leaf, Handle):
+                return leaf.fake
+            return leaf.value if isinstance(leaf, Number) else leaf
+
+        args, kwargs = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
+        with self.fake_mode, torch.no_grad():
+            return target(*args, **kwargs)
+
+    def _as_nodes(self, tree: Any) -> Any:
+        def node_of(leaf: Any) -> Any:
+            if isinstance(leaf, Handle):
+                return self.read(leaf)
+            return leaf.node if isinstance(leaf, Number) else leaf
+
+        return fx.node.map_aggregate(tree, node_of)
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def fresh(self, node: fx.Node, fake: torch.Tensor) -> Handle:
+        """A tensor with memory of its own."""
+        return Handle(node, fake, Memory(carries=self.gradients is not None and node in self.gradients))
+
+    def view(
+        self,
+        parent: Handle,
+        fake: torch.Tensor,
+        take: Callable[[fx.Node], fx.Node],
+        put: Callable[[fx.Node, fx.Node], fx.Node],
+    ) -> Handle:
+        """What an op makes of its tensor argument: a view if eager's values share storage, else a fresh tensor."""
+        node = take(self.read(parent))
+        if torch_private.storage_key(fake) != torch_private.storage_key(parent.fake):
+            return self.fresh(node, fake)
+        return Handle(node, fake, parent.memory, parent.memory.version, parent, take, put)
+
+    def same(self, source: Handle, fake: torch.Tensor) -> Handle:
+        """What an identity makes of its argument: itself, or a fresh tensor of the same value."""
+        if torch_private.storage_key(fake) == torch_private.storage_key(source.fake):
+            return source
+        return self.fresh(self.read(source), fake)
+
+    def read(self, handle: Handle) -> fx.Node:
+        """The node that holds the tensor's value now."""
+        if handle.version != handle.memory.version:
+            if handle.parent is None or handle.take is None:
+                raise CannotFunctionalize(
+                    "a tensor is read whose memory was written in a way that cannot be followed"
+                )
+            handle.node = handle.take(self.read(handle.parent))
+            handle.version = handle.memory.version
+        return handle.node
+
+    def write(self, handle: Handle, node: fx.Node) -> None:
+        """The tensor's elements become the node's value (same shape and dtype)."""
+        self._store(handle, self._written(handle, node))
+
+    def _store(self, handle: Handle, node: fx.Node) -> None:
+        if handle.parent is None:
+            handle.memory.version += 1
+        else:
+            if handle.put is None:
+                raise CannotFunctionalize("a view is written that cannot be written back")
+            self._store(handle.parent, handle.put(self.read(handle.parent), node))
+        handle.node = node
+        handle.version = handle.memory.version
+
+    def _written(self, handle: Handle, node: fx.Node) -> fx.Node:
+        """What a write stores: the value, without gradients where none are recorded."""
+        if self.gradients is None:
+            return node
+        memory = handle.memory
+        if memory.carries and (self.gradients.is_stopped or self.read(handle) not in self.gradients):
+            raise CannotFunctionalize(
+                "a tensor that gradients flow through is written where autograd does not see it",
+                "Write it with gradients on, or write into a clone of it.",
+            )
+        if self.gradients.is_stopped and node in self.gradients:
+            node = self.emit(carrying.detach, (node,))
+        memory.carries = memory.carries or node in self.gradients
+        return node
+
+    def without_gradients(self, results: Any) -> Any:
+        """The results of what ran while no gradients were recorded."""
+
+        def stop(leaf: Any) -> Any:
+            if (
+                not isinstance(leaf, Handle)
+                or self.gradients is None
+                or self.read(leaf) not in self.gradients
+            ):
+                return leaf
+            return self.keep(carrying.detach, (leaf,), {}, self.evaluate(carrying.detach, (leaf,), {}))
+
+        return fx.node.map_aggregate(results, stop)
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any = None) -> Any:
+        """Rewrites one call. `eager` is its traced value, None where it has to be computed."""
+        if target is operator.getitem and isinstance(args[0], list | tuple):
+            return args[0][args[1]]
+        if not isinstance(target, torch._ops.OpOverload):
+            return self._python(target, args, kwargs, eager)
+        name = packet_name(target)
+        if target.namespace == "aten" and name in CHECKS:
+            return None
+        if eager is None and not torch_private.writes(target):
+            eager = self.evaluate(target, args, kwargs)
+        if target.namespace == "aten" and name in self.rules:
+            result = self.rules[name](self, target, args, kwargs, eager)
+            if result is not NotImplemented:
+                return result
+        if torch_private.writes(target):
+            return self.rule_for_write(target)(self, target, args, kwargs, eager)
+        if not is_kept(target) or _is_composite_view(target, args):
+            result = self.inlined(target, args, kwargs, eager)
+            if result is not NotImplemented:
+                return result
+        return self.keep(target, args, kwargs, eager)
+
+    def inlined(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any
+    ) -> Any:
+        """What a function does, or what an op is made of, call by call; NotImplemented if it is not made of any."""
+        traced = self._decomposed(function, args, kwargs)
+        if traced is None:
+            return NotImplemented
+        return on_storage_of(eager, self._inline(traced, args, kwargs), (args, kwargs))
+
+    def keep(
+        self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any
+    ) -> Any:
+        """The call as it is: its results are fresh, or views where eager's are."""
+        sources = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
+        args, kwargs = without_defaults(target, args, kwargs)
+        node = self.emit(target, args, kwargs, value=eager)
+        if not isinstance(eager, list | tuple):
+            return self._wrap(node, eager, sources, _bind(self._again, node, None))
+        results = []
+        for position, value in enumerate(eager):
+            item = None if value is None else self.emit(operator.getitem, (node, position), value=value)
+            take = _bind(self._again, node, position)
+            results.append(None if item is None else self._wrap(item, value, sources, take))
+        return results
+
+    def _wrap(
+        self, node: fx.Node, value: Any, sources: list[Handle], take: Callable[[fx.Node], fx.Node]
+    ) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return (
+                Number(node, value)
+                if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+                else value
+            )
+        for source in sources:
+            if torch_private.storage_key(source.fake) == torch_private.storage_key(value):
+                memory = source.memory
+                put = _bind(self._put_by_position, take, source)
+                return Handle(node, value, memory, memory.version, source, take, put)
+        return self.fresh(node, value)
+
+    def _again(self, node: fx.Node, position: int | None, parent: fx.Node) -> fx.Node:
+        """The view `node` (or one of its items) taken of another value of its first argument."""
+        if not node.args or not isinstance(node.args[0], fx.Node):
+            raise CannotFunctionalize(f"{node.target} shows memory that is written")
+        copy = self.emit(node.target, (parent, *node.args[1:]), dict(node.kwargs))
+        return copy if position is None else self.emit(operator.getitem, (copy, position))
+
+    def _put_by_position(
+        self, take: Callable[[fx.Node], fx.Node], source: Handle, parent: fx.Node, child: fx.Node
+    ) -> fx.Node:
+        """The inverse of any view that only moves elements: take the same view of their positions, and write there."""
+        if not all(isinstance(size, int) for size in source.fake.shape):
+            raise CannotFunctionalize("a view of symbolic size is written that cannot be written back")
+        shape, device = list(source.fake.shape), source.fake.device
+        count = source.fake.numel()
+        flat_positions = self.emit(aten.arange.default, (count,), {"device": device})
+        positions = take(self.emit(aten.reshape.default, (flat_positions, shape)))
+        if positions.meta["val"].numel() > count:
+            raise CannotFunctionalize("a view whose elements overlap is written")
+        flat = self.emit(aten.reshape.default, (parent, [-1]))
+        put_at = self.emit(aten.reshape.default, (positions, [-1]))
+        values = self.emit(aten.reshape.default, (child, [-1]))
+        return self.emit(
+            aten.reshape.default, (self.emit(aten.index_put.default, (flat, [put_at], values)), shape)
+        )
+
+    def _python(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any) -> Any:
+        """Arithmetic on symbolic sizes."""
+        if not any(isinstance(leaf, Number) for leaf in pytree.tree_leaves((args, kwargs))):
+            return target(*args, **kwargs)
+        value = self.evaluate(target, args, kwargs) if eager is None else eager
+        if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return value
+        return self.number(target, args, kwargs, value)
+
+    def number(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Number:
+        """A symbolic number; equal expressions are one node."""
+        key = (type(value), torch_private.symbolic_expression(value))
+        if key not in self._sizes:
+            self._sizes[key] = self.emit(target, args, kwargs, value=value)
+        return Number(self._sizes[key], value)
+
+    # -- decomposition -------------------------------------------------------------------------------------------
+
+    def _decomposed(self, target: Callable[..., Any], args: Any, kwargs: Any) -> fx.GraphModule | None:
+        """The op or function as a graph of smaller ones; None if it is not made of any."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = (target, str(spec), tuple(signature(leaf) for leaf in leaves))
+        if key not in self._traced:
+            self._traced[key] = self._trace(target, leaves, spec)
+        return self._traced[key]
+
+    def _trace(self, target: Callable[..., Any], leaves: list[Any], spec: Any) -> fx.GraphModule | None:
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Handle | Number)]
+
+        def run(*values: Any) -> Any:
+            filled = list(leaves)
+            for place, value in zip(places, values, strict=True):
+                filled[place] = value
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            return target(*args, **kwargs)
+
+        values = [leaves[p].fake if isinstance(leaves[p], Handle) else leaves[p].value for p in places]
+        with self.fake_mode, torch.no_grad():
+            values = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
+            traced = torch_private.make_fx(run, decomposition_table=decomposition_table())(*values)
+        calls = [node for node in traced.graph.nodes if node.op == "call_function"]
+        if any(node.target is target for node in calls):
+            return None
+        for node in traced.graph.nodes:
+            if node.op == "get_attr" and _number_behind(getattr(traced, node.target)) is None:
+                return None
+        return traced
+
+    def _inline(self, traced: fx.GraphModule, args: Any, kwargs: Any) -> Any:
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle | Number)]
+        return self.inline(traced, given)
+
+    def inline(self, module: fx.GraphModule, given: list[Any], traced_values: bool = False) -> Any:
+        """Runs a graph's calls through this rewriter; its placeholders stand for `given`."""
+        known: dict[fx.Node, Any] = {}
+        inputs = iter(given)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                known[node] = next(inputs)
+            elif node.op == "get_attr":
+                known[node] = self._attribute(module, node)
+            elif node.op == "output":
+                return fx.node.map_aggregate(
+                    node.args[0], lambda leaf: known.get(leaf, leaf) if isinstance(leaf, fx.Node) else leaf
+                )
+            else:
+                known[node] = self.copy(node, known, traced_values)
+        return None
+
+    def _attribute(self, module: fx.GraphModule, node: fx.Node) -> Any:
+        value = getattr(module, str(node.target))
+        if isinstance(value, fx.GraphModule):
+            return value
+        number, dtype, device = _number_behind(value) or (0, value.dtype, value.device)
+        return self.call(aten.full.default, ([], number), {"dtype": dtype, "device": device})
+
+    def copy(self, node: fx.Node, known: dict[fx.Node, Any], traced_values: bool) -> Any:
+        """Rewrites one traced node; `known` holds the results of those before it."""
+
+        def lookup(leaf: Any) -> Any:
+            return known[leaf] if isinstance(leaf, fx.Node) else leaf
+
+        args = fx.node.map_aggregate(node.args, lookup)
+        kwargs = fx.node.map_aggregate(node.kwargs, lookup)
+        return self.call(node.target, args, dict(kwargs), node.meta.get("val") if traced_values else None)
+
+
+def _is_composite_view(target: torch._ops.OpOverload, args: Any) -> bool:
+    if target.namespace != "aten" or packet_name(target) not in COMPOSITE_VIEWS:
+        return False
+    given = [leaf.fake for leaf in pytree.tree_leaves(args) if isinstance(leaf, Handle)]
+    return not any(value.is_complex() or value.is_neg() for value in given)
+
+
+def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
+    """functools.partial, as a plain closure that mypy and readers follow."""
+    return lambda *rest: function(*first, *rest)
+
+
+def _number_behind(value: Any) -> tuple[Any, torch.dtype, torch.device] | None:
+    """(number, dtype, device) of a constant with one element that a decomposition made."""
+    if isinstance(value, fx.GraphModule):
+        return (0, torch.float32, torch.device("cpu"))
+    constant = torch_private.fake_constant(value)
+    if constant is None or constant.dim() != 0 or isinstance(constant, torch_private.FakeTensor):
+        return None
+    return constant.item(), value.dtype, value.device

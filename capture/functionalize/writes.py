@@ -1,0 +1,207 @@
+"""Ops that write their arguments, as what they compute plus a write.
+
+``add_`` is ``add`` and a write; ``copy_`` is its source in the destination's shape and dtype and a write; ``out=``
+variants likewise. Names of the functional counterparts follow from ATen's own naming.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from longhand.capture import torch_private
+from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter, Rule
+
+aten = torch.ops.aten
+
+# In-place ops whose functional counterpart has another name.
+_RENAMED: dict[str, str] = {
+    "__iand__": "bitwise_and",
+    "__ior__": "bitwise_or",
+    "__ixor__": "bitwise_xor",
+    "__ilshift__": "__lshift__",
+    "__irshift__": "__rshift__",
+    "normal_": "normal_functional",
+}
+
+# In-place ops that change a tensor's memory itself.
+_REFUSED = frozenset(["resize_", "resize_as_", "set_", "as_strided_", "set_data"])
+
+# In-place ops that change what a tensor object looks at, not the memory.
+_METADATA = frozenset(["t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"])
+
+
+def bound(target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, defaults filled in, in the schema's order."""
+    given: dict[str, Any] = {}
+    for position, argument in enumerate(target._schema.arguments):
+        if position < len(args):
+            given[argument.name] = args[position]
+        else:
+            given[argument.name] = kwargs.get(argument.name, argument.default_value)
+    return given
+
+
+def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``x.add_(y)``: computes add(x, y), casts to x's dtype, writes it into x."""
+    name = target._schema.name.split("::")[1]
+    if name == "as_strided_" and _sees_the_same(bound(target, args, kwargs)):
+        return args[0]
+    if name in _REFUSED:
+        raise CannotFunctionalize(
+            f"`{name}` changes which memory a tensor uses", "Make a new tensor instead."
+        )
+    if name in _METADATA:
+        return rewriter.call(_functional(target, name[:-1]), args, kwargs)
+    destination: Handle = args[0]
+    result = rewriter.call(_functional(target, _RENAMED.get(name, name[:-1])), args, kwargs)
+    return _store(rewriter, destination, result)
+
+
+def _sees_the_same(given: dict[str, Any]) -> bool:
+    """Whether the new strides differ only along dimensions of size 1: every index is where it was.
+
+    Pooling to one pixel gives a tensor of channels-last its layout's name so.
+    """
+    seen = given["self"].fake
+    if tuple(seen.shape) != tuple(given["size"]) or given["storage_offset"] not in (
+        None,
+        seen.storage_offset(),
+    ):
+        return False
+    strides = zip(seen.shape, seen.stride(), given["stride"], strict=True)
+    return all(size == 1 or old == new for size, old, new in strides)
+
+
+def copy_into(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``x.copy_(y)``: y, broadcast and cast, is x's new value."""
+    given = bound(target, args, kwargs)
+    destination, source = given["self"], given["src"]
+    if not isinstance(source, Handle):
+        return fill(rewriter, target, (destination, source), {}, eager)
+    return _store(rewriter, destination, source)
+
+
+def fill(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``x.fill_(v)``, ``x.zero_()``."""
+    destination: Handle = args[0]
+    value = args[1] if len(args) > 1 else kwargs.get("value", 0)
+    if isinstance(value, Handle):
+        return _store(rewriter, destination, value)
+    return _store(rewriter, destination, rewriter.call(aten.full_like.default, (destination, value), {}))
+
+
+def write_out(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``op(..., out=t)``: computes the functional overload and writes the result into t."""
+    outs = torch_private.writes(target)
+    packet = getattr(aten, target._schema.name.split("::")[1])
+    wanted = [argument.name for argument in target._schema.arguments if argument.name not in outs]
+    for overload in packet.overloads():
+        candidate = getattr(packet, overload)
+        if [argument.name for argument in candidate._schema.arguments] == wanted and not torch_private.writes(
+            candidate
+        ):
+            break
+    else:
+        raise CannotFunctionalize(f"{target} has no overload without out=")
+    rest = {name: value for name, value in kwargs.items() if name not in outs}
+    result = rewriter.call(candidate, args, rest)
+    results = list(result) if isinstance(result, list | tuple) else [result]
+    stored = [_store(rewriter, kwargs[name], value) for name, value in zip(outs, results, strict=True)]
+    return stored if isinstance(result, list | tuple) else stored[0]
+
+
+def _store(rewriter: Rewriter, destination: Handle, value: Handle) -> Handle:
+    """Writes a value into a tensor in that tensor's dtype and shape."""
+    into = destination.fake
+    if value.fake.dtype != into.dtype or value.fake.device != into.device:
+        value = rewriter.call(aten._to_copy.default, (value,), _difference(value.fake, into))
+    if tuple(value.fake.shape) != tuple(into.shape):
+        sizes = [
+            (
+                rewriter.number(aten.sym_size.int, (destination, dim), {}, size)
+                if isinstance(size, torch.SymInt)
+                else size
+            )
+            for dim, size in enumerate(into.shape)
+        ]
+        value = rewriter.call(aten.expand.default, (value, sizes), {})
+    rewriter.write(destination, rewriter.read(value))
+    return destination
+
+
+def _difference(source: torch.Tensor, into: torch.Tensor) -> dict[str, Any]:
+    options: dict[str, Any] = {"dtype": into.dtype} if source.dtype != into.dtype else {}
+    return options if source.device == into.device else {**options, "device": into.device}
+
+
+def _functional(target: torch._ops.OpOverload, name: str) -> torch._ops.OpOverload:
+    """The overload of an op that takes what the op in place takes: ``pow.Tensor_Scalar`` for ``pow_.Scalar``."""
+    packet = getattr(aten, name, None)
+    wanted = _types(target)
+    candidates = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []
+    fitting = [one for one in candidates if _types(one) == wanted and not torch_private.writes(one)]
+    fitting.sort(key=lambda one: one._overloadname != target._overloadname)
+    if not fitting:
+        raise CannotFunctionalize(f"aten.{name}_ has no functional counterpart")
+    return fitting[0]
+
+
+def _types(target: torch._ops.OpOverload) -> list[str]:
+    return [str(argument.type) for argument in target._schema.arguments]
+
+
+def fill_diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``x.fill_diagonal_(v)`` of a matrix, where nothing wraps."""
+    given = bound(target, args, kwargs)
+    destination: Handle = given["self"]
+    rows, *others = destination.fake.shape
+    if len(others) != 1 or (given["wrap"] and not rows <= others[0] + 1):
+        raise CannotFunctionalize("`fill_diagonal_` wraps, or its tensor is no matrix")
+    diagonal = rewriter.call(aten.diagonal.default, (destination,), {})
+    rewriter.call(aten.fill_.Scalar, (diagonal, given["fill_value"]), {})
+    return destination
+
+
+# By packet name; ops not named here go by their schema (`rule_for_write`).
+WRITE_RULES: dict[str, Rule] = {
+    "copy_": copy_into,
+    "fill_": fill,
+    "zero_": fill,
+    "fill_diagonal_": fill_diagonal,
+}
+
+
+def rule_for_write(target: torch._ops.OpOverload) -> Rule:
+    """What to do with an op that writes, when no rule names it."""
+    name = target._schema.name.split("::")[1]
+    if target.namespace != "aten":
+        return custom_write
+    if torch_private.writes_into_a_list(target):
+        return refuse_list
+    return write_in_place if name.endswith("_") else write_out
+
+
+def refuse_list(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``torch._fused_adam_(parameters, ...)`` and others of ATen that are no loop over one tensor's op."""
+    raise CannotFunctionalize(f"{target} writes into a list of tensors", "Write into the tensors one by one.")
+
+
+def custom_write(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """A custom op that writes works on clones that nobody else reads before it ran; they are then the new values."""
+    given = bound(target, args, kwargs)
+    written = [given[name] for name in torch_private.writes(target) if given[name] is not None]
+    if not all(isinstance(handle, Handle) for handle in written):
+        raise CannotFunctionalize(f"{target} writes into a list of tensors")
+    clones = {id(handle): rewriter.emit(aten.clone.default, (handle,)) for handle in written}
+    call_args = tuple(clones.get(id(value), value) for value in given.values())
+    positional = [
+        a for a, info in zip(call_args, target._schema.arguments, strict=True) if not info.kwarg_only
+    ]
+    keywords = {i.name: a for a, i in zip(call_args, target._schema.arguments, strict=True) if i.kwarg_only}
+    result = rewriter.keep(target, tuple(positional), keywords, eager)
+    for handle in written:
+        rewriter.write(handle, clones[id(handle)])
+    return result

@@ -1,0 +1,309 @@
+"""The values of a kernel's body as C++ expressions, declarations and stores."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from longhand.emit.cpp.addresses import RowPointer, Term, sum_of_terms, term
+from longhand.emit.cpp.operators import operator_table, prints_bare
+from longhand.emit.cpp.tiles import turned_tiles
+from longhand.emit.cpp.types import cpp_type, is_struct, literal
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.value_names import is_rstd
+from longhand.emit.names.value_nouns import noun_of
+from longhand.emit.names.words import element_words, first_free, further_words
+from longhand.emit.text.expression import Precedence, Text, render
+from longhand.emit.text.named_constants import NamedConstant, named_constants
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    Scalar,
+    Store,
+    Value,
+    arguments,
+)
+from longhand.schedule.plan import Address, KernelPlan, Pointer, Style
+
+Known = Mapping[int, Text]
+AT = "at"  # the variable of an index that several statements use
+
+
+def plan_domains(plan: KernelPlan) -> tuple[frozenset[str], ...]:
+    """For each value of the body, the plan's axes that it varies over."""
+    found: list[frozenset[str]] = []
+    for position, value in enumerate(plan.body):
+        axes = frozenset[str]().union(*(found[argument] for argument in arguments(value)))
+        if position in plan.addresses:
+            axes |= {axis for axis, _ in plan.addresses[position].axes}
+        if isinstance(value, Reduce):
+            axes -= frozenset(value.axes)
+        found.append(axes)
+    return tuple(found)
+
+
+class BodyPrinter:
+    """Prints values of one kernel; knows names, addresses and row pointers, not loops.
+
+    Attributes:
+        plan: The kernel.
+        names: Its words; values that must have a line of their own to be right or fast are named here too.
+        domains: The axes that each value varies over.
+        inverted_sums: Reduces of which the inverse is at hand, and that are multiplied by instead of divided by.
+        turned: By position of a load: the array that holds what it reads, transposed.
+        row_pointers: Base pointers that the row loop declares.
+    """
+
+    def __init__(self, plan: KernelPlan, names: KernelNames) -> None:
+        self.plan = plan
+        self.domains = plan_domains(plan)
+        self.row_axes = frozenset(axis.name for axis in plan.rows)
+        self.col_axes = frozenset(axis.name for axis in plan.cols)
+        # Base pointers move along these; what is left of an address is walked by the innermost loops.
+        batch = [axis.name for axis in plan.cols[:-1]] if plan.style is Style.COLUMNS else []
+        self.base_axes = self.row_axes | frozenset(batch)
+        self.loop_axes = self.row_axes if plan.style is Style.COLUMNS else self.col_axes
+        self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
+        self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
+        self.inverted_sums = plan.numerics.inverted_sums
+        self._operators = operator_table(plan.body, self.inverted_sums)
+        tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
+        self.turned = turned_tiles(plan, self.names)
+        self._constants = named_constants(plan.body, tunables, names.constants)
+        self.row_pointers = self._choose_row_pointers()
+        self.asked: Counter[str] = Counter()  # how often each index behind a row pointer was printed
+        self.shared_index = ""  # the one that has a line of its own
+
+    @property
+    def constants(self) -> tuple[NamedConstant, ...]:
+        """Numbers that stand at the top of the file."""
+        return tuple(dict.fromkeys(self._constants.values()))
+
+    # ---- values ----
+
+    def expression(self, position: int, known: Known | None = None, top: bool = False) -> Text:
+        """A value where it is used (`top`: as the right-hand side of its own line)."""
+        return render(
+            position,
+            self.plan.body,
+            self.names,
+            self._operators,
+            lambda leaf: self._leaf(leaf, known or {}),
+            known,
+            top,
+        )
+
+    def declaration(self, position: int, known: Known | None = None) -> str:
+        """``const float mean = sum / n_cols;``"""
+        value = self.plan.body[position]
+        assert not isinstance(value, Store)
+        text = self.expression(position, known, top=True).text
+        return f"const {cpp_type(value.dtype)} {self.names.values[position]} = {text};"
+
+    def store(self, position: int, known: Known | None = None) -> str:
+        """``out_row[col] = value;``; a 16-bit element rounds what it is assigned."""
+        value = self.plan.body[position]
+        assert isinstance(value, Store)
+        text = self.expression(value.value, known).text
+        statement = f"{self.element(position, known)} = {text};"
+        if value.mask is None:
+            return statement
+        return f"if ({self.expression(value.mask, known).text}) {{ {statement} }}"
+
+    def element(self, position: int, known: Known | None = None) -> str:
+        """``x_row[col]``: the element that a Load or Store of the body accesses."""
+        value = self.plan.body[position]
+        assert isinstance(value, Load | Store)
+        address = self.plan.addresses[position]
+        if position in self.turned:
+            return self.turned[position].element
+        terms = self._terms(address, known)
+        for pointer in self.row_pointers:
+            is_declared = not pointer.values or any(axis in self.col_axes for axis, _ in address.axes)
+            if pointer.pointer == value.buffer and is_declared and set(pointer.terms) <= set(terms):
+                rest = tuple(t for t in terms if t not in pointer.terms)
+                index = sum_of_terms(rest).text
+                self.asked[index] += 1
+                return f"{pointer.name}[{AT if index == self.shared_index else index}]"
+        return f"{self.names.pointers[value.buffer]}[{sum_of_terms(terms).text}]"
+
+    def _leaf(self, position: int, known: Known) -> Text:
+        value = self.plan.body[position]
+        match value:
+            case Load():
+                element = self.element(position, known)
+                if value.mask is None:
+                    return Text(element)
+                if is_struct(self.pointers[value.buffer].dtype):
+                    element = f"static_cast<float>({element})"
+                mask = self.expression(value.mask, known).within(Precedence.OR)
+                other = literal(value.other, value.dtype).text
+                return Text(f"{mask} ? {element} : {other}", Precedence.CONDITIONAL)
+            case Constant() if position in self._constants:
+                return Text(self._constants[position].name)
+            case Constant():
+                return literal(value.value, value.dtype)
+            case Scalar():
+                return Text(self.names.scalars[self._scalar_parameter(value)])
+            case Position():
+                text = sum_of_terms(self._terms(self.plan.addresses[position], known))
+                if cpp_type(value.dtype) == "int64_t":
+                    return text
+                return Text(f"static_cast<{cpp_type(value.dtype)}>({text.text})")
+            case Extent():
+                return self._extent(position, value)
+        raise TypeError(f"{type(value).__name__} has no text of its own")
+
+    def _scalar_parameter(self, value: Scalar) -> int:
+        for parameter in self.plan.scalars:
+            fed = self.plan.body[parameter.position]
+            assert isinstance(fed, Scalar)
+            if (fed.value, fed.dtype) == (value.value, value.dtype):
+                return parameter.position
+        raise KeyError(f"no parameter feeds the scalar {value.value}")
+
+    def _extent(self, position: int, value: Extent) -> Text:
+        words = [self.names.axes[axis].size for axis in value.axes]
+        product = Text(" * ".join(words), Precedence.PRODUCT if len(words) > 1 else Precedence.ATOM)
+        if value.dtype.is_floating_point and prints_bare(position, self.plan.body):
+            return Text(product.within(Precedence.UNARY))
+        if cpp_type(value.dtype) == "int64_t":
+            return product
+        return Text(f"static_cast<{cpp_type(value.dtype)}>({product.text})")
+
+    # ---- addresses ----
+
+    def _terms(self, address: Address, known: Known | None) -> tuple[Term, ...]:
+        terms = [term(self.names.axes[axis].index, product, self.names) for axis, product in address.axes]
+        by_value = [self._value_term(position, product, known) for position, product in address.values]
+        constants = [term(None, product, self.names) for product in address.offset]
+        is_base = [axis in self.base_axes for axis, _ in address.axes]
+        base = [t for t, is_in in zip(terms, is_base, strict=True) if is_in]
+        rest = [t for t, is_in in zip(terms, is_base, strict=True) if not is_in]
+        # The largest steps first: they share factors with what follows.
+        base.sort(key=lambda t: -len(t.factors))
+        return (*base, *by_value, *rest, *constants)
+
+    def _value_term(self, position: int, product: tuple, known: Known | None) -> Term:
+        text = self.expression(position, known)
+        return term(text.within(Precedence.UNARY if product else Precedence.SUM), product, self.names)
+
+    def _choose_row_pointers(self) -> tuple[RowPointer, ...]:
+        """One for each pointer that a loop reads at a place that moves with the rows; the first place decides."""
+        chosen: dict[str, RowPointer] = {}
+        taken = set(self.names.values.values()) | set(self.names.pointers.values())
+        for position, address in self.plan.addresses.items():
+            value = self.plan.body[position]
+            if not isinstance(value, Load | Store) or value.buffer in chosen or position in self.turned:
+                continue
+            along = [(axis, product) for axis, product in address.axes if axis not in self.base_axes]
+            fixed = tuple((axis, product) for axis, product in address.axes if axis in self.base_axes)
+            if not along or (self.plan.style is Style.COLUMNS and not self.domains[position] & self.row_axes):
+                continue
+            gathers = tuple((p, product) for p, product in address.values if self._is_outer(p))
+            is_column = self.plan.style is Style.TRANSPOSED and along[-1][1] != ()
+            name = f"{self.names.pointers[value.buffer]}_{'column' if is_column else 'row'}"
+            if not (fixed or gathers) or name in taken:
+                continue
+            terms = self._terms(Address(fixed, gathers), None)
+            chosen[value.buffer] = RowPointer(name, value.buffer, terms, tuple(p for p, _ in gathers))
+        return tuple(chosen[pointer.name] for pointer in self.plan.pointers if pointer.name in chosen)
+
+    def _is_outer(self, position: int) -> bool:
+        """Whether a value is known where the row pointers are declared, ahead of the loops over columns."""
+        return self.plan.style is not Style.COLUMNS and not self.domains[position] & self.col_axes
+
+    def pointer_declarations(self, lines: Iterable[str]) -> tuple[str, ...]:
+        """``const float *x_row = x + row * n_cols;`` for the row pointers that the lines mention."""
+        words = set(re.findall(r"\w+", "\n".join(lines)))
+        return tuple(self.pointer_declaration(p) for p in self.row_pointers if p.name in words)
+
+    def pointer_declaration(self, pointer: RowPointer) -> str:
+        """``const float *x_row = x + row * n_cols;``"""
+        full = self.pointers[pointer.pointer]
+        const = "const " if full.access.value == "read" else ""
+        base = self.names.pointers[pointer.pointer]
+        return f"{const}{cpp_type(full.dtype)} *{pointer.name} = {base} + {sum_of_terms(pointer.terms).text};"
+
+
+def inline_closure(position: int, printer: BodyPrinter, through: int) -> frozenset[int]:
+    """The values written inside the expression of a value, itself included, down to named ones but for `through`."""
+    found: set[int] = set()
+    pending = [position]
+    while pending:
+        current = pending.pop()
+        if current in found:
+            continue
+        found.add(current)
+        pending += [
+            argument
+            for argument in arguments(printer.plan.body[current])
+            if argument not in printer.names.values or argument == through
+        ]
+    return frozenset(found)
+
+
+def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, str]:
+    """The named values, plus those that need a line to be right or fast:
+
+    * the argument of a MAX, MIN or ARG reduction, which the loop mentions more than once;
+    * a load or a calculation that varies over rows only and is used inside the column loop, so that it is not read or
+      calculated again for every element.
+    """
+    body = printer.plan.body
+    values = dict(names.values)
+    taken = set(values.values()) | set(names.pointers.values()) | set(names.scalars.values())
+
+    def give(position: int, word: str) -> None:
+        if position not in values:
+            source = body[position]
+            further = (
+                element_words(word)
+                if isinstance(source, Load)
+                else itertools.chain([word], further_words(word))
+            )
+            values[position] = first_free(further, taken)
+            taken.add(values[position])
+
+    for value in body:
+        if isinstance(value, Reduce) and value.op.value in ("max", "min", "argmax", "argmin"):
+            give(value.arg, _word_for(body[value.arg], names))
+    for position, value in enumerate(body):
+        if not printer.domains[position] & printer.col_axes:
+            continue
+        for argument in arguments(value):
+            source = body[argument]
+            is_fixed = not printer.domains[argument] & printer.col_axes
+            costs = isinstance(source, Load) or (isinstance(source, Pointwise) and source.op in _COSTLY)
+            if is_fixed and costs and not isinstance(value, Reduce):
+                give(argument, "rstd" if is_rstd(source, body) else _word_for(source, names))
+    return values
+
+
+# What should not stand in a loop when it does not vary there, and a word for it.
+_COSTLY = {
+    PointwiseOp.DIV: "row_ratio",
+    PointwiseOp.RECIPROCAL: "inverse",
+    PointwiseOp.SQRT: "root",
+    PointwiseOp.RSQRT: "inverse_root",
+    PointwiseOp.EXP: "row_exp",
+    PointwiseOp.LOG: "row_log",
+}
+
+
+def _word_for(value: Value, names: KernelNames) -> str:
+    if isinstance(value, Load):
+        return names.pointers[value.buffer]
+    if value.name is not None:
+        return value.name
+    if isinstance(value, Pointwise) and value.op in _COSTLY:
+        return _COSTLY[value.op]
+    return "element" if not isinstance(value, Pointwise) else noun_of(value)

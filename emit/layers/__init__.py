@@ -1,0 +1,1 @@
+"""Repeated regions of a model as classes and loops, in model.py and backward.py."""

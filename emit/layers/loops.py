@@ -1,0 +1,427 @@
+"""Repeated blocks as loops: which repeats become one function called once a layer, and what it is given.
+
+A repeat is a loop if its runs are alike: every buffer that a run reads from outside is a weight under the run's own
+path, or the same for all runs, or made by the run before. Any other repeat is printed run by run. Which layers belong
+to a repeat although they do a few steps otherwise, emit/layers/divergent_layers.py says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
+from longhand.emit.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike, without_first
+from longhand.emit.layers.divergent_runs import Alternative, hold_the_same
+from longhand.emit.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
+from longhand.emit.module.trained_call import SavedLayers
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.words import identifier
+from longhand.lower.ir import Buffer, View
+from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """A repeat, ready to be printed as ``for block in self.h: x = block(x)``.
+
+    Attributes:
+        repeat: The plan's.
+        owner: The path of the list that holds the blocks: ``h``, ``model.layers``.
+        positions: The blocks' positions in it, in order.
+        class_name: The block's class in the user's code: ``Block``.
+        carried: For each of the run's inputs: its position among the outputs of the run before.
+        shared: Buffers from outside that all runs read alike, in order of first use.
+        own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
+        collected: Positions of outputs of all runs that are read after the loop.
+        n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
+        rest_inputs: What the shared steps of the pattern take, its own weights left out.
+        own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
+        pattern: The number of the run that the function is printed from.
+        alternatives: What some runs do otherwise.
+        record: In training: what each layer saves for its backward pass, if that is a record of its own.
+    """
+
+    repeat: Repeat
+    owner: str
+    positions: tuple[int, ...]
+    class_name: str
+    carried: tuple[int, ...]
+    shared: tuple[str, ...]
+    own_weights: dict[str, str]
+    collected: tuple[int, ...]
+    n_head: int = 0
+    rest_inputs: tuple[str, ...] = ()
+    own: tuple[tuple[str, ...], ...] = ()
+    pattern: int = 0
+    alternatives: tuple[Alternative, ...] = ()
+    record: SavedLayers | None = None
+
+    @property
+    def run(self) -> tuple[PlanStep, ...]:
+        """The steps of the pattern."""
+        return self.repeat.runs[self.pattern]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the pattern takes from the run before."""
+        return self.repeat.inputs[self.pattern]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What the pattern hands on."""
+        return self.repeat.outputs[self.pattern]
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """The pattern's buffers that its record holds."""
+        return self.record.buffers[self.positions[self.pattern]] if self.record is not None else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstCall:
+    """The run before a loop, printed as a call of what it shares with the loop's runs: see emit/layers/peeled_first.py.
+
+    Attributes:
+        repeat: Its steps, as a repeat of one run; `inputs` are the call's arguments.
+        position: The block's position in the list that holds the blocks.
+    """
+
+    repeat: Repeat
+    position: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Steps of which a layer does one group: ``if self.layer == 3: ... else: ...``.
+
+    Attributes:
+        cases: (positions of the layers, what these do).
+        otherwise: What all others do.
+    """
+
+    cases: tuple[tuple[tuple[int, ...], tuple[PlanStep, ...]], ...]
+    otherwise: tuple[PlanStep, ...]
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        """All of them."""
+        return (*self.otherwise, *(step for _, steps in self.cases for step in steps))
+
+
+ModelStep = PlanStep | Loop | FirstCall | Choice
+
+
+def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] = ()) -> tuple[ModelStep, ...]:
+    """The plan's steps with repeats as loops, or unrolled where they are none.
+
+    Args:
+        plan: The unit's.
+        words: The captured graph's.
+        records: What layers save for their backward pass as a record.
+    """
+    arranged = _arranged(plan, words, records, frozenset())
+    if plan.program.graph.paths:  # a backward pass has functions for its layers, no modules
+        return arranged
+    inner = _lists_in_layers([step for step in arranged if isinstance(step, Loop)])
+    return _arranged(plan, words, records, inner) if inner else arranged
+
+
+def layers_called(loop: Loop) -> frozenset[int]:
+    """The positions of the layers that are called by the methods of the loop's class."""
+    first = (loop.positions[0] - 1,) if loop.n_head else ()
+    return frozenset((*first, *loop.positions))
+
+
+def _lists_in_layers(loops: Sequence[Loop]) -> frozenset[str]:
+    """The lists whose layers cannot have a class: a layer of another list holds them, and that one's class makes it.
+
+    All layers of that other list have one class, which makes the same modules for each; only one of them would call
+    its own list's layers by methods.
+    """
+    layers = [f"{loop.owner}.{position}." for loop in loops for position in layers_called(loop)]
+    return frozenset(loop.owner for loop in loops if loop.owner.startswith(tuple(layers)))
+
+
+def _arranged(
+    plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers], unrolled: frozenset[str]
+) -> tuple[ModelStep, ...]:
+    """What `arrange` returns, without loops over the lists that are to be unrolled."""
+    arranged: list[ModelStep] = []
+    steps = join_odd_layers(plan)
+    for place, step in enumerate(steps):
+        if not isinstance(step, Repeat):
+            arranged.append(step)
+            continue
+        n_first = n_unlike(step)
+        if isinstance(step, UnevenRepeat) and step.pattern < n_first:
+            n_first = len(step.runs)
+        arranged += [inner for run in step.runs[:n_first] for inner in run]
+        rest = _distinct_inputs(step, n_first)
+        loop = _as_loop(plan, rest, steps[place + 1 :], words) if len(rest.runs) > 1 else None
+        if loop is not None and loop.owner not in unrolled:
+            record = next((one for one in records if one.owner == loop.owner), None)
+            if record is not None:
+                loop = _with_record(plan, loop, record, steps[place + 1 :])
+            call = None if loop.own else _as_first_call(plan, arranged, loop, steps[place + 1 :])
+            if call is not None:
+                n_before, first, loop = call
+                arranged = [*arranged[:n_before], first, *_releases_around(first, arranged[n_before:])]
+            arranged.append(loop)
+        else:
+            arranged += [inner for run in rest.runs for inner in run]
+    return tuple(arranged)
+
+
+def plain_steps(step: ModelStep) -> tuple[UnitStep, ...]:
+    """The plan's steps behind one of model.py's."""
+    if isinstance(step, Choice):
+        return step.steps
+    return (step.repeat,) if isinstance(step, Loop | FirstCall) else (step,)
+
+
+def steps_of(loop: Loop, start: int = 0, stop: int | None = None) -> list[ModelStep]:
+    """The steps that a loop's function consists of, those that some layers do otherwise as a Choice.
+
+    Args:
+        loop: The loop.
+        start: The first of the pattern's steps.
+        stop: The one after the last; None: to the end.
+    """
+    run = loop.run
+    end = len(run) if stop is None else stop
+    stretches = sorted(
+        {(one.start, one.stop) for one in loop.alternatives if start <= one.start < max(end, 1)}
+    )
+    found: list[ModelStep] = []
+    for begin, over in stretches:
+        cases = tuple(
+            (tuple(loop.positions[number] for number in one.runs), one.steps)
+            for one in loop.alternatives
+            if (one.start, one.stop) == (begin, over)
+        )
+        found += [*run[start:begin], Choice(cases, run[begin:over])]
+        start = over
+    return [*found, *run[start:end]]
+
+
+def _as_first_call(
+    plan: UnitPlan, before: Sequence[ModelStep], loop: Loop, later: Sequence[UnitStep]
+) -> tuple[int, FirstCall, Loop] | None:
+    """(steps left as they are, the call, the loop told about it) if the run before the loop ends as the loop's do."""
+    position = loop.positions[0] - 1
+    n_fixed = 1 + max((n for n, step in enumerate(before) if isinstance(step, Loop | FirstCall)), default=-1)
+    plain = [step for step in before[n_fixed:] if not isinstance(step, Loop | FirstCall | Choice)]
+    run = loop.run
+    inputs = plan.program.graph.inputs
+    twins = {entry.target: entry.node for entry in inputs}
+    stands_for = {entry.node: entry.node for entry in inputs} | {
+        name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_weights.items()
+    }
+    found = find_first_run(plain, run, stands_for, plan.buffers) if position >= 0 else None
+    if found is None or not all(name in found.buffers for name in loop.outputs):
+        return None
+    path = f"{loop.owner}.{position}"
+    if not hold_the_same(plan.program.graph, loop.repeat.paths[loop.pattern], path):
+        return None
+    if any(one.start < found.n_head < one.stop for one in loop.alternatives):
+        return None
+    if loop.record is not None:
+        twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_weights.items()}
+        saved = tuple(found.buffers.get(name) or twins_of.get(name) for name in loop.saved)
+        if saved != loop.record.buffers.get(position):
+            return None
+    outputs = tuple(found.buffers[name] for name in loop.outputs)
+    made = {name for step in found.rest for name in buffers_made(step)}
+    read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
+    if (made & read) - set(outputs) or not set(outputs) <= made:
+        return None
+    order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
+    taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
+    rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
+    arguments = tuple(found.buffers[name] for name in rest_inputs)
+    repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
+    told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs)
+    return n_fixed + found.n_before, FirstCall(repeat, position), told
+
+
+def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether two loops over one list call the same function: their runs are equal up to what buffers are called."""
+    paths = {path: name for name, path in other.own_weights.items()}
+    stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
+    found = matching_buffers(other.run, loop.run, stands_for, buffers)
+    if loop.alternatives or other.alternatives:
+        return False
+    if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
+        return False
+    given = [(*one.inputs, *one.shared) for one in (loop, other)]
+    outputs = [one.outputs for one in (loop, other)]
+    return (
+        [found.get(name) for name in given[0]] == list(given[1])
+        and [found.get(name) for name in outputs[0]] == list(outputs[1])
+        and loop.shared == other.shared
+        and "" not in stands_for.values()
+        and len(loop.own_weights) == len(other.own_weights)
+    )
+
+
+def results_apart(plan: UnitPlan, record: SavedLayers | None) -> set[str]:
+    """The buffers that the plan returns, without those that only a record of layers needs."""
+    in_record = record.places if record is not None else frozenset()
+    return {
+        view.buffer
+        for place, view in enumerate(plan.results)
+        if isinstance(view, View) and place not in in_record
+    }
+
+
+def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Sequence[UnitStep]) -> Loop:
+    """The loop whose runs hand on a record, and by themselves only what it does not hold for them alone."""
+    read_later = results_apart(plan, record).union(*(buffers_read(step) for step in later))
+    runs = loop.repeat.outputs
+    collected = [p for p in range(len(runs[0])) if any(run[p] in read_later for run in runs[:-1])]
+    kept = [
+        place
+        for place in range(len(runs[0]))
+        if place in loop.carried or place in collected or runs[-1][place] in read_later
+    ]
+    outputs = tuple(tuple(run[place] for place in kept) for run in runs)
+    return dataclasses.replace(
+        loop,
+        repeat=dataclasses.replace(loop.repeat, outputs=outputs),
+        carried=tuple(kept.index(place) for place in loop.carried),
+        collected=tuple(kept.index(place) for place in collected),
+        record=record,
+    )
+
+
+def _releases_around(first: FirstCall, steps: Sequence[ModelStep]) -> list[Release]:
+    """What the steps that became a call drop of what was made before it."""
+    dropped = [name for step in steps if isinstance(step, Release) for name in step.buffers]
+    outside = tuple(name for name in dropped if name in first.repeat.inputs[0])
+    return [Release(outside)] if outside else []
+
+
+def _distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
+    """The repeat without its first runs, each input once."""
+    last = repeat.inputs[-1]
+    places = [place for place, name in enumerate(last) if last.index(name) == place]
+    rest = without_first(repeat, n_first)
+    return dataclasses.replace(
+        rest, inputs=tuple(tuple(run[place] for place in places) for run in rest.inputs)
+    )
+
+
+def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: BufferWords) -> Loop | None:
+    graph = plan.program.graph
+    owners = {path.rpartition(".")[0] for path in repeat.paths}
+    lasts = [path.rpartition(".")[2] for path in repeat.paths]
+    is_rooted = owners == {""}  # a model that is itself a list: its layers are not an attribute
+    is_backward = bool(graph.paths)
+    if len(owners) != 1 or is_rooted or not all(last.isdigit() for last in lasts):
+        return None
+    if not graph.is_module and not is_backward:
+        return None
+    own = repeat.own if is_backward else ()
+    pattern, alternatives = 0, tuple[Alternative, ...]()
+    if isinstance(repeat, UnevenRepeat):
+        pattern, alternatives = repeat.pattern, repeat.alternatives
+    odd = {run for one in alternatives for run in one.runs}
+    if not is_backward and not all(
+        hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
+    ):
+        return None
+    carried = _carried(repeat)
+    if carried is None:
+        return None
+    reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
+    own_weights = _own_weights(graph, repeat.paths, reads, pattern, odd)
+    if own_weights is None:
+        return None
+    made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
+    given = {*own_weights, *repeat.inputs[pattern], *(own[0] if own else ())}
+    shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
+    if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
+        return None
+    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
+    read_later = results | {name for step in later for name in buffers_read(step)}
+    collected = tuple(
+        place
+        for place in range(len(repeat.outputs[0]))
+        if any(run[place] in read_later for run in repeat.outputs[:-1])
+        or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
+    )
+    if is_backward:
+        order = [getattr(result, "buffer", "") for result in plan.results]
+        handed_on = {name for place in collected for name in (run[place] for run in repeat.outputs)}
+        # All that a backward pass keeps of its layers is the gradients that it returns: parts of others are no loop's.
+        if set(collected) & set(carried) or not handed_on <= set(order):
+            return None
+        collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
+    return Loop(
+        repeat,
+        owners.pop(),
+        tuple(int(last) for last in lasts),
+        _class_of(graph, repeat.paths[0], words),
+        carried,
+        shared,
+        own_weights,
+        collected,
+        own=own,
+        pattern=pattern,
+        alternatives=alternatives,
+    )
+
+
+def _carried(repeat: Repeat) -> tuple[int, ...] | None:
+    """For each input its place among the previous run's outputs; None if that differs from run to run."""
+    found: list[int] = []
+    for place in range(len(repeat.inputs[0])):
+        sources = {
+            before.index(run[place]) if run[place] in before else None
+            for before, run in zip(repeat.outputs, repeat.inputs[1:], strict=False)
+        }
+        if len(sources) != 1 or None in sources:
+            return None
+        found.append(next(source for source in sources if source is not None))
+    return tuple(found)
+
+
+def _own_weights(
+    graph: CapturedGraph,
+    paths: Sequence[str],
+    reads: Sequence[Iterable[str]],
+    pattern: int,
+    odd: Container[int],
+) -> dict[str, str] | None:
+    """The weights below each run's path, by the pattern's buffers; None if the runs' weights do not correspond.
+
+    Odd runs read no weights that the pattern has not: see emit/layers/divergent_runs.py.
+    """
+    targets = {
+        entry.node: entry.target
+        for entry in graph.inputs
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    }
+    read = [{name: targets[name] for name in names if name in targets} for names in reads]
+    below = [
+        {name: target[len(path) + 1 :] for name, target in weights.items() if target.startswith(f"{path}.")}
+        for path, weights in zip(paths, read, strict=True)
+    ]
+    reference = sorted(below[pattern].values())
+    even = [run for run in range(len(paths)) if run not in odd]
+    if any(sorted(below[run].values()) != reference for run in even):
+        return None
+    # Weights elsewhere must be the same in all runs.
+    elsewhere = [weights.keys() - found.keys() for weights, found in zip(read, below, strict=True)]
+    return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
+
+
+def _class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
+    """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
+    for node in graph.graph.nodes:
+        origin = words.provenance(node.name)
+        if origin.module == path and origin.module_class:
+            return identifier(origin.module_class)
+    return "Layer"

@@ -1,0 +1,144 @@
+"""What each layer of a loop saves for its backward pass, as a record of its own: ``BlockSaved``.
+
+Where forward and backward pass both are loops over the same list, the block's forward() returns one named tuple with
+what the block's backward reads: what it made, and the weights. model.py collects these in a list, backward.py takes
+them apart by their fields' names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from longhand.capture.graph import BackwardInput, InputKind, TrainingGraphs
+from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
+from longhand.emit.layers.loops import Loop, ModelStep, plain_steps
+from longhand.emit.module.passes import Pass
+from longhand.emit.module.trained_call import SavedLayers
+from longhand.emit.names.variables import list_words, name_block
+from longhand.lower.ir import View
+from longhand.schedule.plan import UnitPlan
+
+
+def find_saved_layers(training: TrainingGraphs, forward: Pass, backward: Pass) -> tuple[SavedLayers, ...]:
+    """A record for each list of layers that both passes go through in one loop."""
+    if not training.forward.is_module:
+        return ()
+    back = [step for step in backward.names.steps if isinstance(step, Loop)]
+    there = [step for step in forward.names.steps if isinstance(step, Loop)]
+    found: list[SavedLayers] = []
+    for loop in back:
+        twins = [other for other in there if other.owner == loop.owner]
+        if len(twins) != 1 or [other.owner for other in back].count(loop.owner) != 1:
+            continue
+        record = _record(training, forward, backward, loop, twins[0])
+        if record is not None:
+            found.append(_with_free_name(record, found))
+    return tuple(found)
+
+
+def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> SavedLayers:
+    """The record by a name that no other with other fields has."""
+    fields = {other.class_name: other.fields for other in others}
+    name = record.class_name
+    while fields.get(name, record.fields) != record.fields:
+        name = f"Other{name}"
+    return dataclasses.replace(record, class_name=name)
+
+
+def _record(
+    training: TrainingGraphs, forward: Pass, backward: Pass, loop: Loop, twin: Loop
+) -> SavedLayers | None:
+    entries = {entry.node: entry for entry in training.inputs}
+    sources: dict[int, tuple[str, ...]] = {}
+    for position, own in zip(loop.positions, loop.own, strict=True):
+        buffers = [_forward_buffer(entries[node], forward.plan) for node in own]
+        sources[position] = tuple(buffer for buffer in buffers if buffer is not None)
+        if None in buffers:
+            return None
+    if not set(twin.positions) <= sources.keys() or not loop.own[0]:
+        return None
+    made = _made_alike(twin, sources)
+    held = _held_alike(training, loop, sources)
+    places = range(len(loop.own[0]))
+    if any(made[place] is None and not held[place] for place in places):
+        return None
+    words = name_block(loop, backward.words)
+    # What the layer made, in order, then its weights.
+    order = sorted(places, key=lambda place: (held[place], (made[place] or 0) if not held[place] else 0))
+    outside = _read_outside(backward.names.steps)
+    nodes = {
+        position: tuple(own[place] for place in order)
+        for position, own in zip(loop.positions, loop.own, strict=True)
+    }
+    return SavedLayers(
+        loop.owner,
+        f"saved_{list_words(backward.names.steps)[loop.owner, loop.positions]}",
+        f"{twin.class_name}Saved",
+        tuple(words[loop.own[0][place]] for place in order),
+        {position: tuple(own[place] for place in order) for position, own in sources.items()},
+        nodes,
+        frozenset(
+            entry.source
+            for own in nodes.values()
+            for node in own
+            if isinstance((entry := entries[node]).source, int) and node not in outside
+        ),
+    )
+
+
+def _forward_buffer(entry: BackwardInput, plan: UnitPlan) -> str | None:
+    """The forward's buffer that feeds a placeholder of the backward pass, if it does as a whole."""
+    if isinstance(entry.source, str):
+        return entry.source
+    result = plan.results[entry.source]
+    return result.buffer if isinstance(result, View) and not result.calls else None
+
+
+def _made_alike(twin: Loop, sources: Mapping[int, Sequence[str]]) -> list[int | None]:
+    """For each field: a number for what all of the loop's layers have at the same place; None if they do not."""
+    runs = [
+        [*outputs, *inputs] for outputs, inputs in zip(twin.repeat.outputs, twin.repeat.inputs, strict=True)
+    ]
+    order = _order_of_making(twin)
+    found: list[int | None] = []
+    for fields in zip(*(sources[position] for position in twin.positions), strict=True):
+        places = {run.index(name) if name in run else -1 for run, name in zip(runs, fields, strict=True)}
+        place = next(iter(places))
+        found.append(order.get(runs[twin.pattern][place], 0) if len(places) == 1 and place >= 0 else None)
+    return found
+
+
+def _order_of_making(twin: Loop) -> dict[str, int]:
+    made = (name for step in twin.run for name in buffers_made(step))
+    return {name: number for number, name in enumerate(dict.fromkeys((*twin.inputs, *made)))}
+
+
+def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequence[str]]) -> list[bool]:
+    """For each field: whether it is the same weight of every layer."""
+    targets = {
+        entry.node: entry.target
+        for entry in training.forward.inputs
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    }
+    found = []
+    for fields in zip(*(sources[position] for position in loop.positions), strict=True):
+        heads = [f"{loop.owner}.{position}." for position in loop.positions]
+        paths = [targets.get(name, "") for name in fields]
+        below = {
+            path[len(head) :] if path.startswith(head) else ""
+            for path, head in zip(paths, heads, strict=True)
+        }
+        found.append(len(below) == 1 and "" not in below)
+    return found
+
+
+def _read_outside(steps: Sequence[ModelStep]) -> set[str]:
+    """What a function reads outside of its loops."""
+    return {
+        name
+        for step in steps
+        if not isinstance(step, Loop)
+        for plain in plain_steps(step)
+        for name in buffers_read(plain)
+    }

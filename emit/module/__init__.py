@@ -1,0 +1,1 @@
+"""model.py, backward.py and check.py: statements as values, printed once."""

@@ -1,0 +1,365 @@
+"""backward.py: the autograd.Function of a unit for training, and the backward pass as a function of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from longhand.capture.graph import BackwardInput, BackwardKind, InputKind, TrainingGraphs
+from longhand.emit.module.backward_writer import BackwardWriter
+from longhand.emit.module.model_py import ModelWriter
+from longhand.emit.module.module_tree import Branch
+from longhand.emit.module.passes import Pass
+from longhand.emit.module.templates import render_template
+from longhand.emit.module.trained_call import SavedLayers, TrainedCall, launched_words
+from longhand.emit.names.words import identifier, snake_case
+from longhand.emit.unit.runtime_py import sorted_imports
+from longhand.lower.ir import Extern, View
+from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A named tuple of what each layer of a list saves.
+
+    Attributes:
+        name: The class.
+        owner: The path of the list.
+        fields: (word, what is said about it).
+        word: The variable of the list of records.
+    """
+
+    name: str
+    owner: str
+    fields: tuple[tuple[str, str], ...]
+    word: str
+
+
+@dataclasses.dataclass(frozen=True)
+class BackwardText:
+    """What templates/unit/backward.py.jinja prints.
+
+    Attributes:
+        function: The autograd.Function.
+        model: What it differentiates.
+        launch: What runs the forward pass.
+        is_module: Whether launch() is a method.
+        arguments: Of launch().
+        launched: Words for what launch() returns: the user's results, single tensors, lists of tensors.
+        results: Words for the user's results.
+        views: Those that a library made, which may be views: what leaves the Function as one nobody may write.
+        constants: Words of the user's results that have no gradient.
+        saved: The single tensors that the forward keeps, as expressions.
+        records: What each layer of a loop saves, as (the class, its docstring, its fields, the list's word).
+        layers: For each other loop of the backward pass: (its word, for each tensor of a layer those of all layers).
+        unpacking: The lines that take apart what was kept.
+        tangents: The words of the results' gradients, of all results; those that have none begin with ``_``.
+        read: Those of them that the backward function is given.
+        given: The same as it is given them.
+        gradients: What backward() returns for each argument and each weight before ``*gradients``.
+        rest: Words for what the backward function returns, where it is not returned as it is; else empty.
+        device: The kind of device.
+    """
+
+    function: str
+    model: str
+    launch: str
+    is_module: bool
+    arguments: tuple[str, ...]
+    launched: tuple[str, ...]
+    results: tuple[str, ...]
+    views: tuple[str, ...]
+    constants: tuple[str, ...]
+    saved: tuple[str, ...]
+    records: tuple[Record, ...]
+    layers: tuple[tuple[str, tuple[str, ...]], ...]
+    unpacking: tuple[str, ...]
+    tangents: tuple[str, ...]
+    read: tuple[str, ...]
+    given: tuple[str, ...]
+    gradients: tuple[str, ...]
+    rest: tuple[str, ...]
+    device: str
+
+    @property
+    def record_classes(self) -> tuple[Record, ...]:
+        """Each class once, for all lists whose layers save it."""
+        owners = {name: " or ".join(r.owner for r in self.records if r.name == name) for name in self._names}
+        return tuple(
+            dataclasses.replace(next(r for r in self.records if r.name == name), owner=owner)
+            for name, owner in owners.items()
+        )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(record.name for record in self.records))
+
+
+def trained_call(
+    training: TrainingGraphs, plan: UnitPlan, records: tuple[SavedLayers, ...] = ()
+) -> TrainedCall:
+    """What model.py needs to know of backward.py."""
+    in_records = frozenset(place for record in records for place in record.places)
+    parameters = [entry.node for entry in training.forward.inputs if entry.kind is InputKind.PARAMETER]
+    return TrainedCall(
+        function=f"{training.forward.name[:1].upper()}{training.forward.name[1:]}Function",
+        launched=tuple(
+            place
+            for place, result in enumerate(plan.results)
+            if isinstance(result, View) and place not in in_records
+        ),
+        records=records,
+        allowed=frozenset(training.forward.grad_inputs),
+        frozen=tuple(node for node in parameters if node not in training.forward.grad_inputs),
+    )
+
+
+def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pass) -> str:
+    """The text of backward.py.
+
+    Args:
+        training: Both graphs.
+        forward: The writer of model.py.
+        backward: The backward pass.
+    """
+    places = _gradients_in_order(training, forward)
+    writer = BackwardWriter(training, backward, [place for place in places if place is not None], forward)
+    text = writer.text()
+    text = dataclasses.replace(text, name=snake_case(text.name))
+    function = _Function(training, forward, writer, places).text()
+    imports = {line for line in writer.imports if ".runtime import check" not in line}
+    imports.add("import torch")
+    if function.records:
+        imports.add("from typing import NamedTuple")
+    if not function.is_module:
+        imports.add("from . import model")
+    return render_template(
+        "backward.py.jinja", backward=text, function=function, imports=sorted_imports(imports)
+    )
+
+
+def _gradients_in_order(training: TrainingGraphs, forward: ModelWriter) -> list[int | None]:
+    """For each argument of apply(), the position of its gradient among the backward graph's results."""
+    graph = training.forward
+    wanted = {name: place for place, name in enumerate(training.gradients)}
+    leaves = [leaf for p in forward.parameters for leaf, _ in p.leaves if isinstance(leaf, str)]
+    nodes = {entry.target: entry.node for entry in graph.inputs if entry.kind is InputKind.PARAMETER}
+    paths = parameter_order(forward.tree.root) if graph.is_module else []
+    model: list[int | None] = [None] if graph.is_module else []
+    return [
+        *model,
+        *(wanted.get(leaf) for leaf in leaves),
+        *(wanted.get(nodes.get(path, "")) for path in paths),
+    ]
+
+
+class _Function:
+    """Words for the autograd.Function."""
+
+    def __init__(
+        self,
+        training: TrainingGraphs,
+        forward: ModelWriter,
+        backward: BackwardWriter,
+        places: Sequence[int | None],
+    ) -> None:
+        self.training = training
+        self.forward = forward
+        self.backward = backward
+        self.places = places
+        self.graph = training.forward
+        self._lengths: dict[str, int] = {}  # of the lists that launch() returns
+
+    def text(self) -> BackwardText:
+        assert self.forward.training is not None
+        arguments = tuple(self.forward.launch_arguments())
+        n_results = len(self.graph.outputs) - self.graph.n_saved
+        launched, expressions = self._launched(set(arguments), n_results)
+        entries = {entry.node: entry for entry in self.training.inputs}
+        sources = {node: self._source(entry, expressions) for node, entry in entries.items()}
+        kept = [node for node in self.backward.single() if entries[node].kind is not BackwardKind.GRADIENT]
+        tangents = {e.source: self._word(e) for e in entries.values() if e.kind is BackwardKind.GRADIENT}
+        user = [place for place in self.forward.training.launched if place < n_results]
+        n_leading = next((n for n, place in enumerate(self.places) if place is not None), len(self.places))
+        is_tail = all(place is not None for place in self.places[n_leading:])
+        named = tuple(f"d_{identifier(name)}" for name in self._gradient_names())
+        rest = () if is_tail else named
+        read = tuple(tangents[place] for place in user if place in tangents)
+        return BackwardText(
+            function=self.forward.training.function,
+            model=self.forward.name,
+            launch=self.forward.launch if self.graph.is_module else "launch",
+            is_module=self.graph.is_module,
+            arguments=arguments,
+            launched=launched,
+            results=tuple(expressions[place] for place in user),
+            views=tuple(self._views(user, expressions)),
+            constants=tuple(
+                expressions[place] for place in user if place not in self.training.differentiable
+            ),
+            saved=tuple(sources[node] for node in kept),
+            records=tuple(
+                Record(
+                    layers.record.class_name,
+                    layers.record.owner,
+                    tuple(zip(layers.record.fields, self.backward.shapes_of(layers.own[0]), strict=True)),
+                    layers.record.word,
+                )
+                for layers in self.backward.layers
+                if layers.record is not None
+            ),
+            layers=tuple(
+                (
+                    layers.word,
+                    tuple(
+                        _column([sources[own[n]] for own in layers.own], self._lengths, self._n_modules)
+                        for n in range(layers.n_each)
+                    ),
+                )
+                for layers in self.backward.layers
+                if layers.record is None
+            ),
+            unpacking=tuple(self.backward.unpacking([self._word(entries[node]) for node in kept])),
+            tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
+            read=read,
+            given=tuple(f"{word}.contiguous()" for word in read),
+            gradients=("None",) * n_leading if is_tail else self._spread(named),
+            rest=rest,
+            device=self.forward.plan.options.target.device.value,
+        )
+
+    def _views(self, places: Sequence[int], expressions: Mapping[int, str]) -> Iterator[str]:
+        """The results that come from library calls, of those that a word holds."""
+        plan = self.forward.plan
+        steps: list[PlanStep] = [
+            run for step in plan.steps if isinstance(step, Repeat) for run in chain(*step.runs)
+        ]
+        steps += [step for step in plan.steps if not isinstance(step, Repeat)]
+        made = {name for step in steps if isinstance(step, Extern) for name in step.outputs}
+        for place in places:
+            result = plan.results[place]
+            assert isinstance(result, View)
+            if result.buffer in made and expressions[place].isidentifier():
+                yield expressions[place]
+
+    def _gradient_names(self) -> Iterator[str]:
+        for place in self.places:
+            if place is not None:
+                yield self.training.gradients[place]
+
+    def _spread(self, named: Sequence[str]) -> tuple[str, ...]:
+        words = iter(named)
+        return tuple("None" if place is None else next(words) for place in self.places)
+
+    def _n_modules(self, expression: str) -> int:
+        """How many modules the list has that the Function reaches as ``model.blocks``."""
+        path = expression.removeprefix("model").lstrip(".")
+        holder: Branch | None = self.forward.tree.root
+        for part in path.split(".") if path else ():
+            holder = holder.branches.get(part) if holder is not None else None
+        return len(holder.branches) if holder is not None else -1
+
+    def _word(self, entry: BackwardInput) -> str:
+        return self.backward.variables[entry.node]
+
+    def _launched(self, taken: set[str], n_results: int) -> tuple[tuple[str, ...], dict[int, str]]:
+        """Words for what launch() returns, and how each tensor of it is reached."""
+        assert self.forward.training is not None
+        variables = {
+            place: self.forward.variables[result.buffer]
+            for place, result in enumerate(self.forward.plan.results)
+            if isinstance(result, View) and place in self.forward.training.launched
+        }
+        users = [text for place, text in variables.items() if place < n_results]
+        saved = [text for place, text in variables.items() if place >= n_results]
+        returned = launched_words(users, saved)
+        used = taken | {record.word for record in self.forward.training.records}
+        words: dict[str, str] = {}
+        for text in dict.fromkeys(returned):
+            plain = identifier(text.rpartition(".")[2].partition("[")[0])
+            unique, count = plain, 1
+            while unique in used:
+                unique, count = f"{plain}_{count}", count + 1
+            used.add(unique)
+            words[text] = unique
+        entries = Counter(
+            text.partition("[")[0] for text in set(self.forward.variables.values()) if "[" in text
+        )
+        self._lengths = {word: entries[text] for text, word in words.items()}
+        expressions: dict[int, str] = {}
+        for place, text in variables.items():
+            word, bracket, entry = text.partition("[")
+            expressions[place] = words.get(text) or f"{words[word]}{bracket}{entry}"
+        records = (record.word for record in self.forward.training.records)
+        return (*(words[text] for text in returned), *records), expressions
+
+    def _source(self, entry: BackwardInput, results: dict[int, str]) -> str:
+        """How the Function's forward reaches a value that the backward reads."""
+        if isinstance(entry.source, int):
+            return results.get(entry.source, "")
+        expression = self.forward.variables[entry.source]
+        kinds = {given.node: given.kind for given in self.graph.inputs}
+        if kinds[entry.source] is InputKind.CONSTANT and not self.graph.is_module:
+            return f"model.{expression}"  # a function's constants stand at the top of model.py
+        return f"model{expression.removeprefix('self')}" if expression.startswith("self") else expression
+
+
+_ENTRY = re.compile(r"""([^"'(]*?)\[(\d+)\]([^"'(]*)""")
+
+
+def _column(texts: Sequence[str], lengths: Mapping[str, int], n_modules: Callable[[str], int]) -> str:
+    """One tensor of each layer, first to last: ``[x, *xs]``, ``[layer.ln_1.weight for layer in model.blocks]``.
+
+    Args:
+        texts: How each is reached.
+        lengths: Of the lists that launch() returns.
+        n_modules: The number of modules in a list of the model's.
+    """
+    first = _ENTRY.fullmatch(texts[0])
+    start = int(first[2]) if first else 0
+    end = start + len(texts)
+    if first and first[3] and list(texts) == [f"{first[1]}[{n}]{first[3]}" for n in range(start, end)]:
+        stop = "" if end == n_modules(first[1]) else str(end)
+        span = f"[{start or ''}:{stop}]" if start or stop else ""
+        return f"[layer{first[3]} for layer in {first[1]}{span}]"
+    pieces: list[str] = []
+    rest = list(texts)
+    while rest:
+        entry = _ENTRY.fullmatch(rest[0])
+        n = 1
+        if entry and not entry[3]:
+            begin = int(entry[2])
+            while n < len(rest) and rest[n] == f"{entry[1]}[{begin + n}]":
+                n += 1
+            if n > 1:
+                whole = not begin and lengths.get(entry[1]) == n
+                pieces.append(f"*{entry[1]}" if whole else f"*{entry[1]}[{begin}:{begin + n}]")
+        if n == 1:
+            pieces.append(rest[0])
+        rest = rest[n:]
+    if len(pieces) == 1 and pieces[0].startswith("*") and not pieces[0].endswith("]"):
+        return pieces[0][1:]
+    return f"[{', '.join(pieces)}]"
+
+
+def parameter_order(root: Branch) -> list[str]:
+    """The paths of the parameters in the order of ``module.parameters()``; tied ones once, under their first path."""
+    found: dict[str, None] = {}
+
+    def visit(branch: Branch, prefix: str) -> None:
+        held = (
+            sorted(branch.held.items(), key=lambda item: bool(item[1].tied_to))
+            if not prefix
+            else list(branch.held.items())
+        )
+        for name, tensor in held:
+            if tensor.kind is InputKind.PARAMETER:
+                found[tensor.tied_to or f"{prefix}{name}"] = None
+        for name, child in branch.branches.items():
+            visit(child, f"{prefix}{name}.")
+
+    visit(root, "")
+    return list(found)

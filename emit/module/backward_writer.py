@@ -1,0 +1,247 @@
+"""The function that computes the gradients, in backward.py: as model.py is written, but backwards.
+
+Equal layers are one function, ``block_backward``, called in a loop from the last layer to the first: it is given its
+own layer's weights and what the forward pass saved for it, and returns what it hands on and its weights' gradients.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+from longhand.capture.graph import TrainingGraphs
+from longhand.emit.layers.buffer_flow import buffers_read
+from longhand.emit.layers.loops import Loop, plain_steps
+from longhand.emit.layers.model_loops import Block, write_method
+from longhand.emit.module.model_body import BodyWriter
+from longhand.emit.module.model_py import ModelWriter
+from longhand.emit.module.passes import Pass
+from longhand.emit.module.trained_call import SAVED, SavedLayers
+from longhand.emit.names.backward_dimensions import backward_dims
+from longhand.emit.names.dimension_names import DimWords
+from longhand.emit.names.variables import given_to_layers, list_words, name_block
+from longhand.emit.names.words import snake_case
+from longhand.emit.text.quoting import python_docstring
+from longhand.lower.ir import View
+
+_MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
+_OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """What the backward pass keeps apart for each layer of a loop.
+
+    Attributes:
+        word: The list that holds it, in the order of the layers: ``blocks``.
+        own: For each layer, first to last: placeholders of the backward graph.
+        record: What the layers save as a record of their own.
+    """
+
+    word: str
+    own: tuple[tuple[str, ...], ...]
+    record: SavedLayers | None = None
+
+    @property
+    def n_each(self) -> int:
+        """How many tensors a layer has."""
+        return len(self.own[0])
+
+
+class BackwardWriter(ModelWriter):
+    """Writes the backward pass as functions.
+
+    Args:
+        training: Both graphs.
+        backward: The backward pass.
+        order: The backward graph's results in the order in which they are to be returned, by position.
+        forward: The writer of model.py.
+    """
+
+    def __init__(
+        self, training: TrainingGraphs, backward: Pass, order: Sequence[int], forward: ModelWriter
+    ) -> None:
+        self._order = tuple(order)
+        self._training = training
+        self._forward = forward
+        super().__init__(backward.plan, backward.names, backward.words)
+        self._apart = given_to_layers(self.steps)
+        self._read = self._read_outside()
+        self.tensors = [
+            (node, path) for node, path in self.tensors if node in self._read
+        ]  # others are not given
+        assert forward.training is not None
+        self._lists = list_words(self.steps)
+        self._records = {record.owner: record for record in forward.training.records}
+        self.layers = tuple(self._layers_of(step) for step in self.steps if isinstance(step, Loop))
+
+    def _layers_of(self, loop: Loop) -> Layers:
+        """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
+        record = self._records.get(loop.owner)
+        if record is None:
+            return Layers(self._lists[loop.owner, loop.positions], loop.own[::-1])
+        return Layers(record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record)
+
+    def shapes_of(self, nodes: Sequence[str]) -> list[str]:
+        """``float32 (batch, seq, dim)`` of tensors that the backward pass is given; of a layer's weights the path."""
+        found = []
+        for node in nodes:
+            path = self.graph.paths.get(node)
+            if path is not None:
+                found.append(re.sub(r".*\.\d+\.", "", path))
+                continue
+            buffer = self.plan.buffers[node]
+            words = self.dims.of(node, len(buffer.shape))
+            shape = [word or str(size) for word, size in zip(words, buffer.shape, strict=True)]
+            comma = "," if len(shape) == 1 else ""
+            found.append(f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(shape)}{comma})")
+        return found
+
+    def unpacking(self, saved: Sequence[str]) -> list[str]:
+        """The lines that take apart the list ``saved``: single tensors, then those of the layers.
+
+        Args:
+            saved: The words of the single tensors.
+        """
+        if not self.layers:
+            return [f"{', '.join(saved)}{',' * (len(saved) == 1)} = saved", "saved.clear()"] if saved else []
+        lines = [*first_and_rest(saved, "of_layers", "saved"), "saved.clear()"]
+        begin, last_record = 0, ""
+        for layers in self.layers:
+            end = begin + layers.n_each * len(layers.own)
+            last = "len(of_layers)" if layers is self.layers[-1] else str(end)
+            if layers.record is not None:
+                name = layers.record.class_name
+                lines += [f"n_each = len({name}._fields)"] if name != last_record else []
+                last_record = name
+                taken = f"{name}(*of_layers[at : at + n_each])"
+                span = f"range({begin}, {last}, n_each)"
+            else:
+                taken = f"of_layers[at : at + {layers.n_each}]"
+                span = f"range({begin}, {last}, {layers.n_each})"
+            lines.append(f"{layers.word} = [{taken} for at in {span}]")
+            begin = end
+        return [*lines, "del of_layers"]
+
+    def _read_outside(self) -> set[str]:
+        """What the function itself reads or returns, whatever its layers read."""
+        found = {result.buffer for result in self.plan.results if isinstance(result, View)}
+        for step in self.steps:
+            found.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
+        return {name for name in found if name not in self._apart}
+
+    def single(self) -> list[str]:
+        """The placeholders that the function itself reads, in order."""
+        return [entry.node for entry in self.graph.inputs if entry.node in self._read]
+
+    def _dim_words(self) -> DimWords:
+        return backward_dims(self._training, self._forward.words, self.words, self.graph)
+
+    def _tensor_arguments(self) -> list[tuple[str, str]]:
+        """They go by the words that the forward has for them, not by the graph's."""
+        return [(node, self.variables[node]) for node, _ in super()._tensor_arguments()]
+
+    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
+        return []
+
+    def _as_given(self, buffer: str) -> str:
+        return self.variables[buffer]
+
+    def _device_expression(self) -> str:
+        """Of a tensor that is small and stays."""
+        single = self.single()
+        weights = [name for name in single if name in self.graph.paths]
+        if not single:
+            return f'"{self.plan.options.target.device.value}"'
+        return f"{self.variables[(weights or single)[0]]}.device"
+
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+        record = self._records.get(loop.owner)
+        nodes = record.nodes[loop.positions[0]] if record is not None else ()
+        fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
+        variables = name_block(loop, self.words, fields)
+        variables |= {node: f"{SAVED}.{field}" for node, field in fields.items()}
+        run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
+        handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
+        results = [variables[outputs[place]] for place in (*handed_on, *loop.collected)]
+        inputs = (*loop.own[0], *loop.repeat.inputs[0], *loop.shared)
+        name = f"{snake_case(loop.class_name)}_backward"
+        while name in taken:
+            name = name.replace("_backward", "_layer_backward")
+        device = f"{variables[(*loop.repeat.inputs[0], *loop.own[0])[0]]}.device"
+        method = write_method(name, "", inputs, run, results, body, variables, device=device)
+        if record is not None:
+            rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
+            method = dataclasses.replace(method, parameters=(SAVED, *rest))
+        block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset())
+        return block, self._loop_lines(loop, name, handed_on, body)
+
+    def _loop_lines(self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter) -> list[str]:
+        variables = body.variables
+        word = self._lists[loop.owner, loop.positions]
+        last = loop.repeat.outputs[-1]
+        lines = []
+        given = []
+        for place, source in enumerate(loop.carried):
+            variable = variables[last[source]]
+            given.append(variable)
+            if variables[loop.repeat.inputs[0][place]] != variable:
+                lines.append(f"{variable} = {variables[loop.repeat.inputs[0][place]]}")
+        given += [variables[buffer] for buffer in loop.shared]
+        targets = [variables[last[place]] for place in handed_on]
+        if loop.collected:
+            lines.append(f"d_{word} = {{}}")
+            targets.append(f"*d_{word}[layer]")
+        record = self._records.get(loop.owner)
+        layers = f"{record.word}.pop()" if record is not None else f"*{word}.pop()"
+        call = f"{name}({', '.join([layers, *given])})"
+        n_layers = len(loop.positions)
+        is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
+        head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
+        return [*lines, f"for layer in {head}:", f"    {', '.join(targets)} = {call}"]
+
+    def _returned(self, texts: list[str]) -> str:
+        """The gradients; those of all layers of a loop together."""
+        words: list[str] = []
+        ordered = [texts[place] for place in self._order]
+        while ordered:
+            n_together, together = _all_of_loop(ordered)
+            words.append(together or ordered[0])
+            ordered = ordered[max(1, n_together) :]
+        return f"{', '.join(words)}{',' * (len(words) == 1)}"
+
+    def _parameter_texts(self) -> Iterator[str]:
+        yield "saved"
+
+
+def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:
+    """Lines that take a list apart: its first items one by one, the others as a list."""
+    if len(first) <= _MOST_BEFORE_A_STAR:
+        return [f"{', '.join([*first, f'*{rest}'])} = {source}"]
+    return [f"{rest} = {source}[{len(first)}:]", f"{', '.join(first)} = {source}[: {len(first)}]"]
+
+
+def _backwards(positions: Sequence[int]) -> str:
+    """``reversed(range(12))``"""
+    first, last = positions[-1], positions[0]
+    if list(positions) == list(range(last, first - 1, -1)):
+        return f"reversed(range({last + 1}))" if first == 0 else f"reversed(range({first}, {last + 1}))"
+    return f"({', '.join(map(str, positions))})"
+
+
+def _all_of_loop(texts: Sequence[str]) -> tuple[int, str]:
+    """How many of the first texts are all gradients of consecutive layers, in order, and how to write them."""
+    found = [_OF_LAYER.fullmatch(text) for text in texts]
+    begin = found[0]
+    if begin is None:
+        return 0, ""
+    word, first = begin[1], int(begin[2])
+    entries = [(int(m[2]), int(m[3])) for m in found if m is not None and m[1] == word]
+    n_each = 1 + max(place for _, place in entries)
+    last = max(layer for layer, _ in entries)
+    expected = [(layer, place) for layer in range(first, last + 1) for place in range(n_each)]
+    if entries != expected or any(m is None or m[1] != word for m in found[: len(expected)]):
+        return 0, ""
+    layers = f"range(len({word}))" if first == 0 else f"range({first}, {last + 1})"
+    return len(expected), f"*(gradient for layer in {layers} for gradient in {word}[layer])"

@@ -1,0 +1,207 @@
+"""The first lines of a call: what came must be what the kernels were written for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sympy
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSize
+from longhand.emit.module.tensor_lists import TensorList
+from longhand.emit.module.trees import Parameter
+from longhand.emit.module.view_calls import argument
+from longhand.emit.names.words import identifier
+from longhand.emit.text.quoting import python_string
+from longhand.emit.text.size_text import condition_text, size_text
+from longhand.emit.text.sizes import SizeWriter
+
+
+class CallChecks:
+    """Writes the checks of one unit.
+
+    Args:
+        graph: What was captured.
+        nodes: Its nodes by name.
+        parameters: The call's.
+        tensors: (placeholder, expression that reaches it) of the call's tensors.
+        device: The kind of device.
+        plain: Writes numbers.
+        gradients: In training: the placeholders that may require grad.
+        lists: The arguments that are lists of tensors.
+        on_cpu: The placeholders of a unit for a GPU that are on the CPU.
+
+    Attributes:
+        runtime: What the lines need of runtime.py.
+    """
+
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        nodes: Mapping[str, fx.Node],
+        parameters: Sequence[Parameter],
+        tensors: Sequence[tuple[str, str]],
+        device: str,
+        plain: SizeWriter,
+        gradients: frozenset[str] | None = None,
+        lists: Sequence[TensorList] = (),
+        on_cpu: frozenset[str] = frozenset(),
+    ) -> None:
+        self._on_cpu = on_cpu
+        self.runtime: set[str] = set()
+        self._graph = graph
+        self._nodes = nodes
+        self._parameters = parameters
+        self._tensors = tuple(tensors)
+        self._device = device
+        self._plain = plain
+        self._gradients = gradients
+        self._lists = {one.name: one for one in lists}
+        self._sources = self._symbol_sources()
+
+    def lines(self) -> list[str]:
+        """Every check, in order."""
+        found: list[str] = []
+        first: str | None = None
+        for parameter in self._parameters:
+            one = self._lists.get(parameter.name)
+            if one is not None and one.is_uniform:
+                found.append(self._list(one, first))
+                first = first or f"{one.name}[0]"
+                continue
+            for leaf, path in parameter.leaves:
+                if isinstance(leaf, Literal):
+                    value = argument(leaf.value, self._plain)
+                    found.append(self._call("check_value", f"{_quoted(path)}, {path}, {value}"))
+                elif (leaf, path) in self._tensors:
+                    found.append(self._tensor(leaf, path, first))
+                    first = first or (None if leaf in self._on_cpu else path)
+        found += self._symbols()
+        found += self._agreements()
+        found += self._conditions()
+        found += self._apart()
+        return self._mode() + found + self._weights(first)
+
+    def _call(self, name: str, arguments: str) -> str:
+        self.runtime.add(name)
+        return f"{name}({arguments})"
+
+    def _symbol_sources(self) -> dict[str, str]:
+        """For each symbol the expression that tells its value."""
+        paths = {leaf: path for p in self._parameters for leaf, path in p.leaves if isinstance(leaf, str)}
+        found: dict[str, str] = {}
+        for symbol in self._graph.symbols:
+            path = paths.get(symbol.input_node, symbol.name)
+            text = path if symbol.dim is None else f"{path}.shape[{symbol.dim}]"
+            text = f"({text} - {symbol.offset})" if symbol.offset else text
+            found[str(symbol.symbol)] = f"({text} // {symbol.scale})" if symbol.scale != 1 else text
+        return found
+
+    def _tensor(self, node: str, path: str, first: str | None) -> str:
+        value = self._nodes[node].meta["val"]
+        words = {str(size.symbol): size.name for size in self._graph.symbols}
+        entries = [
+            str(size) if isinstance(size, int) else _quoted(size_text(size, words))
+            for size in map(as_size, value.shape)
+        ]
+        shape = f"({', '.join(entries)}{',' * (len(entries) == 1)})"
+        device = f'"{self._device}"' if first is None else f"{first}.device"
+        if node in self._on_cpu:
+            device = 'torch.device("cpu")'
+        stride = ""
+        if not value.is_contiguous():
+            steps = [self._from_arguments(as_size(step)) for step in value.stride()]
+            stride = f", stride=({', '.join(steps)}{',' * (len(steps) == 1)})"
+        given = f"{path}.detach()" if self._gradients and node in self._gradients else path
+        arguments = f"{_quoted(path)}, {given}, dtype={value.dtype}, shape={shape}, device={device}{stride}"
+        return self._call("check_tensor", arguments)
+
+    def _list(self, one: TensorList, first: str | None) -> str:
+        """The check of a whole list."""
+        device = f'"{self._device}"' if first is None else f"{first}.device"
+        given = (
+            f"{_quoted(one.name)}, {one.name}, dtype={one.dtypes[0]}, shapes={one.constant}, device={device}"
+        )
+        return self._call("check_tensors", given)
+
+    def _from_arguments(self, size: int | sympy.Expr) -> str:
+        return str(size) if isinstance(size, int) else size_text(size, self._sources)
+
+    def _symbols(self) -> list[str]:
+        return [self._symbol(symbol) for symbol in self._graph.symbols]
+
+    def _symbol(self, symbol: SymbolicSize) -> str:
+        source = self._sources[str(symbol.symbol)]
+        limits = f"{symbol.minimum}" + (f", {symbol.maximum}" if symbol.maximum is not None else "")
+        return self._call("check_size", f'"{symbol.name}", {source.strip()}, {limits}')
+
+    def _agreements(self) -> list[str]:
+        """Sizes that follow from others: the same symbol in a second place, or an expression of symbols."""
+        found = []
+        for node, path in self._tensors:
+            for dim, size in enumerate(map(as_size, self._nodes[node].meta["val"].shape)):
+                if isinstance(size, int):
+                    continue
+                expected = self._from_arguments(size)
+                if expected != f"{path}.shape[{dim}]":
+                    found.append(self._call("check_dim", f"{_quoted(path)}, {path}, {dim}, {expected}"))
+        return found
+
+    def _conditions(self) -> list[str]:
+        """What the captured code decided by sizes must be decided so again."""
+        words = {str(size.symbol): size.name for size in self._graph.symbols}
+        return [
+            self._call(
+                "check_condition",
+                f"{_quoted(condition_text(condition, words))}, {condition_text(condition, self._sources)}",
+            )
+            for condition in self._graph.conditions
+        ]
+
+    def _apart(self) -> list[str]:
+        paths = dict(self._tensors)
+        if len(paths) < 2 or not any(mutation.input_node in paths for mutation in self._graph.mutations):
+            return []
+        if self._lists:
+            inside = {node for one in self._lists.values() for node in one.nodes}
+            words = [*self._lists, *(path for node, path in paths.items() if node not in inside)]
+            return [
+                self._call("check_lists_apart", ", ".join(f"{identifier(word)}={word}" for word in words))
+            ]
+        spelled = ", ".join(f"{identifier(path)}={path}" for path in paths.values())
+        return [self._call("check_apart", spelled)]
+
+    def _mode(self) -> list[str]:
+        if self._graph.mode is None:
+            return []
+        return [self._call("check_mode", f"self, training={self._graph.mode}")]
+
+    def _weights(self, first: str | None) -> list[str]:
+        arguments = (InputKind.ARGUMENT, InputKind.SIZE)
+        if not self._graph.is_module or all(entry.kind in arguments for entry in self._graph.inputs):
+            return []
+        device = f"{first}.device" if first else self._own_device()
+        call = self._call("check_weights", f"self, {device}")
+        if self._gradients is not None:
+            # It refuses weights that require grad, which are what training is about.
+            return ["with torch.no_grad():", f"    {call}"]
+        return [call]
+
+    def _own_device(self) -> str:
+        """Where the call makes its results if no argument tells: of several GPUs the current one, with its number."""
+        kind = _quoted(self._device)
+        return f"torch.device({kind})" if self._device == "cpu" else f"torch.empty(0, device={kind}).device"
+
+
+def as_size(size: object) -> int | sympy.Expr:
+    """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
+    if isinstance(size, torch.SymInt):
+        expression: sympy.Expr = size.node.expr
+        return int(expression) if expression.is_Integer else expression
+    assert isinstance(size, int)
+    return size
+
+
+def _quoted(text: str) -> str:
+    return python_string(text) if '"' not in text else repr(text)

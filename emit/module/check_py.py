@@ -1,0 +1,234 @@
+"""check.py: every kernel against its reference within a real call, and the model with references for kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import sympy
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, InputKind, Literal
+from longhand.emit.cpp.list_binding import list_arguments, whole_list
+from longhand.emit.module.call_checks import as_size
+from longhand.emit.module.model_text import ModelFile
+from longhand.emit.module.passes import Pass, kernels_of
+from longhand.emit.module.templates import render_template
+from longhand.emit.module.tensor_lists import TensorList, find_lists
+from longhand.emit.module.trees import Parameter, build_arguments, parameters
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.operation_names import SILENT, aten_name
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
+from longhand.emit.text.reference import Reference
+from longhand.emit.text.reference_views import StridedView
+from longhand.schedule.plan import KernelPlan, Style
+
+# What check.py itself calls so where the arguments are.
+_OWN_TEXT = "sys model arguments results leaves weights gradients fill run window memory laid_out"
+_OWN_NAMES = frozenset(_OWN_TEXT.split())
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedKernel:
+    """One kernel as check.py knows it.
+
+    Attributes:
+        name: The kernel.
+        arguments: What its host function is given, in order.
+        read: (parameter of the reference, expression).
+        written: Expressions for what the reference returns, in order.
+        groups: For a kernel over lists: (its lists, what one tensor of each is called, lines that bind sizes).
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    read: tuple[tuple[str, str], ...]
+    written: tuple[str, ...]
+    groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
+
+
+def write_check(passes: list[Pass], references: Mapping[str, Reference], model: ModelFile) -> str:
+    """The text of check.py, not yet formatted."""
+    plan, words = passes[0].plan, passes[0].words
+    graph = plan.program.graph
+    kernels = [
+        checked_kernel(kernel, one.names.kernels[key], references[key])
+        for key, (kernel, one) in sorted(
+            kernels_of(passes).items(), key=lambda entry: entry[1][1].names.kernels[entry[0]].kernel
+        )
+    ]
+    is_training = len(passes) > 1
+    lists = find_lists(plan, parameters(graph), words.nodes)
+    variables = _variables(graph, words, model.exported)
+    device = plan.options.target.device.value
+    given = frozenset(entry.node for entry in graph.inputs)
+    on_gpu = given - plan.program.on_cpu if device == "cuda" else frozenset()
+    tensors = list(_random_tensors(graph, words, variables, parameters(graph), lists, on_gpu))
+    types: set[tuple[str, str]] = set()
+    arguments = (
+        ", ".join(variable for _, variable, _ in tensors)
+        if model.records
+        else build_arguments(
+            graph,
+            {leaf: variable for leaf, variable, _ in tensors},
+            types,
+            {one.nodes[0]: one.name for one in lists if one.is_uniform},
+        )
+    )
+    needs_memory = any("memory(" in text for kernel in kernels for _, text in kernel.read)
+    return render_template(
+        "check.py.jinja",
+        name=model.exported,
+        launch=model.launch,
+        is_module=graph.is_module,
+        device=device,
+        kernels=kernels,
+        tensors=tensors,
+        arguments=arguments,
+        types=sorted((module, word.partition(".")[0]) for module, word in types),
+        shapes=sorted({one.constant for one in lists if one.is_uniform}),
+        has_lists=any(kernel.groups is not None for kernel in kernels),
+        needs_layout=any("laid_out(" in text for _, _, text in tensors),
+        records=model.records,
+        is_training=is_training,
+        trained=[
+            variables[entry.node]
+            for entry in graph.inputs
+            if is_training and entry.kind is InputKind.ARGUMENT and entry.node in graph.grad_inputs
+        ],
+        needs_memory=needs_memory,
+        needs_window=any(
+            "window(" in text for kernel in kernels for text in [*kernel.written, *dict(kernel.read).values()]
+        ),
+    )
+
+
+def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -> CheckedKernel:
+    """What a kernel's reference reads and writes of what the kernel is given, as expressions."""
+    pointers = [names.pointers[pointer.name] for pointer in plan.pointers if not pointer.scratch]
+    sizes = [names.axes[axis.name].size for axis in plan.axes]
+    ints = [names.ints[parameter.name] for parameter in plan.ints]
+    scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
+    read = []
+    for parameter in reference.parameters:
+        view = reference.views.get(parameter)
+        if view is not None:
+            read.append((parameter, _window(view)))
+        elif parameter in reference.views:
+            read.append((parameter, f"memory({parameter})"))
+        else:
+            read.append((parameter, parameter))
+    written = tuple(_window(view) for view in reference.results)
+    if plan.style is Style.FOREACH:
+        many = [pointer.name for pointer in plan.pointers if pointer.many]
+        words = tuple(names.lists[name] for name in many)
+        each = tuple(names.pointers[name] for name in many)
+        whole = whole_list(plan, names)
+        bound = (f"{sizes[0]} = {whole[1]}.numel()",) if whole is not None else ()
+        given = (*list_arguments(plan, names), *scalars)
+        return CheckedKernel(names.kernel, given, tuple(read), written, (words, each, bound))
+    return CheckedKernel(names.kernel, (*pointers, *sizes, *ints, *scalars), tuple(read), written)
+
+
+def _window(view: StridedView) -> str:
+    def listed(items: tuple[str, ...]) -> str:
+        return f"({', '.join(items)}{',' * (len(items) == 1)})"
+
+    offset = "" if view.offset == "0" else f", {view.offset}"
+    return f"window({view.tensor}, {listed(view.shape)}, {listed(view.stride)}{offset})"
+
+
+def _variables(graph: CapturedGraph, words: BufferWords, exported: str) -> dict[str, str]:
+    """The variable of each argument's tensor in check.py."""
+    scope = Scope(RESERVED_IN_MODULE | OWN_WORDS | _OWN_NAMES | {exported})
+    arguments = (InputKind.ARGUMENT, InputKind.SIZE)
+    return {
+        entry.node: scope.pick(words.candidates(entry.node))
+        for entry in graph.inputs
+        if entry.kind in arguments
+    }
+
+
+def _random_tensors(
+    graph: CapturedGraph,
+    words: BufferWords,
+    variables: Mapping[str, str],
+    given: tuple[Parameter, ...],
+    lists: tuple[TensorList, ...],
+    on_gpu: frozenset[str],
+) -> Iterator[tuple[str, str, str]]:
+    """(placeholder, variable, expression) for each tensor argument; a list has that of its first tensor."""
+    kinds = {entry.node: entry.kind for entry in graph.inputs}
+    nonnegative = frozenset(entry.node for entry in graph.inputs if entry.is_nonnegative)
+    examples = {size.symbol: size.example for size in graph.symbols}
+    whole = {one.name: one for one in lists if one.is_uniform}
+    for parameter in given:
+        if parameter.name in whole:
+            one = whole[parameter.name]
+            yield one.nodes[0], one.name, _random_list(one, nonnegative.issuperset(one.nodes))
+            continue
+        for leaf, _ in parameter.leaves:
+            if isinstance(leaf, Literal):
+                continue
+            node = words.nodes[leaf]
+            variable = variables[leaf]
+            if kinds[leaf] is InputKind.SIZE:
+                yield leaf, variable, str(_example(node.meta["val"], examples))
+            else:
+                moved = ".to(DEVICE)" if leaf in on_gpu else ""
+                yield leaf, variable, f"{_random(node, examples, leaf in nonnegative)}{moved}"
+
+
+def _random_list(one: TensorList, is_nonnegative: bool) -> str:
+    dtype = "" if one.dtypes[0] is torch.float32 else f", dtype={one.dtypes[0]}"
+    make = f"torch.{'rand' if is_nonnegative else 'randn'}(shape{dtype}, device=DEVICE)"
+    if not one.dtypes[0].is_floating_point:
+        make = f"torch.randint(0, 2, shape{dtype}, device=DEVICE)"
+    return f"[{make} for shape in {one.constant}]"
+
+
+def _example(size: object, examples: Mapping[sympy.Symbol, int]) -> int:
+    return int(sympy.sympify(as_size(size)).subs(examples))
+
+
+def _random(node: fx.Node, examples: Mapping[sympy.Symbol, int], is_nonnegative: bool) -> str:
+    value: torch.Tensor = node.meta["val"]
+    shape = [_example(size, examples) for size in value.shape]
+    dims = ", ".join(map(str, shape))
+    if value.dtype is torch.bool:
+        text = f"torch.rand({dims}) < 0.5" if dims else "torch.rand(()) < 0.5"
+        text = f"({text})"
+    elif not value.dtype.is_floating_point and not value.dtype.is_complex:
+        text = f"torch.randint(0, {_bound(node, examples)}, ({dims}{',' * (len(shape) == 1)}), dtype={value.dtype})"
+    else:
+        dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
+        text = f"torch.{'rand' if is_nonnegative else 'randn'}({dims or '()'}{dtype})"
+    if not value.is_contiguous():
+        stride = tuple(_example(step, examples) for step in value.stride())
+        text = f"laid_out({text}, {stride})"
+    return text
+
+
+def _bound(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> int:
+    """The number of choices of an index: the rows of the table that it picks from; otherwise 2."""
+    seen, waiting = set(), [node]
+    sizes: list[object] = []
+    while waiting:
+        current = waiting.pop()
+        for user in current.users:
+            name = aten_name(user)
+            if user in seen:
+                continue
+            seen.add(user)
+            if name == "embedding" and user.args[1] is current:
+                sizes.append(user.args[0].meta["val"].shape[0])  # type: ignore[union-attr]
+            elif name in ("gather", "index_select") and user.args[2] is current:
+                shape = user.args[0].meta["val"].shape or (1,)  # type: ignore[union-attr]
+                sizes.append(shape[user.args[1]])  # type: ignore[index]
+            elif name in SILENT or name in ("add", "sub", "clamp"):
+                waiting.append(user)
+            elif name in ("nll_loss_forward", "nll_loss", "cross_entropy_loss"):
+                sizes.append(user.args[0].meta["val"].shape[-1])  # type: ignore[union-attr]
+    return min((_example(size, examples) for size in sizes), default=2)

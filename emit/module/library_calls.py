@@ -1,0 +1,286 @@
+"""Library calls as a person writes them: ``F.linear(x, self.c_proj.weight)``; any other as torch.ops names it."""
+
+from __future__ import annotations
+
+import dataclasses
+import keyword
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from longhand.capture.graph import Differentiated, differentiated, registered_by
+from longhand.emit.module.view_calls import argument, write_view
+from longhand.emit.text.sizes import SizeWriter
+from longhand.lower.ir import Buffer, Extern, View
+
+# torch functions that take the same arguments in the same order as the ATen op of that name.
+_SAME_IN_TORCH_TEXT = """
+    mm bmm addmm baddbmm addbmm addmv mv dot vdot matmul sort argsort topk kthvalue cumsum cumprod logcumsumexp
+    cummax cummin searchsorted bucketize index_select index_add scatter scatter_add gather cat stack flip roll
+    where masked_fill nonzero clone argmax argmin einsum histc bincount multinomial outer cross trace complex
+    native_batch_norm polar view_as_real_copy view_as_complex_copy relu_ neg_ abs_ floor_ ceil_ trunc_
+"""
+_SAME_IN_TORCH = frozenset(_SAME_IN_TORCH_TEXT.split())
+_IN_FUNCTIONAL_TEXT = """
+    linear max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
+    adaptive_avg_pool2d conv1d conv2d conv3d conv_transpose1d bilinear scaled_dot_product_attention layer_norm
+    group_norm softmax log_softmax gelu silu relu pixel_shuffle one_hot
+"""
+_IN_FUNCTIONAL = frozenset(_IN_FUNCTIONAL_TEXT.split())
+# Python's names for arguments that ATen's schema calls something else.
+_RENAMED = {"self": "input"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryCall:
+    """A call, printed.
+
+    Attributes:
+        text: The right-hand side.
+        needs_functional: Whether it names ``F``.
+        runtime: The name of runtime.py that it calls; empty if it calls none.
+        module: The module whose import registers the operator; empty for torch's own.
+    """
+
+    text: str
+    needs_functional: bool = False
+    runtime: str = ""
+    module: str = ""
+
+
+class LibraryWriter:
+    """Prints externs.
+
+    Args:
+        variables: The variable of each buffer.
+        sizes: Writes sizes.
+        buffers: The plan's buffers.
+    """
+
+    def __init__(
+        self, variables: Mapping[str, str], sizes: SizeWriter, buffers: Mapping[str, Buffer]
+    ) -> None:
+        self._buffers = buffers
+        self._variables = variables
+        self.sizes = sizes
+        self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
+
+    def write(self, step: Extern) -> LibraryCall:
+        """The call of `step`."""
+        call = self._plain_call(step)
+        if step.memory_format is not torch.channels_last:
+            return call
+        return LibraryCall(f"channels_last({call.text})", call.needs_functional, "channels_last")
+
+    def _plain_call(self, step: Extern) -> LibraryCall:
+        name = str(step.target.overloadpacket.__name__)
+        is_aten = step.target.namespace == "aten"
+        special = _SPECIAL.get(name) if is_aten else None
+        if special is not None:
+            text = special(self, step)
+            if text is not None:
+                return LibraryCall(text, text.startswith("F."))
+        if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
+            rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
+            return LibraryCall(f"{self.value(step.args[0])}.{name}({rest})")
+        if is_aten and name in _IN_FUNCTIONAL:
+            return LibraryCall(f"F.{name}({self._arguments(step)})", True)
+        if is_aten and name in _SAME_IN_TORCH:
+            return LibraryCall(f"torch.{name}({self._arguments(step)})")
+        if (which := differentiated(step.target)) is not None:
+            return self._by_autograd(step, which)
+        text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)})"
+        return LibraryCall(text, module=registered_by(step.target) or "")
+
+    def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCall:
+        """The gradients of an op that only autograd can differentiate."""
+        n_given = len(which.given)
+        arguments, gradients = map(self.value, (step.args[:-n_given], step.args[-n_given:]))
+        wanted = f"wanted={which.wanted}"
+        results = "" if which.given == (0,) else f", results={which.given}"
+        text = (
+            f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{results})"
+        )
+        item = "[0]" if len(which.wanted) == 1 else ""
+        return LibraryCall(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
+
+    def value(self, value: Any) -> str:
+        """An argument: a tensor through its views, or anything else."""
+        if isinstance(value, View):
+            n_before = max(
+                (n for n, call in enumerate(value.calls, 1) if call.origin in self.views), default=0
+            )
+            variable = (
+                self.views[value.calls[n_before - 1].origin] if n_before else self._variables[value.buffer]
+            )
+            return write_view(value, variable, self.sizes, self._buffers[value.buffer], n_before)
+        if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
+            return f"[{', '.join(self.value(item) for item in value)}]"
+        return argument(value, self.sizes)
+
+    def named(self, step: Extern) -> dict[str, Any]:
+        """All arguments by the schema's names, defaults filled in."""
+        found: dict[str, Any] = {}
+        given = dict(step.kwargs)
+        for place, parameter in enumerate(step.target._schema.arguments):
+            if place < len(step.args) and not parameter.kwarg_only:
+                found[parameter.name] = step.args[place]
+            elif parameter.name in given:
+                found[parameter.name] = given[parameter.name]
+            elif parameter.has_default_value():
+                found[parameter.name] = parameter.default_value
+        return found
+
+    def _arguments(self, step: Extern) -> str:
+        """Tensors by position; of the rest what is not the default, by name, and so are flags and fractions."""
+        parts: list[str] = []
+        by_name = False
+        given = self.named(step)
+        name = str(step.target.overloadpacket.__name__)
+        for parameter in step.target._schema.arguments:
+            if parameter.name not in given:
+                continue
+            value = given[parameter.name]
+            is_default = parameter.has_default_value() and _equal(value, parameter.default_value)
+            if is_default:
+                by_name = True
+                continue
+            text = _uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value)
+            is_setting = isinstance(value, bool | float) or parameter.has_default_value()
+            by_name |= parameter.kwarg_only or (is_setting and not _holds_tensor(value))
+            if by_name:
+                parts.append(f"{_RENAMED.get(parameter.name, parameter.name)}={text}")
+            else:
+                parts.append(text)
+        return ", ".join(parts)
+
+    def _raw_arguments(self, step: Extern, first: int = 0) -> str:
+        """Arguments as they are given; those by position begin with the schema's number `first`."""
+        names = [parameter.name for parameter in step.target._schema.arguments[first:]]
+        given = dict(zip(names, step.args, strict=False))
+        made = self._buffers[step.outputs[0]] if len(step.outputs) == 1 else None
+        parts: list[str] = []
+        by_name = False  # what is no tensor says what it is, and so does all after it
+        for name, value in given.items():
+            is_word = not keyword.iskeyword(name)  # ``from`` is none
+            by_name |= not first and name != "self" and is_word and not _holds_tensor(value)
+            text = self._length(name, given) or self._n_rows(name, value, made) or self.value(value)
+            named = f"{name}={text}" if is_word else f'**{{"{name}": {text}}}'
+            parts.append(named if by_name else text)
+        parts += [f"{name}={self.value(value)}" for name, value in step.kwargs]
+        return ", ".join(parts)
+
+    def _length(self, name: str, given: Mapping[str, Any]) -> str | None:
+        """The word for attention's ``max_q`` and ``max_k``: how many positions the queries and the keys have."""
+        view = given.get({"max_q": "query", "max_k": "key"}.get(name, ""))
+        if not isinstance(view, View) or not view.calls or len(view.shape) != 4:
+            return None
+        words = self.sizes.words_at(view.calls[-1].origin, len(view.shape))
+        return self.sizes.text(given[name], words[2]) if given[name] == view.shape[2] else None
+
+    def _n_rows(self, name: str, value: Any, made: Buffer | None) -> str | None:
+        """The word for ``num_weights``: how many rows a table has whose gradient is made."""
+        if name != "num_weights" or made is None or made.shape[0] != value:
+            return None
+        return self.sizes.text(value, self.sizes.words_of(made)[0])
+
+
+def _qualified(target: torch._ops.OpOverload) -> str:
+    return f"{target.namespace}.{target.overloadpacket.__name__}.{target._overloadname}"
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_holds_tensor(item) for item in value)
+    return isinstance(value, View)
+
+
+def _equal(value: Any, default: Any) -> bool:
+    if _holds_tensor(value):
+        return False
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return list(value) == list(default)
+    return type(value) is type(default) and bool(value == default)
+
+
+def _uniform(values: Any, sizes: SizeWriter) -> str:
+    """``2`` for (2, 2)."""
+    items = list(values)
+    if items and all(isinstance(item, int) and item == items[0] for item in items):
+        return str(items[0])
+    return argument(tuple(items), sizes)
+
+
+def _is_per_dim(name: str, value: Any) -> bool:
+    """Whether a value is one number for each spatial dimension, for which F's functions take one for all."""
+    return (
+        name.startswith(("conv", "max_pool", "avg_pool"))
+        and isinstance(value, list | tuple)
+        and len(value) > 0
+    )
+
+
+def _convolution(writer: LibraryWriter, step: Extern) -> str | None:
+    given = writer.named(step)
+    weight = given["weight"]
+    n_dims = len(weight.shape) - 2
+    if n_dims not in (1, 2, 3):
+        return None
+    transposed = bool(given["transposed"])
+    parts = [writer.value(given["input"]), writer.value(weight)]
+    if given.get("bias") is not None:
+        parts.append(writer.value(given["bias"]))
+    defaults = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
+    if not transposed:
+        defaults.pop("output_padding")
+    for name, default in defaults.items():
+        value = given[name]
+        text = str(value) if name == "groups" else _uniform(value, writer.sizes)
+        if text != str(default):
+            parts.append(f"{name}={text}")
+    return f"F.conv{'_transpose' * transposed}{n_dims}d({', '.join(parts)})"
+
+
+def _embedding(writer: LibraryWriter, step: Extern) -> str:
+    given = writer.named(step)
+    return f"F.embedding({writer.value(given['indices'])}, {writer.value(given['weight'])})"
+
+
+def _attention(writer: LibraryWriter, step: Extern) -> str:
+    given = writer.named(step)
+    parts = [writer.value(given[name]) for name in ("query", "key", "value")]
+    defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
+    for name, default in defaults.items():
+        value = given.get(name, default)
+        if isinstance(value, View) or value != default:
+            parts.append(f"{name}={writer.value(value)}")
+    return f"F.scaled_dot_product_attention({', '.join(parts)})"
+
+
+def _contiguous(writer: LibraryWriter, step: Extern) -> str | None:
+    source = step.args[0]
+    formats = {value for _, value in step.kwargs} - {torch.contiguous_format}
+    if not isinstance(source, View) or formats - {torch.channels_last}:
+        return None
+    layout = "memory_format=torch.channels_last" if formats else ""
+    return f"{writer.value(source)}.contiguous({layout})"
+
+
+def _index_put(writer: LibraryWriter, step: Extern) -> str | None:
+    given = writer.named(step)
+    indices = given["indices"]
+    # One number is no index of its own in a subscript: the dimension would be gone.
+    if given["accumulate"] or any(isinstance(index, View) and not index.shape for index in indices):
+        return None
+    places = ", ".join(":" if index is None else writer.value(index) for index in indices)
+    return f"{writer.value(given['self'])}[{places}] = {writer.value(given['values'])}"
+
+
+_SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
+    "convolution": _convolution,
+    "embedding": _embedding,
+    "scaled_dot_product_attention": _attention,
+    "contiguous": _contiguous,
+    "index_put_": _index_put,
+}

@@ -1,0 +1,355 @@
+"""The statements of model.py: steps of the plan as paragraphs of Python, each under the user's own statement."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+
+from longhand.capture.graph import Provenance
+from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
+from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
+from longhand.emit.module.allocation_lines import AllocationWriter, same_sizes
+from longhand.emit.module.launch_lines import LaunchWriter
+from longhand.emit.module.library_calls import LibraryWriter
+from longhand.emit.module.named_views import NamedView, named_views, view_key
+from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
+from longhand.emit.module.tensor_lists import MadeList, TensorList
+from longhand.emit.module.view_calls import write_view
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.dimension_propagation import Words
+from longhand.emit.names.unit_names import Quote, UnitNames
+from longhand.emit.text.sizes import SizeWriter
+from longhand.lower.ir import Buffer, Extern, Size
+from longhand.options import Device
+from longhand.schedule.plan import (
+    Allocate,
+    Launch,
+    PlanStep,
+    Release,
+    Reuse,
+    UnitPlan,
+)
+
+_DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
+
+
+@dataclasses.dataclass
+class Needs:
+    """What the statements name and model.py must import.
+
+    Attributes:
+        functional: ``F``.
+        kernels: The unit's kernels.
+        empty: Memory from the pool.
+        runtime: Further names of runtime.py.
+        registering: Modules whose import makes custom operators known.
+    """
+
+    functional: bool = False
+    kernels: bool = False
+    empty: bool = False
+    runtime: set[str] = dataclasses.field(default_factory=set)
+    registering: set[str] = dataclasses.field(default_factory=set)
+
+    def merge(self, other: Needs) -> None:
+        """Adds what another function names."""
+        self.functional |= other.functional
+        self.kernels |= other.kernels
+        self.empty |= other.empty
+        self.runtime |= other.runtime
+        self.registering |= other.registering
+
+
+class BodyWriter:
+    """Prints the steps of one function.
+
+    Args:
+        plan: The unit's plan.
+        names: Its words.
+        words: The captured graph's.
+        variables: The variable of each buffer inside this function.
+        sizes: Writes sizes with the words that this function binds.
+        device: A Python expression for the device of new tensors on CUDA: ``x.device``.
+        lists: The arguments that kernels take as lists, and the lists that they make.
+        position: In a layer that asks which one it is: the attribute that holds that.
+        is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
+    """
+
+    def __init__(
+        self,
+        plan: UnitPlan,
+        names: UnitNames,
+        words: BufferWords,
+        variables: Mapping[str, str],
+        sizes: SizeWriter,
+        device: str,
+        lists: Sequence[TensorList | MadeList] = (),
+        position: str = "",
+        is_of_layers: bool = False,
+    ) -> None:
+        self.position = position
+        self.names_modules = not is_of_layers
+        self.plan = plan
+        self.names = names
+        self.words = words
+        self.variables = variables
+        self.sizes = sizes
+        self.device = device
+        self.lists = lists
+        self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
+        self.launches = LaunchWriter(plan, names, words, variables, sizes, lists)
+        self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
+        self.library = LibraryWriter(variables, sizes, plan.buffers)
+        self._is_in_branch = False
+        self._is_on_cpu = plan.options.target.device is Device.CPU
+        self.needs = Needs()
+        self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
+
+    def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
+        """The paragraphs of `steps`.
+
+        Args:
+            steps: In order.
+            loop_lines: For the place of each Loop among `steps`: its lines.
+        """
+        paragraphs: list[Paragraph] = []
+        waiting: list[str] = []
+        for place, step in enumerate(steps):
+            if isinstance(step, Loop | FirstCall):
+                lines = waiting + loop_lines[place]
+                if place and isinstance(step, Loop) and isinstance(steps[place - 1], FirstCall):
+                    paragraphs[-1].lines += lines
+                else:
+                    self._append(paragraphs, (), lines)
+                waiting = []
+            elif isinstance(step, Choice):
+                self._append(paragraphs, self._quotes_of_choice(step), waiting + self._choice(step))
+                waiting = []
+            elif isinstance(step, Allocate) and step.buffer in self.made_lists:
+                one = self.made_lists[step.buffer]
+                self.needs.empty |= self._is_on_cpu
+                waiting += [self.allocations.write_list(one)] if step.buffer == one.nodes[0] else []
+            elif isinstance(step, Allocate):
+                self.needs.empty |= self._is_on_cpu
+                self._bind(step.buffer)
+                waiting.append(self.allocations.write(step, _next_launch(steps, place, step.buffer)))
+            elif isinstance(step, Reuse):
+                waiting += self._reuse(step)
+            elif isinstance(step, Release):
+                self._release(step, steps, place, paragraphs)
+            else:
+                why = self._remarks(step)
+                self.needs.kernels |= isinstance(step, Launch)
+                lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
+                self._append(paragraphs, self._quotes(step), why + waiting + lines, self._module(step))
+                waiting = []
+        if waiting:
+            self._append(paragraphs, (), waiting)
+        return joined_quotes(said_once(paragraphs, self.names_modules))
+
+    @staticmethod
+    def _append(
+        paragraphs: list[Paragraph], quotes: tuple[Quote, ...], lines: list[str], module: str = ""
+    ) -> None:
+        if paragraphs and quotes and paragraphs[-1].quotes == quotes:
+            paragraphs[-1].lines += lines
+        else:
+            paragraphs.append(Paragraph(quotes, list(lines), module))
+
+    def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
+        return fewest(Quote(where.qualname, where.statement) for where in self._stated(step))
+
+    def _module(self, step: Launch | Extern) -> str:
+        return next((where.module for where in self._stated(step)), "")
+
+    def _stated(self, step: Launch | Extern) -> list[Provenance]:
+        """Where its operations came from: those of which the user's statement is known."""
+        origins = step.origins if isinstance(step, Launch) else (step.origin,)
+        return [where for where in map(self.words.provenance, origins) if where.statement]
+
+    def _quotes_of_choice(self, choice: Choice) -> tuple[Quote, ...]:
+        calls = [step for step in choice.steps if isinstance(step, Launch | Extern)]
+        return fewest([quote for step in calls for quote in self._quotes(step)])
+
+    def _choice(self, choice: Choice) -> list[str]:
+        """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""
+        lines: list[str] = []
+        for positions, steps in choice.cases:
+            inner = self._plain_lines(steps)
+            if not inner and len(choice.cases) == 1:
+                test = _is_one_of(self.position, positions).replace("==", "!=").replace(" in ", " not in ")
+                return [f"if {test}:", *_indented(self._plain_lines(choice.otherwise))]
+            word = "elif" if lines else "if"
+            lines += [f"{word} {_is_one_of(self.position, positions)}:", *_indented(inner or ["pass"])]
+        otherwise = self._plain_lines(choice.otherwise)
+        return [*lines, "else:", *_indented(otherwise)] if otherwise else lines
+
+    def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
+        """The lines of steps that only some layers do, without the user's statements."""
+        self._is_in_branch = True
+        lines = [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
+        self._is_in_branch = False
+        return lines
+
+    def _buffer(self, name: str) -> Buffer:
+        return self.plan.buffers[name]
+
+    def _reuse(self, step: Reuse) -> list[str]:
+        new, old = self._bind(step.buffer), self.variables[step.of]
+        buffer, other = self._buffer(step.buffer), self._buffer(step.of)
+        is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
+        view = "" if is_alike else f".view({', '.join(self.sizes.dims(buffer)) or '()'})"
+        if new == old and not view:
+            return []
+        why = (
+            f"in place: nothing reads {old} afterwards"
+            if step.in_place
+            else f"takes over the memory of {old}"
+        )
+        if new == old:
+            why = "the same memory"
+        return [f"{new} = {old}{view}  # {why}"]
+
+    def _release(
+        self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
+    ) -> None:
+        names = [self.variables[b] for b in step.buffers if self.variables.get(b, "").isidentifier()]
+        names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
+        still = _rebound_or_alive(self, names, steps, place)
+        if self._is_in_branch:
+            still.add(_root(self.allocations.device))  # the other branches do not drop it
+        dropped = [name for name in dict.fromkeys(names) if name not in still]
+        if dropped and paragraphs:
+            lines = paragraphs[-1].lines
+            if (
+                not self._is_on_cpu
+                and _root(self.allocations.device) in dropped
+                and _allocates(steps[place:])
+            ):
+                lines += self._keep_device()
+            lines.append(f"del {', '.join(dropped)}")
+
+    def _keep_device(self) -> list[str]:
+        """The line that keeps the device when the tensor that tells it is dropped."""
+        taken = {*self.variables.values(), *self.sizes.values}
+        word = next(word for word in _DEVICE if word not in taken)
+        before, self.allocations.device = self.allocations.device, word
+        return [f"{word} = {before}"]
+
+    def _remarks(self, step: Launch | Extern) -> list[str]:
+        """Why longhand added an operation that the user did not write, or changed one, as comments."""
+        origins = step.origins if isinstance(step, Launch) else (step.origin,)
+        why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
+        return [line for text in why if text for line in _comment(text)]
+
+    def _launch(self, step: Launch) -> list[str]:
+        return [self.launches.write(step)]
+
+    def _extern(self, step: Extern) -> list[str]:
+        lines = self._view_lines(step)
+        call = self.library.write(step)
+        self.needs.functional |= call.needs_functional
+        self.needs.runtime |= {call.runtime} if call.runtime else set()
+        self.needs.registering |= {call.module} if call.module else set()
+        lines += [f"# {step.reason}"] if step.reason else []
+        outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
+        target = f"{', '.join(outputs)} = " if outputs else ""
+        return [*lines, f"{target}{call.text}"]
+
+    def _bind(self, buffer: str) -> str:
+        """The variable of a buffer that begins; what it held before is gone."""
+        variable = self.variables[buffer]
+        for held in self.seen_as.values():
+            if variable in held:
+                held.remove(variable)
+        return variable
+
+    def _view_lines(self, step: Extern) -> list[str]:
+        """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""
+        self.library.views = {}
+        lines = []
+        for line in named_views(step, self.words):
+            view, buffer = line.view, self._buffer(line.view.buffer)
+            source = self.library.views.get(line.source) or self.variables[view.buffer]
+            words = self._words_of_heads(line) if line.unbind is not None else ()
+            text = write_view(view, source, self.sizes, buffer, line.n_before, words)
+            if line.split is not None:
+                text += self._split(line.keys[0], *line.split)
+            if line.unbind is not None:
+                text += f".unbind({line.unbind})"
+            targets = [self._bind(view_key(step, key)) for key in line.keys]
+            self.library.views |= dict(zip(line.keys, targets, strict=True))
+            self.seen_as.setdefault(view.buffer, []).extend(targets)
+            lines.append(f"{', '.join(targets)} = {text}")
+        return lines
+
+    def _words_of_heads(self, line: NamedView) -> Words:
+        """The words of a view of all heads at once: those of one part's, and none for which part it is."""
+        assert line.unbind is not None
+        words = self.sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
+        return (*words[: line.unbind], None, *words[line.unbind :])
+
+    def _split(self, part_of: str, parts: tuple[Size, ...], dim: int) -> str:
+        word = self.sizes.words_at(part_of, self.words.nodes[part_of].meta["val"].ndim)[dim]
+        texts = [self.sizes.text(part, word) for part in parts]
+        each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
+        return f".split({each}, dim={dim})"
+
+
+def _root(expression: str) -> str:
+    """The variable that an expression starts from."""
+    return expression.partition(".")[0].partition("[")[0]
+
+
+def _allocates(steps: Sequence[ModelStep]) -> bool:
+    """Whether any of the steps makes a tensor in the function itself."""
+    return any(
+        isinstance(one, Allocate)
+        for step in steps
+        if not isinstance(step, Loop | FirstCall)
+        for one in plain_steps(step)
+    )
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(f"# {text}", WIDEST, subsequent_indent="# ") if text else []
+
+
+def _is_one_of(word: str, positions: Sequence[int]) -> str:
+    """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``"""
+    first, last = positions[0], positions[-1]
+    if first == last:
+        return f"self.{word} == {first}"
+    if len(positions) > 2 and list(positions) == list(range(first, last + 1)):
+        return f"self.{word} in range({first}, {last + 1})"
+    return f"self.{word} in ({', '.join(map(str, positions))})"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
+    """The launch that a buffer is made for; None if a library call fills it."""
+    later = steps[place + 1 :]
+    writers = (step for step in later if isinstance(step, Launch | Extern))
+    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
+    return first if isinstance(first, Launch) else None
+
+
+def _rebound_or_alive(
+    writer: BodyWriter, names: Iterable[str], steps: Sequence[ModelStep], place: int
+) -> set[str]:
+    """Names that the very next statements bind anew, or that stand for another buffer that is still read."""
+    later_read: set[str] = set()
+    first_bound: dict[str, int] = {}
+    for number_, step in enumerate(steps[place + 1 :]):
+        for plain in plain_steps(step):
+            for buffer in buffers_read(plain):
+                variable = writer.variables.get(buffer, "")
+                if variable not in first_bound:
+                    later_read.add(variable)
+            for buffer in buffers_made(plain):
+                first_bound.setdefault(writer.variables.get(buffer, ""), number_)
+    return {name for name in names if name in later_read or first_bound.get(name, 99) <= 2}

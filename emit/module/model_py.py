@@ -1,0 +1,458 @@
+"""model.py: an nn.Module (or a function) that reads like eager code written by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+from longhand.capture.graph import CapturedGraph, InputKind, Literal
+from longhand.emit.layers.loops import Loop, ModelStep
+from longhand.emit.layers.model_layers import classes_of, layers_by_class, write_layers
+from longhand.emit.layers.model_loops import Block, write_block, write_loop, write_record
+from longhand.emit.module.call_checks import CallChecks, as_size
+from longhand.emit.module.model_body import BodyWriter
+from longhand.emit.module.model_head import signature_lines, title
+from longhand.emit.module.model_text import ModelFile, ModelText
+from longhand.emit.module.model_weights import construct
+from longhand.emit.module.module_tree import ModuleTree, grow, member
+from longhand.emit.module.paragraphs import Paragraph, quote_lines
+from longhand.emit.module.templates import render_template
+from longhand.emit.module.tensor_lists import MadeList, TensorList, find_lists, find_made_lists, shape_lines
+from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trees import Parameter, build, children, parameters
+from longhand.emit.module.view_calls import argument, write_view
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.dimension_names import DimWords
+from longhand.emit.names.naming import externs
+from longhand.emit.names.unit_names import UnitNames
+from longhand.emit.names.variables import records_apart
+from longhand.emit.names.words import identifier, own_name
+from longhand.emit.text.quoting import python_docstring
+from longhand.emit.text.sizes import SizeWriter, bind_sizes
+from longhand.emit.unit.runtime_py import sorted_imports
+from longhand.lower.ir import BufferKind, View
+from longhand.options import Device
+from longhand.schedule.plan import UnitPlan
+
+_WIDEST = 98
+_OTHERWISE = (
+    "launch_kernels",
+    "recording",
+    "run_kernels",
+    "recorded_kernels",
+    "all_kernels",
+    "kernels_recorded",
+)
+
+
+def write_model(
+    plan: UnitPlan, names: UnitNames, words: BufferWords, training: TrainedCall | None = None
+) -> ModelFile:
+    """The text of model.py.
+
+    Args:
+        plan: The unit's plan; in training that of the forward pass.
+        names: Its words.
+        words: The captured graph's.
+        training: In training: how forward() calls the autograd.Function.
+    """
+    return ModelWriter(plan, names, words, training).write()
+
+
+class ModelWriter:
+    """Writes model.py, and the parts of backward.py that are like it."""
+
+    def __init__(
+        self, plan: UnitPlan, names: UnitNames, words: BufferWords, training: TrainedCall | None = None
+    ) -> None:
+        self.training = training
+        self.plan = plan
+        self.graph: CapturedGraph = plan.program.graph
+        self.name = own_name(self.graph.name)
+        self.names = names
+        self.words = words
+        self.dims = self._dim_words()
+        self.dims.learn_copies(externs(plan))
+        self.steps: tuple[ModelStep, ...] = names.steps
+        self.tree: ModuleTree = grow(
+            self.graph, plan.buffers, _channels_last_weights(plan), layers_by_class(self.steps)
+        )
+        held = {*self.tree.root.held, *self.tree.root.branches}
+        self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
+        self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
+        self.parameters: tuple[Parameter, ...] = parameters(self.graph)
+        self.lists: tuple[TensorList, ...] = find_lists(plan, self.parameters, words.nodes)
+        taken = {*names.buffers.values(), *(parameter.name for parameter in self.parameters)}
+        self.made_lists = find_made_lists(plan, names, taken)
+        self.variables = self._variables()
+        self.tensors = self._tensor_arguments()
+        self.leaves: tuple[tuple[str, str], ...] = tuple(
+            (leaf, path) for p in self.parameters for leaf, path in p.leaves if isinstance(leaf, str)
+        )
+        has_tensors = bool(self.steps) or any(one.kind is not InputKind.SIZE for one in self.graph.inputs)
+        self.imports: set[str] = {"import torch"} if has_tensors else set()
+        self.runtime: set[str] = set()
+        self.is_cpu = plan.options.target.device is Device.CPU
+        self.records = (
+            not self.is_cpu
+            and plan.options.mode.records_cuda_graphs
+            and not self.graph.n_saved
+            and not training
+            and not self.graph.given  # a backward pass
+            and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
+            and not plan.program.on_cpu  # a replay would repeat what the CPU had
+        )
+
+    def _dim_words(self) -> DimWords:
+        return DimWords(self.graph, chains=self.plan.program.layers)
+
+    def _variables(self) -> dict[str, str]:
+        """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
+        found = dict(self.names.buffers)
+        for node, path in self.tree.expressions.items():
+            if self.graph.is_module:
+                found[node] = member(path)
+            else:
+                found[node] = identifier(path.replace(".", "_")).upper()
+        lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
+        for one in lists:
+            found |= {node: f"{one.name}[{place}]" for place, node in enumerate(one.nodes)}
+        return found
+
+    def _tensor_arguments(self) -> list[tuple[str, str]]:
+        """(placeholder, expression that reaches it) of the call's tensors."""
+        kinds = {entry.node: entry.kind for entry in self.graph.inputs}
+        return [
+            (leaf, path)
+            for parameter in self.parameters
+            for leaf, path in parameter.leaves
+            if isinstance(leaf, str) and kinds.get(leaf) is InputKind.ARGUMENT
+        ]
+
+    def write(self) -> ModelFile:
+        """The text of model.py."""
+        text = self.text()
+        full = render_template(
+            "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
+        )
+        return ModelFile(
+            full, self.name, self.launch, self.records, frozenset(self.runtime), self.tree.stored
+        )
+
+    def text(self) -> ModelText:
+        """What the template prints, but for the imports, which are in `imports`."""
+        sizes = self._sizes()
+        device = self._device_expression()
+        all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
+        body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
+        layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop)
+        self.runtime |= layers.runtime_names
+        paragraphs = body.write(self.steps, layers.lines)
+        paragraphs += self._records_apart()
+        self._finish(paragraphs, sizes)
+        text = self._text(paragraphs, sizes, layers.blocks)
+        if body.needs.functional:
+            self.imports.add("import torch.nn.functional as F")
+        if body.needs.kernels:
+            self.imports.add("from . import kernels")
+        if body.needs.empty:
+            self.runtime.add("empty")
+        if self.training is not None:
+            self.imports.add(f"from .backward import {self.training.function}")
+            self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
+        self.runtime |= body.needs.runtime
+        self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
+        self.imports |= {f"from .runtime import {name}" for name in self.runtime}
+        return text
+
+    def _records_apart(self) -> list[Paragraph]:
+        """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
+        found: list[Paragraph] = []
+        for record, place, buffers in records_apart(self.steps):
+            made = write_record(record, [self.variables[buffer] for buffer in buffers])
+            found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
+        return found
+
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+        """The class of a repeated block, and the lines of the loop."""
+        block = write_block(loop, body, self.tree, taken)
+        return block, write_loop(loop, block, self.tree.root, body)
+
+    def _sizes(self, may_state: bool = True) -> SizeWriter:
+        """The writer of sizes, with words from the shapes of the call's tensors."""
+        taken = set(self.variables.values()) | {parameter.name for parameter in self.parameters}
+        tensors = []
+        for node, _ in self.tensors:
+            shape = tuple(as_size(size) for size in self.words.nodes[node].meta["val"].shape)
+            if self.variables[node].isidentifier():
+                tensors.append((self.variables[node], self.dims.of(node, len(shape)), shape))
+        symbols = {str(size.symbol): size.name for size in self.graph.symbols}
+        given = frozenset(str(size.symbol) for size in self.graph.symbols if size.dim is None)
+        return bind_sizes(self.dims, symbols, tensors, taken, given, may_state)
+
+    # What came in.
+
+    def _checks(self) -> list[str]:
+        checks = CallChecks(
+            self.graph,
+            self.words.nodes,
+            self.parameters,
+            self.tensors,
+            self.plan.options.target.device.value,
+            self._plain(),
+            self.training.allowed if self.training is not None else None,
+            self.lists,
+            self.plan.program.on_cpu,
+        )
+        lines = checks.lines()
+        self.runtime |= checks.runtime
+        if self.training is not None and self.training.frozen:
+            self.runtime.add("check_frozen")
+            given = ", ".join(f"{node}={self.variables[node]}" for node in self.training.frozen)
+            lines.append(f"check_frozen({given})")
+        return lines
+
+    def _plain(self) -> SizeWriter:
+        return SizeWriter(self.dims, {}, {})
+
+    # What goes out.
+
+    def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
+        """Appends the return statement, or makes the last statement it."""
+        in_records = self.training.in_records if self.training is not None else frozenset[int]()
+        texts = [
+            self._result(result, sizes) if place not in in_records else ""
+            for place, result in enumerate(self.plan.results)
+        ]
+        returned = self._returned(texts)
+        if returned == "None" and paragraphs:
+            return
+        last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
+        target, is_assignment, expression = last.partition(" = ")
+        head = returned.split(".")[0].split("[")[0]
+        is_single = len(texts) == 1 and target.isidentifier() and is_assignment and head == target
+        if is_single and "#" not in expression and not expression.startswith("empty("):
+            rest = returned[len(target) :]
+            paragraphs[-1].lines[-1] = f"return {expression}{rest}"
+            return
+        if paragraphs and paragraphs[-1].lines and not paragraphs[-1].lines[-1].startswith("del "):
+            paragraphs[-1].lines.append(f"return {returned}")
+        else:
+            paragraphs.append(Paragraph((), [f"return {returned}"]))
+
+    def _returned(self, texts: list[str]) -> str:
+        """What launch() returns, or forward() where there is no launch()."""
+        if self.training is not None:
+            n_results = len(self.graph.outputs) - self.graph.n_saved
+            users = [texts[place] for place in self.training.launched if place < n_results]
+            saved = [texts[place] for place in self.training.launched if place >= n_results]
+            words = [*launched_words(users, saved), *(record.word for record in self.training.records)]
+            return f"{', '.join(words)}{',' * (len(words) == 1)}"
+        returned = self._built(texts)
+        if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
+            return returned[1:-1]
+        return returned
+
+    def _built(self, texts: list[str]) -> str:
+        """What the user's call returns, put together from its leaves."""
+        types: set[tuple[str, str]] = set()
+        returned = build(self.graph.out_spec, iter(texts), types)
+        for one in self.made_lists:
+            listed = ", ".join(f"{one.name}[{place}]" for place in range(len(one.nodes)))
+            returned = returned.replace(f"[{listed}]", one.name)
+        self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
+        return returned
+
+    def _trained(self) -> tuple[str, ...]:
+        """The lines of forward() in training: the autograd.Function's results as the user's call returns them."""
+        if self.training is None:
+            return ()
+        weights = ["*self.parameters()"] if self.graph.is_module else []
+        owner = ["self"] if self.graph.is_module else []
+        given = ", ".join([*owner, *self._launch_given(), *weights])
+        call = f"{self.training.function}.apply({given})"
+        n_leaves = len(self.plan.results) - self.graph.n_saved
+        is_tensor = [isinstance(result, View) for result in self.plan.results[:n_leaves]]
+        words = [self.variables[r.buffer] for r in self.plan.results[:n_leaves] if isinstance(r, View)]
+        words = [
+            word if words.count(word) == 1 and word.isidentifier() else f"result_{i}"
+            for i, word in enumerate(words)
+        ]
+        if all(is_tensor) and self.graph.out_spec.is_leaf():
+            return (f"return {call}[0]",)
+        is_flat = self.graph.out_spec.type is tuple and all(
+            child.is_leaf() for child in children(self.graph.out_spec)
+        )
+        if all(is_tensor) and is_flat and len(words) > 1:
+            return (f"return {call}",)
+        texts = iter(words)
+        leaves = [
+            next(texts) if isinstance(result, View) else self._result(result, self._plain())
+            for result in self.plan.results[:n_leaves]
+        ]
+        return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {self._built(leaves)}")
+
+    def _as_given(self, buffer: str) -> str:
+        """A buffer as the results mention it: an argument of forward() by its path, ``batch["mask"]``."""
+        return (
+            self.variables[buffer]
+            if self.has_launch
+            else dict(self.tensors).get(buffer, self.variables[buffer])
+        )
+
+    def _result(self, result: object, sizes: SizeWriter) -> str:
+        if isinstance(result, View):
+            base = self._as_given(result.buffer)
+            return write_view(result, base, sizes, self.plan.buffers[result.buffer])
+        value = result.value if isinstance(result, Literal) else result
+        return argument(value, sizes)
+
+    # The file.
+
+    def _device_expression(self) -> str:
+        there = (leaf for leaf, _ in self.tensors if leaf not in self.plan.program.on_cpu)
+        if leaf := next(there, None):
+            return f"{self._as_given(leaf)}.device"
+        return f'"{self.plan.options.target.device.value}"'
+
+    def _text(
+        self,
+        paragraphs: Sequence[Paragraph],
+        sizes: SizeWriter,
+        blocks: Sequence[tuple[Loop, Block]],
+    ) -> ModelText:
+        checks = self._checks()
+        bound = sizes.binding_lines()
+        unpacked = self._unpacked(bound)
+        base, base_arguments, members, constants = "nn.Module", "", [], []
+        if self.graph.is_module:
+            made = construct(self.tree, classes_of(blocks, self.tree))
+            base, base_arguments, members = made.base, made.base_arguments, made.members
+            constants = ["constants = load_constants()"] if self.tree.stored else []
+            self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
+            if self.training is not None:
+                members = [*members, "self.requires_grad_()"]
+                members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
+            if self.graph.mode is False:
+                members = [*members, "self.eval()"]
+            classes = [(base, base_arguments, *members)]
+            classes += [(block.base, block.base_arguments, *block.members) for _, block in blocks]
+            if any(re.search(r"\bnn\.", line) for lines in classes for line in lines):
+                self.imports.add("from torch import nn")
+        else:
+            constants = self._function_constants()
+        if self.records:
+            self.runtime.add("CudaGraph")
+            graph = f"CudaGraph(self.{self.launch}, mutates={self._mutated()})"
+            members = [*members, f"self.{self.recording} = {graph}"]
+        return ModelText(
+            title="\n".join(map(python_docstring, title(self.plan, self.training is not None).split("\n"))),
+            signature=tuple(
+                map(
+                    python_docstring,
+                    signature_lines(
+                        self.plan, self.dims, self.tensors, self._sizes(may_state=False), self.lists
+                    ),
+                )
+            ),
+            imports="",
+            name=self.name,
+            source=python_docstring(self.graph.source),
+            is_module=self.graph.is_module,
+            base=base,
+            base_arguments=base_arguments,
+            members=tuple(members),
+            parameters=tuple(self._parameter_texts()),
+            checks=tuple(checks),
+            sizes=(*unpacked, *bound),
+            paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
+            launch_arguments=tuple(self.launch_arguments()) if self.has_launch else None,
+            launch_given=self._launch_given(),
+            mutates=self._mutated(),
+            blocks=tuple({block.name: block for _, block in blocks}.values()),
+            constants=tuple(constants),
+            training=self._trained(),
+            remark=self._remark(),
+            launch=self.launch,
+            recording=self.recording,
+        )
+
+    def _remark(self) -> str:
+        """Why the forward pass makes gradients."""
+        begun = [
+            result.buffer
+            for result in self.plan.results
+            if isinstance(result, View) and self.variables.get(result.buffer, "").startswith("unscaled_d_")
+        ]
+        if self.training is None or not begun:
+            return ""
+        return (
+            "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."
+        )
+
+    def _function_constants(self) -> list[str]:
+        """Module-level lines for the constants of a function."""
+        lines = shape_lines(self.lists)
+        device = f'"{self.plan.options.target.device.value}"'
+        if self.tree.stored:
+            self.runtime.add("load_constants")
+            lines.append(f"constants = load_constants({device})")
+        held = self.tree.root.held
+        for node, path in self.tree.expressions.items():
+            source = str(held[path].source)
+            move = "" if self.is_cpu or source.startswith("constants[") else f".to({device})"
+            lines.append(f"{self.variables[node]} = {source}{move}")
+        return lines
+
+    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
+        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
+        if self.has_launch:  # which is given the leaves
+            return []
+        in_lists = {node for one in self.lists for node in one.nodes}
+        written = {mutation.input_node for mutation in self.graph.mutations} - in_lists
+        return [
+            f"{variable} = {path}"
+            for leaf, path in self.leaves
+            if (variable := self.variables[leaf]) != path
+            and (
+                self.words.nodes[leaf].users
+                or leaf in written
+                or any(f"{variable}.shape" in one for one in sizes)
+            )
+        ]
+
+    @property
+    def has_launch(self) -> bool:
+        """Whether forward() hands on what it is given: to what is recorded, or to the autograd.Function."""
+        return self.records or self.training is not None
+
+    def launch_arguments(self) -> list[str]:
+        """The parameters of launch(): the leaves of the call's arguments."""
+        return [self.variables[leaf] for leaf, _ in self.leaves]
+
+    def _launch_given(self) -> tuple[str, ...]:
+        """What forward() gives launch(): ``batch["mask"]``."""
+        return tuple(path for _, path in self.leaves)
+
+    def _mutated(self) -> tuple[int, ...]:
+        """Which of the launch arguments the model writes to."""
+        written = {mutation.input_node for mutation in self.graph.mutations}
+        return tuple(place for place, (leaf, _) in enumerate(self.leaves) if leaf in written)
+
+    def _parameter_texts(self) -> Iterator[str]:
+        may_have_default = [
+            all(p.has_default for p in self.parameters[i:]) for i in range(len(self.parameters))
+        ]
+        for parameter, with_default in zip(self.parameters, may_have_default, strict=True):
+            default = f"={argument(parameter.default, self._plain())}" if with_default else ""
+            yield f"{parameter.name}{default}"
+
+
+def _channels_last_weights(plan: UnitPlan) -> frozenset[str]:
+    """The parameters that no kernel reads and whose layout is therefore open."""
+    return frozenset(
+        buffer.name
+        for buffer in plan.buffers.values()
+        if buffer.kind is BufferKind.WEIGHT and not buffer.layout_is_known
+    )

@@ -1,0 +1,247 @@
+"""The constructor of model.py's class: the lines that make its parameters, in the original's tree."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from longhand.capture.graph import InputKind
+from longhand.emit.module.held_values import ByLayer
+from longhand.emit.module.module_tree import Branch, Held, ModuleTree, expression, member
+from longhand.emit.names.words import is_attribute
+from longhand.emit.text.quoting import python_string
+
+
+@dataclasses.dataclass(frozen=True)
+class Construction:
+    """Lines of ``__init__``.
+
+    Attributes:
+        base: The class's base: nn.Module, or Weights where the root itself holds tensors.
+        base_arguments: What the base's constructor is given.
+        members: One line for each sub-module.
+        runtime_names: What the lines import from runtime.py.
+    """
+
+    base: str
+    base_arguments: str
+    members: list[str]
+    runtime_names: set[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockClass:
+    """The class of some blocks of a list.
+
+    Attributes:
+        name: The class.
+        positions: The blocks that are called by its methods.
+        made: Its constructor, which further blocks of the list may have too.
+        position: The word for a block's place in the list, if the constructor takes that.
+    """
+
+    name: str
+    positions: frozenset[int]
+    made: Construction
+    position: str = ""
+
+
+def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> Construction:
+    """The constructor of the root.
+
+    Args:
+        tree: The modules.
+        blocks: The classes of repeated blocks, by the path of the list that holds them.
+    """
+    return _construct(tree.root, _Writer(tree.root, blocks))
+
+
+def construct_block(root: Branch, path: str, layer: str = "") -> Construction:
+    """The constructor of a repeated block's class; what the block shares with others is tied to it from outside.
+
+    Args:
+        root: The root of all modules.
+        path: The path of a block that it can make.
+        layer: Its argument that is the block's place in its list, if it takes one.
+    """
+    block = _without_ties_to_outside(root.at(path), f"{path}.")
+    return _construct(block, _Writer(block, {}, layer))
+
+
+def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
+    """A block without the tensors of others; the paths of those that it holds twice begin in the block itself."""
+    held = {
+        name: dataclasses.replace(one, tied_to=one.tied_to.removeprefix(inside))
+        for name, one in branch.held.items()
+        if not one.tied_to or one.tied_to.startswith(inside)
+    }
+    below = {name: _without_ties_to_outside(child, inside) for name, child in branch.branches.items()}
+    return Branch(held, below)
+
+
+def _construct(root: Branch, writer: _Writer) -> Construction:
+    if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
+        container, _, children = writer.module(root, "").removesuffix(")").partition("(")
+        return Construction(container, children, [], writer.names)
+    members = [
+        _assigned(name, writer.module(branch, name), "module") for name, branch in root.branches.items()
+    ]
+    arguments = writer.members(root, "", only_held=True)
+    base = "nn.Module"
+    if root.held:
+        writer.names.add("Weights")
+        base = "Weights"
+        tied = [name for name, held in root.held.items() if held.tied_to]
+        for name in tied:
+            holder = member(expression(root, root.held[name].tied_to))
+            kind = "buffer" if root.held[name].kind is InputKind.BUFFER else "parameter"
+            members.append(_assigned(name, holder, kind))
+    return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names)
+
+
+class _Writer:
+    def __init__(self, root: Branch, blocks: Mapping[str, Sequence[BlockClass]], layer: str = "") -> None:
+        self.root = root
+        self.blocks = blocks
+        self.layer = layer
+        self.names: set[str] = set()
+        self.ties: list[str] = []
+
+    def module(self, branch: Branch, path: str) -> str:
+        """The expression that makes a sub-module."""
+        if branch.is_gap:
+            return "nn.Identity()"
+        if branch.is_list and path in self.blocks:
+            made = [self.block(child, _below(path, key), int(key)) for key, child in branch.branches.items()]
+            return _blocks_in_list(made)
+        if branch.is_list:
+            parts = [self.module(child, _below(path, key)) for key, child in branch.branches.items()]
+            if len(parts) > 1 and len(set(parts)) == 1 and not any("self." in part for part in parts):
+                return f"nn.ModuleList({parts[0]} for _ in range({len(parts)}))"
+            return f"nn.ModuleList([{', '.join(parts)}])"
+        if branch.is_dict:
+            pairs = ", ".join(
+                f"{python_string(key)}: {self.module(child, _below(path, key))}"
+                for key, child in branch.branches.items()
+            )
+            return f"nn.ModuleDict({{{pairs}}})"
+        self.names.add("Weights")
+        return f"Weights({', '.join(self.members(branch, path))})"
+
+    def block(self, branch: Branch, path: str, position: int) -> tuple[str, str]:
+        """The expression that makes a block: its class, one that holds the same, or plain weights.
+
+        The second is the word in it that stands for the block's place in the list.
+        """
+        classes = self.blocks[path.rpartition(".")[0]]
+        own = [one for one in classes if position in one.positions]
+        like = own or [one for one in classes if construct_block(self.root, path, one.position) == one.made]
+        if not like:
+            return self.module(branch, path), ""
+        self.tie_to_outside(branch, path, f"{path}.")
+        return f"{like[0].name}({like[0].position})", like[0].position
+
+    def tie(self, path: str, tied_to: str) -> None:
+        """A line that makes a tensor another one, once both are there."""
+        holder = member(expression(self.root, path)).rpartition(".")[0]
+        name = path.rpartition(".")[2]
+        self.names.add("tie")
+        self.ties.append(f"tie({holder}, {python_string(name)}, {member(expression(self.root, tied_to))})")
+
+    def tie_to_outside(self, branch: Branch, path: str, inside: str) -> None:
+        """Ties what a block's class leaves out."""
+        for name, held in branch.held.items():
+            if held.tied_to and not held.tied_to.startswith(inside):
+                self.tie(f"{path}.{name}", held.tied_to)
+        for name, child in branch.branches.items():
+            self.tie_to_outside(child, f"{path}.{name}", inside)
+
+    def members(self, branch: Branch, path: str, only_held: bool = False) -> list[str]:
+        """Keyword arguments of Weights."""
+        found: list[str] = []
+        own = {
+            held.dtype
+            for held in branch.held.values()
+            if held.kind is InputKind.PARAMETER and not held.tied_to and not held.channels_last
+        }
+        dtype = next(iter(own)) if len(own) == 1 else torch.float32
+        if dtype is not torch.float32:
+            found.append(f"dtype={dtype}")
+        made: dict[str, str] = {}
+        for name, held in branch.held.items():
+            if held.tied_to and path and held.tied_to.partition(".")[0] == path.partition(".")[0]:
+                self.tie(f"{path}.{name}", held.tied_to)  # both are inside of what is being made
+                continue
+            if not (held.tied_to and only_held):  # the root's own are tied once all is there
+                made[name] = self.tensor(held, dtype)
+        if not only_held:
+            made |= {name: self.module(child, _below(path, name)) for name, child in branch.branches.items()}
+        # What a ParameterList holds is named 0, 1, 2, ...; a state_dict may have any keys.
+        if all(is_attribute(name) and name != "dtype" for name in made):
+            return found + [f"{name}={text}" for name, text in made.items()]
+        words = (f"{python_string(name)}: {text}" for name, text in made.items())
+        return [f"{{{', '.join(words)}}}", *found]
+
+    def tensor(self, held: Held, dtype: torch.dtype) -> str:
+        """The expression that makes a parameter or buffer."""
+        if held.tied_to:
+            return member(expression(self.root, held.tied_to))
+        shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
+        if held.source:
+            self.names.add("constant")
+            source = held.source.expression(self.layer) if isinstance(held.source, ByLayer) else held.source
+            return f"constant({source})"
+        if held.channels_last:
+            self.names.add("filters")
+            dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
+            return f"filters({', '.join(map(str, held.shape))}{dtype_text})"
+        if held.strides:
+            dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
+            made = f"torch.empty_strided({shape}, {held.strides}{dtype_text})"
+            return f"nn.Parameter({made}, False)" if held.kind is InputKind.PARAMETER else made
+        if held.kind is InputKind.PARAMETER:
+            return (
+                shape
+                if held.dtype == dtype
+                else f"nn.Parameter(torch.empty({shape}, dtype={held.dtype}), False)"
+            )
+        self.names.add("buffer")
+        return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"
+
+
+def _below(path: str, name: str) -> str:
+    """The path of a member; the root's own is empty."""
+    return f"{path}.{name}" if path else name
+
+
+def _assigned(name: str, made: str, kind: str) -> str:
+    """``self.h = ...``; what is no attribute is registered."""
+    return (
+        f"self.{name} = {made}"
+        if is_attribute(name)
+        else f"self.register_{kind}({python_string(name)}, {made})"
+    )
+
+
+def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
+    """``nn.ModuleList(Block() for _ in range(12))``, or runs of equal blocks one after the other.
+
+    Args:
+        parts: For each block: what makes it, and the word in that for its place in the list, or none.
+    """
+    texts, begin = [], 0
+    for (part, word), group in itertools.groupby(parts):
+        count = len(list(group))
+        end = begin + count
+        if count == 1:
+            texts.append(part.replace(f"({word})", f"({begin})") if word else part)
+        else:
+            span = f"{begin}, {end}" if word and begin else f"{count}"
+            texts.append(f"*({part} for {word or '_'} in range({span}))")
+        begin = end
+    if len(texts) == 1 and texts[0].startswith("*"):
+        return f"nn.ModuleList{texts[0][1:]}"
+    return f"nn.ModuleList([{', '.join(texts)}])"

@@ -1,0 +1,260 @@
+"""The tree of modules that holds the parameters under the original's state_dict keys."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import nn
+
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.emit.module.held_values import ByLayer, held_values, is_in_state_dict
+from longhand.emit.names.words import identifier, is_attribute
+from longhand.emit.text.quoting import python_string
+from longhand.lower.ir import Buffer
+
+_OF_MODULES = frozenset({*dir(nn.Module), "launch"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A tensor that a module holds.
+
+    Attributes:
+        kind: Parameter, buffer or constant.
+        shape: Its sizes.
+        dtype: Its element type.
+        persistent: Whether it is in the state_dict.
+        source: For what is in no state_dict: the expression that makes its value, or which of the layer's own it is.
+        tied_to: The path of the tensor that this one is, if that has another path.
+        channels_last: Whether it is made channels last: a convolution's weight.
+        strides: How it lies in memory, if that is not contiguous and the kernels rely on it.
+    """
+
+    kind: InputKind
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    persistent: bool = True
+    source: str | ByLayer = ""
+    tied_to: str = ""
+    channels_last: bool = False
+    strides: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass
+class Branch:
+    """A module: what it holds, and its sub-modules, in order.
+
+    Attributes:
+        held: Its tensors, by name.
+        branches: Its sub-modules, by name.
+        is_gap: Whether it only keeps a place in a list: it computes nothing, and nobody calls it.
+    """
+
+    held: dict[str, Held] = dataclasses.field(default_factory=dict)
+    branches: dict[str, Branch] = dataclasses.field(default_factory=dict)
+    is_gap: bool = False
+
+    def at(self, path: str) -> Branch:
+        """The sub-module at a dotted path; made where there is none."""
+        branch = self
+        for part in path.split(".") if path else ():
+            branch = branch.branches.setdefault(part, Branch())
+        return branch
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its sub-modules are numbered 0, 1, 2, ... and it holds nothing else."""
+        return (
+            bool(self.branches)
+            and not self.held
+            and list(self.branches) == [str(i) for i in range(len(self.branches))]
+        )
+
+    @property
+    def is_dict(self) -> bool:
+        """Whether its sub-modules go by keys that are no attributes (``en-de``, gaps in numbers) and all it holds."""
+        return (
+            not self.held
+            and not self.is_list
+            and not all(map(is_attribute, self.branches))
+            and not any(hasattr(nn.ModuleDict, key) for key in self.branches)
+        )
+
+    def steps(self) -> Iterator[tuple[str, Branch, str]]:
+        """Each sub-module's name, itself, and how it is reached from here: ``.attn``, ``[3]``, ``["3"]``."""
+        is_list, is_dict = self.is_list, self.is_dict
+        for name, branch in self.branches.items():
+            yield name, branch, step_to_module(name, is_list, is_dict)
+
+    @property
+    def varies_by_layer(self) -> bool:
+        """Whether it holds, itself or below, a value that another layer of its class has not."""
+        return any(isinstance(held.source, ByLayer) for held in self.held.values()) or any(
+            branch.varies_by_layer for branch in self.branches.values()
+        )
+
+    def dtypes(self) -> set[torch.dtype]:
+        """Of all parameters in it and below."""
+        own = {held.dtype for held in self.held.values() if held.kind is InputKind.PARAMETER}
+        return own.union(*(branch.dtypes() for branch in self.branches.values())) if self.branches else own
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleTree:
+    """The root module and how each tensor is reached from it.
+
+    Attributes:
+        root: The tree.
+        expressions: For each placeholder that the module feeds: ``W_q.weight``, ``h[0].ln_1.weight``.
+        stored: Values that go into constants.pt, by name.
+    """
+
+    root: Branch
+    expressions: Mapping[str, str]
+    stored: Mapping[str, torch.Tensor]
+
+
+def grow(
+    graph: CapturedGraph,
+    buffers: Mapping[str, Buffer],
+    channels_last: frozenset[str],
+    layers: Mapping[str, frozenset[int]],
+) -> ModuleTree:
+    """The tree for all parameters, buffers and constants of a captured graph.
+
+    Args:
+        graph: What was captured.
+        buffers: How the placeholders lie in memory.
+        channels_last: Placeholders of the parameters that are made channels last.
+        layers: By the path of a list: the positions of those of its layers that share a class.
+    """
+    root = Branch()
+    values = held_values(graph, layers)
+    places: dict[str, str] = {}
+    nodes = {node.name: node for node in graph.graph.nodes}
+    branches: dict[str, Branch] = {}
+    for entry in graph.inputs:
+        if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+            continue
+        value = nodes[entry.node].meta["val"]
+        path = entry.target
+        if entry.kind is InputKind.CONSTANT:
+            path = _constant_path(entry.target, root, graph.is_module)
+        owner, _, name = path.rpartition(".")
+        if owner not in branches:
+            branches[owner] = root.at(owner)
+        branches[owner].held[name] = Held(
+            entry.kind,
+            tuple(map(int, value.shape)),
+            value.dtype,
+            is_in_state_dict(entry),
+            values.sources.get(entry.target, ""),
+            channels_last=entry.node in channels_last,
+            strides=() if entry.node in channels_last else _odd_strides(buffers.get(entry.node)),
+        )
+        places[entry.node] = path
+    for first, *others in graph.tied:
+        owner, _, name = first.rpartition(".")
+        held = root.at(owner).held[name]
+        for other in others:
+            other_owner, _, other_name = other.rpartition(".")
+            root.at(other_owner).held[other_name] = dataclasses.replace(held, tied_to=first)
+    for owner in layers:
+        _fill_gaps(root.at(owner))
+    _number_in_order(root)
+    return ModuleTree(root, _expressions(root, places), values.stored)
+
+
+def _odd_strides(buffer: Buffer | None) -> tuple[int, ...]:
+    """The strides of a tensor that is not contiguous; of one that no kernel reads, none."""
+    if buffer is None or buffer.is_contiguous:
+        return ()
+    return tuple(int(step) for step in buffer.stride)
+
+
+def _fill_gaps(layers: Branch) -> None:
+    """Keeps the places of layers that hold nothing (a skipped layer, ``nn.Identity``): a loop counts by places."""
+    if all(name.isdigit() for name in layers.branches):
+        for number in range(max(map(int, layers.branches), default=0)):
+            layers.branches.setdefault(str(number), Branch(is_gap=True))
+
+
+def _number_in_order(branch: Branch) -> None:
+    """Puts the members of lists into order: those that hold only what others hold, too, came last."""
+    if branch.branches and all(name.isdigit() for name in branch.branches):
+        branch.branches = dict(sorted(branch.branches.items(), key=lambda item: int(item[0])))
+    for child in branch.branches.values():
+        _number_in_order(child)
+
+
+def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
+    """How each tensor is reached: the modules are walked once."""
+    heads: dict[str, tuple[Branch, str]] = {}
+
+    def walk(branch: Branch, path: str, text: str) -> None:
+        heads[path] = branch, text
+        for name, inner, step in branch.steps():
+            walk(inner, f"{path}.{name}" if path else name, f"{text}{step}" if text else step.lstrip("."))
+
+    walk(root, "", "")
+    found: dict[str, str] = {}
+    for node, path in places.items():
+        owner, _, name = path.rpartition(".")
+        branch, text = heads[owner]
+        step = step_to_tensor(branch, name)
+        found[node] = f"{text}.{step}" if owner else step
+    return found
+
+
+def _constant_path(target: str, root: Branch, is_module: bool) -> str:
+    """Where a constant is held: where the model holds it. What it does not hold is at the root, by a plain word."""
+    if is_module and "." in target:
+        return target
+    word = identifier(target.rpartition(".")[2]).lstrip("_")
+    choices = [word, *(f"{word}_{number}" for number in range(2, 2 + len(root.held)))]
+    if not word or word.startswith(("tensor_constant", "lifted_tensor", "constant")):
+        choices = ["table", "constant", "lookup", "other_table", "other_constant", *choices[bool(word) :]]
+    taken = {*root.held, *root.branches, *_OF_MODULES}
+    return next(choice for choice in choices if choice not in taken)
+
+
+def expression(root: Branch, path: str) -> str:
+    """How a tensor is reached from the root: lists by position, gapped lists by key."""
+    owner, _, name = path.rpartition(".")
+    text = module_expression(root, owner)
+    step = step_to_tensor(root.at(owner), name)
+    return f"{text}.{step}" if text else step
+
+
+def module_expression(root: Branch, path: str) -> str:
+    """How a module is reached from the root."""
+    text, branch = "", root
+    for part in path.split(".") if path else ():
+        step = step_to_module(part, branch.is_list, branch.is_dict)
+        text += step if text else step.lstrip(".")
+        branch = branch.branches[part]
+    return text
+
+
+def step_to_module(name: str, is_list: bool = False, is_dict: bool = False) -> str:
+    """How a module is reached from the one that holds it: ``.attn``, ``[3]``, ``["en-de"]``."""
+    if is_list:
+        return f"[{name}]"
+    if is_dict:
+        return f"[{python_string(name)}]"
+    return f".{name}" if is_attribute(name) else f".get_submodule({python_string(name)})"
+
+
+def step_to_tensor(owner: Branch, name: str) -> str:
+    """How a tensor is reached from the module that holds it: ``weight``, in a ParameterList ``get_parameter("0")``."""
+    if is_attribute(name):
+        return name
+    is_buffer = name in owner.held and owner.held[name].kind is not InputKind.PARAMETER
+    return f"get_{'buffer' if is_buffer else 'parameter'}({python_string(name)})"
+
+
+def member(expression: str) -> str:
+    """The same from inside a method: ``self.ln_1.weight``, ``self[0].weight``."""
+    return f"self{expression}" if expression.startswith("[") else f"self.{expression}"

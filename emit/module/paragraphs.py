@@ -1,0 +1,131 @@
+"""Paragraphs of model.py: what runs, under the user's own statements that it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import textwrap
+from collections.abc import Iterable
+
+from longhand.emit.names.unit_names import Quote
+from longhand.emit.text.quoting import python_comment
+
+WIDEST = 98
+_MOST_QUOTES = 3
+
+
+@dataclasses.dataclass
+class Paragraph:
+    """Statements that came from the same words of the user's.
+
+    Attributes:
+        quotes: What the user wrote.
+        lines: What runs.
+        module: The path of the module that wrote it, if that is known.
+    """
+
+    quotes: tuple[Quote, ...]
+    lines: list[str]
+    module: str = ""
+
+
+def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
+    """Each quote once, and not too many."""
+    found = tuple(dict.fromkeys(quotes))
+    return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
+
+
+def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Paragraph]:
+    """Each statement of the user's is quoted where it begins, and no more.
+
+    A library call that goes on with, or repeats, what was quoted is more of the paragraph above; what another module
+    does again is headed by that.
+
+    Args:
+        paragraphs: Of one function, in order.
+        names_modules: Whether a module's path is that of one alone: no loop runs the function for others.
+    """
+    found: list[Paragraph] = []
+    first: dict[Quote, str] = {}  # the module that a statement was quoted for
+    headed: set[str] = set()
+    above: tuple[Quote, ...] = ()  # what the last paragraph would quote
+    for paragraph in paragraphs:
+        quotes = paragraph.quotes
+        new = tuple(quote for quote in quotes if quote not in first)
+        heading = _part(paragraph.module, first[quotes[0]]) if quotes and not new and names_modules else ""
+        if heading and heading not in headed:
+            headed.add(heading)
+            found.append(Paragraph((), [f"# {python_comment(heading)}", *paragraph.lines]))
+        elif quotes and not new and _goes_on(found[-1], above, paragraph):
+            found[-1].lines += paragraph.lines
+        else:
+            found.append(Paragraph(new, list(paragraph.lines)))
+        first.update(dict.fromkeys(new, paragraph.module))
+        above = quotes
+    return found
+
+
+def _goes_on(last: Paragraph, above: tuple[Quote, ...], paragraph: Paragraph) -> bool:
+    """Whether a paragraph with nothing new to quote is more of the last one, which came from the words `above`."""
+    is_alike = bool(set(above) & set(paragraph.quotes)) or (bool(above) and not last.quotes)
+    # The call of a kernel, with its tail of sizes, stands for itself.
+    return is_alike and not any("kernels." in line for line in (*last.lines, *paragraph.lines))
+
+
+def _part(path: str, other: str) -> str:
+    """``encoder.block[1]``: the part of the model that a path is in and another is not; empty if that is all of it."""
+    parts = path.split(".")
+    shared = [one == its for one, its in zip(parts, other.split("."), strict=False)]
+    n_shared = shared.index(False) if False in shared else len(parts)
+    if n_shared + 1 >= len(parts):
+        return ""
+    return re.sub(r"\.(\d+)", r"[\1]", ".".join(parts[: n_shared + 1]))
+
+
+def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
+    """Neighbouring one-line paragraphs of one function become one, their statements on one line."""
+    joined: list[Paragraph] = []
+    for paragraph in paragraphs:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.quotes
+            and paragraph.quotes
+            and len(paragraph.lines) == 1
+            and all(
+                "kernels." not in line and not line.startswith("#")
+                for line in [*last.lines, *paragraph.lines]
+            )
+            and len({quote.qualname for quote in (*last.quotes, *paragraph.quotes)}) == 1
+            and len(quote_lines((*last.quotes, *paragraph.quotes), WIDEST)) == 1
+        ):
+            last.quotes = tuple(dict.fromkeys((*last.quotes, *paragraph.quotes)))
+            last.lines += paragraph.lines
+        else:
+            joined.append(paragraph)
+    return joined
+
+
+def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
+    """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit."""
+    lines: list[str] = []
+    for quote in quotes:
+        head = f"{python_comment(quote.qualname)}    "
+        text = python_comment(quote.statement)
+        is_over = lines and lines[-1].startswith(f"{head}return ")
+        if lines and not is_over and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
+            lines[-1] += f"; {text}"
+        else:
+            lines.append(f"{head}{text}")
+    return _wrapped(lines, width)
+
+
+def _wrapped(lines: list[str], width: int) -> list[str]:
+    """Long statements go on in a second line, further in."""
+    return [
+        piece
+        for line in lines
+        for piece in textwrap.wrap(
+            line, width, subsequent_indent=" " * 8, drop_whitespace=True, break_long_words=False
+        )
+    ]

@@ -1,0 +1,252 @@
+"""View chains as a person writes them: ``q.view(batch, seq, 12, 64).transpose(1, 2)``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from longhand.emit.names.dimension_propagation import Words, reshaped
+from longhand.emit.text.numbers import number
+from longhand.emit.text.quoting import python_string
+from longhand.emit.text.sizes import SizeWriter
+from longhand.lower.ir import Buffer, Size, View, ViewCall
+
+_FULL_SLICE_END = 2**62
+_RESHAPES = {"view": "view", "_unsafe_view": "view", "_reshape_alias": "view", "reshape": "reshape"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """A tensor on the way through its views: its sizes, as far as they are known, and their words."""
+
+    shape: tuple[Size, ...]
+    words: Words
+
+
+def write_view(
+    view: View,
+    variable: str,
+    sizes: SizeWriter,
+    buffer: Buffer | None = None,
+    n_before: int = 0,
+    words: Words = (),
+) -> str:
+    """A buffer through its views.
+
+    Args:
+        view: The buffer's name and the calls on it.
+        variable: What holds the buffer.
+        sizes: Writes sizes.
+        buffer: The buffer, so that its dimensions keep their words through the views.
+        n_before: How many of the calls `variable` has behind it already.
+        words: Words for the sizes of a reshape that is no value of the captured graph.
+    """
+    text = variable
+    seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
+    for call in view.calls[:n_before]:
+        seen = _after(call, seen)
+    calls = _without_detours(view.calls[n_before:], seen.shape)
+    while calls:
+        subscript, n_used = _subscript(calls, sizes, seen)
+        for call in calls[:n_used] or calls[:1]:
+            if not n_used:
+                subscript = _call(call, sizes, seen, words)
+            seen = _after(call, seen)
+        text += subscript
+        calls = calls[max(n_used, 1) :]
+    return text
+
+
+def _without_detours(calls: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
+    """The calls without reshapes that the next one undoes, or that leave everything as it is."""
+    found: list[ViewCall] = []
+    for call in calls:
+        if found and _base(call) in _RESHAPES and _base(found[-1]) in _RESHAPES:
+            before = found.pop()
+            free = "reshape" in (_base(call), _base(before))
+            target = torch.ops.aten.reshape.default if free else call.target
+            call = dataclasses.replace(call, target=target)
+        found.append(call)
+    if found and _base(found[0]) in _RESHAPES and shape:
+        made = _without_minus_one(tuple(found[0].args[0]), shape)
+        if list(map(str, made)) == list(map(str, shape)):
+            found.pop(0)
+    return found
+
+
+def _after(call: ViewCall, seen: _Seen) -> _Seen:
+    """What a call makes of sizes and words; empty where that is not known."""
+    name, args, rank = _base(call), call.args, len(seen.shape)
+    if name in ("alias", "detach"):
+        return seen
+    if name == "transpose" and rank:
+        order = list(range(rank))
+        order[args[0]], order[args[1]] = order[args[1]], order[args[0]]
+    elif name == "permute" and rank:
+        order = [int(dim) % rank for dim in args[0]]
+    elif name in _RESHAPES and rank:
+        shape = _without_minus_one(tuple(args[0]), seen.shape)
+        return _Seen(shape, reshaped(seen.shape, seen.words, shape))
+    elif name == "slice" and rank and isinstance(seen.shape[args[0]], int):
+        start, end, step = slice(*(*args[1:], None, None, None)[:3]).indices(int(seen.shape[args[0]]))
+        length = len(range(start, end, step))
+        dim = int(args[0]) % rank
+        word = seen.words[dim] if length == seen.shape[dim] else None
+        return _Seen(_put(seen.shape, dim, length), _put(seen.words, dim, word))
+    elif name == "select" and rank:
+        dim = int(args[0]) % rank
+        return _Seen((*seen.shape[:dim], *seen.shape[dim + 1 :]), (*seen.words[:dim], *seen.words[dim + 1 :]))
+    elif name == "unsqueeze" and rank:
+        dim = int(args[0]) % (rank + 1)
+        return _Seen((*seen.shape[:dim], 1, *seen.shape[dim:]), (*seen.words[:dim], None, *seen.words[dim:]))
+    else:
+        return _Seen((), ())
+    return _Seen(tuple(seen.shape[dim] for dim in order), tuple(seen.words[dim] for dim in order))
+
+
+def _put(items: tuple[Any, ...], place: int, item: Any) -> tuple[Any, ...]:
+    return (*items[:place], item, *items[place + 1 :])
+
+
+def _without_minus_one(shape: tuple[Size, ...], old: tuple[Size, ...]) -> tuple[Size, ...]:
+    """The sizes of a reshape, the one that is left open worked out where all sizes are numbers."""
+    if -1 not in shape or not all(isinstance(size, int) for size in (*shape, *old)):
+        return shape
+    known = math.prod(int(size) for size in shape if size != -1)
+    rest = math.prod(int(size) for size in old) // known if known else 0
+    return tuple(rest if size == -1 else size for size in shape)
+
+
+def _base(call: ViewCall) -> str:
+    return str(call.target.overloadpacket.__name__)
+
+
+def size_list(values: Any, sizes: SizeWriter) -> str:
+    """Sizes, separated by commas; ``()`` where there are none."""
+    return ", ".join(sizes.text(value) for value in values) or "()"
+
+
+def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
+    name, args = _base(call), call.args
+    if name in _RESHAPES:
+        known = (
+            reshaped(seen.shape, seen.words, _without_minus_one(tuple(args[0]), seen.shape))
+            if seen.shape
+            else (None,) * len(args[0])
+        )
+        is_given = not call.origin and len(given) == len(args[0])
+        own = given if is_given else sizes.words_at(call.origin, len(args[0]))
+        words = tuple(word or other for word, other in zip(own, known, strict=True))
+        texts = [
+            "-1" if str(size) == "-1" else sizes.text(size, word)
+            for size, word in zip(args[0], words, strict=True)
+        ]
+        return f".{_RESHAPES[name]}({', '.join(texts) or '()'})"
+    if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
+        return ""
+    writer = _METHODS.get(name)
+    if writer is not None:
+        return writer(args, sizes)
+    return f".{name.strip('_')}({', '.join(argument(value, sizes) for value in args)})"
+
+
+def argument(value: Any, sizes: SizeWriter) -> str:
+    """An argument of a call that is no tensor; symbolic sizes by their words."""
+    if isinstance(value, list | tuple):
+        return f"({', '.join(argument(item, sizes) for item in value)}{',' * (len(value) == 1)})"
+    if isinstance(value, sympy.Expr):
+        return sizes.text(value)
+    return literal_text(value)
+
+
+def literal_text(value: Any) -> str:
+    """A Python constant as source text."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, str):
+        return python_string(value)
+    if isinstance(value, torch.device):
+        return f'"{value}"'
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(literal_text, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
+def _on_dims(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
+    def write(args: tuple[Any, ...], sizes: SizeWriter) -> str:
+        flat = [item for value in args for item in (value if isinstance(value, list | tuple) else [value])]
+        return f".{name}({', '.join(str(item) for item in flat) or '()'})"
+
+    return write
+
+
+def _on_sizes(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
+    return lambda args, sizes: f".{name}({size_list(args[0], sizes)})"
+
+
+_METHODS: dict[str, Callable[[tuple[Any, ...], SizeWriter], str]] = {
+    "expand": _on_sizes("expand"),
+    "broadcast_to": _on_sizes("expand"),
+    "transpose": _on_dims("transpose"),
+    "permute": _on_dims("permute"),
+    "unsqueeze": _on_dims("unsqueeze"),
+    "squeeze": lambda args, sizes: (
+        "".join(f".squeeze({dim})" for dim in sorted(_as_tuple(args[0]), reverse=True))
+        if args
+        else ".squeeze()"
+    ),
+    "t": lambda args, sizes: ".t()",
+}
+
+
+def _as_tuple(value: Any) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[str, int]:
+    """A run of slices and selects on rising dimensions as one subscript: ``[:, -1, :2]``; how many calls it took."""
+    entries: list[str] = []
+    taken = 0
+    n_selected = 0
+    for call in calls:
+        name = _base(call)
+        if name not in ("slice", "select") or not call.args or int(call.args[0]) < 0:
+            break
+        dim = int(call.args[0]) + n_selected
+        if dim < len(entries):
+            break
+        entries += [":"] * (dim - len(entries))
+        if name == "select":
+            entries.append(
+                sizes.text(call.args[1]) if not isinstance(call.args[1], int) else str(call.args[1])
+            )
+            n_selected += 1
+        else:
+            entries.append(_slice(call.args, sizes, seen.words[dim] if dim < len(seen.words) else None))
+        taken += 1
+    while entries and entries[-1] == ":":
+        entries.pop()
+    return (f"[{', '.join(entries)}]" if entries else "", taken)
+
+
+def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None) -> str:
+    """``:vocab_size``; `word` is the dimension's before, ``padded_vocab_size``."""
+    start, end, step = (*args[1:], None, None, None)[:3]
+    unpadded = (word or "").removeprefix("padded_")
+
+    def text(value: Size | None) -> str:
+        return "" if value is None else str(value) if isinstance(value, int) else sizes.text(value)
+
+    begin = "" if start == 0 else text(start)
+    if unpadded != word and isinstance(end, int) and sizes.stands_for(unpadded, end):
+        stop = sizes.text(end, unpadded)
+    else:
+        stop = "" if isinstance(end, int) and end >= _FULL_SLICE_END else text(end)
+    return f"{begin}:{stop}" + (f":{step}" if step not in (None, 1) else "")

@@ -1,0 +1,379 @@
+"""The words for a buffer, best first: the user's local, the module's name, the parameter's path, the operation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
+from longhand.emit.names.module_names import is_call_of, last_word, without_positions, words_of_module
+from longhand.emit.names.operation_names import OpWord, aten_name, name_of_ops, op_word
+from longhand.emit.names.renamed_locals import NOTHING_RENAMED, RenamedLocals
+from longhand.emit.names.result_names import comparison_word, has_result_word, result_word
+from longhand.emit.names.words import identifier, path_words, snake_case, without_counter
+from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES
+
+_SHORT = 14
+_STATISTICS = {1: "mean", 2: "rstd"}
+_FILLED = frozenset(
+    {"full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "zeros_like", "full_like", "ones_like"}
+)
+_RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
+
+
+class BufferWords:
+    """Candidates for the names of a captured graph's values.
+
+    Args:
+        graph: The graph.
+        given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
+        renamed: What the user's locals were called when the unit was first generated.
+        differentiated: Of a backward graph: by gradient the placeholder of the value that it is the gradient of.
+
+    Attributes:
+        renamed, differentiated: As given.
+    """
+
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        given: Mapping[str, tuple[str, ...]] | None = None,
+        renamed: RenamedLocals = NOTHING_RENAMED,
+        differentiated: Mapping[str, str] | None = None,
+    ) -> None:
+        self.renamed = renamed
+        self.differentiated = differentiated or {}
+        self._given = given or {}
+        self._paths = graph.paths
+        self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
+        self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
+        self._users = self._local_of_views(graph)
+        returned = graph.outputs[: len(graph.outputs) - graph.n_saved]
+        self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
+        self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
+        self._statements: dict[tuple[str, str], str] = {}
+
+    @property
+    def nodes(self) -> Mapping[str, fx.Node]:
+        """The graph's nodes by name."""
+        return self._nodes
+
+    @property
+    def inputs(self) -> Mapping[str, GraphInput]:
+        """The placeholders by node name."""
+        return self._inputs
+
+    def provenance(self, node: str) -> Provenance:
+        """Where a node came from, its local as it was first called; an empty one if that is not known."""
+        found = self._nodes.get(node)
+        return self._provenance_of(found) if found is not None else Provenance()
+
+    def _provenance_of(self, node: fx.Node) -> Provenance:
+        origin: Provenance = node.meta.get("provenance") or Provenance()
+        if not origin.local or origin.qualname not in self.renamed.locals:
+            return origin
+        return dataclasses.replace(origin, local=self.renamed.local(origin.qualname, origin.local))
+
+    def _local_of_views(self, graph: CapturedGraph) -> dict[str, str]:
+        """For values without a local whose only user is a view that has one: that (``q = linear(x).view(...)``)."""
+        found: dict[str, str] = {}
+        for node in reversed(list(graph.graph.nodes)):
+            local = self._provenance_of(node).local or found.get(node.name)
+            source = node.args[0] if node.args else None
+            if not local or node.op != "call_function" or not op_word(node).silent:
+                continue
+            if not isinstance(source, fx.Node) or self._provenance_of(source).local:
+                continue
+            if len(source.users) == 1 and source.op == "call_function":
+                found[source.name] = local
+        return found
+
+    def candidates(self, buffer: str) -> Iterator[str]:
+        """Names for a buffer, best first. Never empty."""
+        yield from self._given.get(buffer, ())
+        if buffer in self._paths:
+            prefix = "" if buffer in self._inputs else "d_"
+            yield from (f"{prefix}{word}" for word in path_words(self._paths[buffer]))
+        entry = self._inputs.get(buffer)
+        if entry is not None:
+            yield from self._of_table(entry)
+            yield from _of_input(entry)
+            return
+        node = self._nodes.get(buffer)
+        if node is None:
+            # A buffer that lowering or scheduling added: its name is a node's with a word appended.
+            yield from self._of_unread_result(buffer)
+            source, suffix = source_of_copy(buffer)
+            if source in self._nodes:
+                word = next(self.candidates(source))
+                if suffix == "_contiguous":
+                    yield word  # where the word is free: nothing reads the other layout any more
+                yield f"{word}{suffix}"
+            for ending in (
+                "_losses",
+                PIECE_MEANS,
+                PIECE_SQUARES,
+            ):  # of parts, before these are reduced to one
+                if buffer.endswith(ending):
+                    of = buffer.removesuffix(ending)
+                    yield from (f"{word}{ending}" for word in self.candidates(of) if ending != "_losses")
+                    yield ending.removeprefix("_")
+            yield without_counter(identifier(buffer))
+            return
+        yield from self._of_node(node)
+
+    def variables(self, buffer: str) -> Iterator[str]:
+        """Names for a buffer in a whole function: there ``weight`` alone does not say whose."""
+        words = list(self.candidates(buffer))
+        is_gradient = self.provenance(buffer).gradient_of
+        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths or is_gradient else set()
+        yield from [word for word in words if word not in bare] or words
+
+    def _of_table(self, entry: GraphInput) -> Iterator[str]:
+        """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
+        owner, _, leaf = entry.target.rpartition(".")
+        word = last_word(owner)
+        node = self._nodes.get(entry.node)
+        if node is None or word is None or leaf != "weight":
+            return
+        reading = [user for user in node.users if user.args and user.args[0] is node]
+        layers = {self.provenance(user.name).module for user in reading if aten_name(user) == "slice"}
+        if owner in layers or any(aten_name(user) == "embedding" for user in reading):
+            yield word
+
+    def adds_bias(self, name: str) -> bool:
+        """Whether a node adds a vector that the module holds."""
+        node = self._nodes.get(name)
+        return node is not None and op_word(node).word == "bias"
+
+    def gradient(self, origin: Provenance) -> Iterator[str]:
+        """Words for a gradient of one of this graph's values: ``d_x``, ``d_x_from_ln_1``, ``unscaled_d_x``."""
+        value = self.value_of_gradient(origin)
+        for word in self.candidates(value) if value is not None else ():
+            match origin.part:
+                case GradientPart.WHOLE:
+                    yield f"d_{word}"
+                case GradientPart.UNSCALED:
+                    yield f"unscaled_d_{word}"
+                case GradientPart.SUMMAND:
+                    yield f"d_{word}_from_{_summand_word(origin, word)}"
+
+    def value_of_gradient(self, origin: Provenance) -> str | None:
+        """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
+        node = self._nodes.get(origin.gradient_of)
+        while node is not None and self._is_only_seen(node):
+            node = node.all_input_nodes[0]
+        return node.name if node is not None else None
+
+    def _is_only_seen(self, node: fx.Node) -> bool:
+        """Whether a value is another one in another shape, without a name of its own."""
+        is_view = (
+            node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
+        )
+        return is_view and not self._provenance_of(node).local and node.name not in self._users
+
+    def _of_node(self, node: fx.Node) -> Iterator[str]:
+        origin = self._provenance_of(node)
+        yield from self.gradient(origin)
+        if origin.role:
+            yield origin.role
+        local = origin.local or self._users.get(node.name)
+        if local:
+            yield local
+        source = node.args[0] if node.target is operator.getitem else None
+        if isinstance(source, fx.Node) and not origin.local:
+            yield from self._of_result(source, node.args[1])
+        yield from self._returned(node, origin)
+        yield from words_of_module(origin)
+        yield from self._of_stream(node)
+        phrase = self._phrase(node)
+        if phrase:
+            yield phrase
+        if local:
+            yield from self._of_pattern(node, local)
+        op: OpWord = op_word(node)
+        hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
+        if hint not in (op.word, aten_name(node).strip("_")):
+            yield hint
+        result = "filled" if aten_name(node) in _FILLED else result_word(op.word)
+        compared = comparison_word(op.word, node.args[1:])
+        if compared is not None:
+            yield compared
+        yield "loss" if result == "losses" and not _shape_of(node) else result
+        if local:
+            yield f"{local}_{result}"
+            yield f"new_{local}"
+        last = last_word(origin.module)
+        if last:
+            yield f"{last}_{result}"
+        if origin.module_class:
+            yield f"{snake_case(origin.module_class)}_{result}"
+        yield hint
+
+    def _of_unread_result(self, buffer: str) -> Iterator[str]:
+        """For what a call returns and no node takes: lowering names it after the call and its place."""
+        source, _, place = buffer.rpartition("_")
+        if source in self._nodes and place.isdigit():
+            yield from self._of_result(self._nodes[source], int(place))
+
+    def _of_result(self, call: fx.Node, place: object) -> Iterator[str]:
+        """What a call's further results are, with the module's name where the word alone does not say whose."""
+        word = _result_of_call(call, place)
+        if word is not None:
+            path = without_positions(self._provenance_of(call).module)
+            yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
+
+    def _of_pattern(self, node: fx.Node, local: str) -> Iterator[str]:
+        """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
+        origin = self._provenance_of(node)
+        statement = origin.statement
+        name = self._name_of_statement(origin)
+        if has_result_word(name) and statement.count(local) > 1:
+            yield result_word(name)
+
+    def _name_of_statement(self, origin: Provenance) -> str:
+        key = origin.module, origin.statement
+        if key not in self._statements:
+            self._statements[key] = name_of_ops(self._runs.get(key, []))
+        return self._statements[key]
+
+    @functools.cached_property
+    def _runs(self) -> dict[tuple[str, str], list[fx.Node]]:
+        """The nodes of each statement in each module."""
+        found: dict[tuple[str, str], list[fx.Node]] = {}
+        for node in self._nodes.values():
+            if node.op == "call_function":
+                origin = self._provenance_of(node)
+                found.setdefault((origin.module, origin.statement), []).append(node)
+        return found
+
+    def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
+        """For what a module's forward() returns: the name under which the user holds that module."""
+        if not origin.statement.startswith("return ") or not self._ends_statement(node):
+            return
+        frame = origin.module
+        if is_call_of(origin.statement, frame):
+            frame = frame.rpartition(".")[0]
+        word = last_word(frame)
+        if not word:
+            return
+        if self._n_same(node) > 1:
+            given = self._main_input(node)
+            if given:
+                yield f"{word}_{given}"
+        yield word
+
+    def _ends_statement(self, node: fx.Node) -> bool:
+        """Whether no other node of the same statement, in the same module call, uses the value."""
+        statement = self._provenance_of(node).statement
+        return not any(
+            user.op == "call_function"
+            and self._provenance_of(user).statement == statement
+            and not op_word(user).silent
+            for user in node.users
+        )
+
+    def _n_same(self, node: fx.Node) -> int:
+        """How many values the same statement of the same module makes with the same operation: its calls."""
+        origin = self._provenance_of(node)
+        run = self._runs.get((origin.module, origin.statement), ())
+        return sum(aten_name(other) == aten_name(node) and self._ends_statement(other) for other in run)
+
+    def _main_input(self, node: fx.Node) -> str | None:
+        """The nearest value with a name of its own that the node is computed from, weights left out."""
+        waiting, seen = [node], set()
+        while waiting:
+            for source in waiting.pop(0).all_input_nodes:
+                if source in seen:
+                    continue
+                seen.add(source)
+                entry = self._inputs.get(source.name)
+                if entry is not None and entry.kind is not InputKind.ARGUMENT:
+                    continue
+                where = self.provenance(source.name)
+                own = self.provenance(node.name)
+                local = where.local or self._users.get(source.name)
+                if entry is not None:
+                    return next(_of_input(entry))
+                if local and where.qualname != own.qualname:
+                    return local
+                waiting.append(source)
+        return None
+
+    def _of_stream(self, node: fx.Node) -> Iterator[str]:
+        """What a layer's output is added to: ``residual`` where the sum goes on, ``out`` where it is the result."""
+        if aten_name(node) not in ("add", "add_"):
+            return
+        sides = [side for side in node.args[:2] if isinstance(side, fx.Node) and side.name not in self._held]
+        if len(sides) != 2 or len({str(_shape_of(side)) for side in (*sides, node)}) != 1:
+            return
+        users = [user for user in node.users if user.op != "output" and not op_word(user).silent]
+        if node.name in self._returned_by_user:
+            yield "out"
+        elif len(users) > 1:
+            yield "residual"
+
+    def _phrase(self, node: fx.Node) -> str | None:
+        """``x_plus_attn``: the sum of two values that have short names of their own."""
+        if aten_name(node) not in ("add", "add_"):
+            return None
+        sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+        if len(sides) != 2:
+            return None
+        words = [self._short_name(side) for side in sides]
+        if not all(words) or words[0] == words[1]:
+            return None
+        return f"{words[0]}_plus_{words[1]}"
+
+    def _short_name(self, node: fx.Node) -> str | None:
+        origin = self._provenance_of(node)
+        entry = self._inputs.get(node.name)
+        if entry is not None:
+            word: str | None = next(_of_input(entry), None)
+        else:
+            local = origin.local or self._users.get(node.name)
+            word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
+        return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _summand_word(origin: Provenance, of: str) -> str:
+    """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
+    word = last_word(without_positions(origin.module)) or without_counter(origin.differentiates)
+    return "lookup" if word in of else word
+
+
+def _result_of_call(call: fx.Node, place: object) -> str | None:
+    """The name that a library call's further results have in its own signature: ``logsumexp``."""
+    if not isinstance(call.target, torch._ops.OpOverload) or not isinstance(place, int):
+        return None
+    if aten_name(call) == "_native_batch_norm_legit_functional" and place in _STATISTICS:
+        return _STATISTICS[place]
+    returns = call.target._schema.returns
+    return (returns[place].name or None) if 0 < place < len(returns) else None
+
+
+def source_of_copy(buffer: str) -> tuple[str, str]:
+    """The node whose value a buffer holds in another layout, and the word appended; the buffer and "" for others."""
+    for suffix in ("_channels_last", "_contiguous"):
+        if buffer.endswith(suffix):
+            return buffer.removesuffix(suffix), suffix
+    return buffer, ""
+
+
+def _of_input(entry: GraphInput) -> Iterator[str]:
+    if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+        yield identifier(entry.target)
+        return
+    for word in path_words(entry.target):
+        plain = without_counter(word.lstrip("_"))
+        yield {"tensor_constant": "table", "lifted_tensor": "table"}.get(plain, word)
+
+
+def _shape_of(node: fx.Node) -> tuple[object, ...] | None:
+    value = node.meta.get("val")
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None

@@ -1,0 +1,362 @@
+"""Which values of a kernel's body get a line of their own, and the word for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from longhand.capture.graph import GradientPart
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.choice_names import choice_words
+from longhand.emit.names.value_nouns import REDUCED, noun_of
+from longhand.emit.names.words import Scope, element_words, further_words, plural, without_counter
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    Value,
+    arguments,
+    domains,
+)
+from longhand.schedule.plan import Access, KernelPlan, Style
+
+_LONGEST = 72  # characters of an expression without a name
+_DEEPEST = 4
+
+_UNARY = frozenset(
+    {
+        PointwiseOp.EXP,
+        PointwiseOp.EXP2,
+        PointwiseOp.LOG,
+        PointwiseOp.LOG2,
+        PointwiseOp.TANH,
+        PointwiseOp.SIGMOID,
+        PointwiseOp.ERF,
+        PointwiseOp.SIN,
+        PointwiseOp.COS,
+        PointwiseOp.SQRT,
+    }
+)
+_SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
+_PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueWords:
+    """Names the values of one kernel.
+
+    Attributes:
+        plan: The kernel.
+        words: The captured graph's names.
+        pointers: The words of the kernel's pointers, by key.
+        scope: Names given out in the kernel so far.
+        loads_have_lines: Whether every load gets a line (Triton), or only one that is used twice (C++ reads in place).
+    """
+
+    plan: KernelPlan
+    words: BufferWords
+    pointers: Mapping[str, str]
+    scope: Scope
+    loads_have_lines: bool
+
+    def name_values(self) -> dict[int, str]:
+        """The names of the values that get lines of their own, by position."""
+        body = self.plan.body
+        uses = Counter(argument for value in body for argument in set(arguments(value)))
+        locals_of = self._locals()
+        names: dict[int, str] = {}
+        length: dict[int, int] = {}
+        depth: dict[int, int] = {}
+        for position, value in enumerate(body):
+            if isinstance(value, Store):
+                continue
+            if self._wants_line(position, value, uses, locals_of):
+                names[position] = self._name(position, names, locals_of)
+            self._measure(position, value, names, length, depth)
+            if position not in names and self._is_too_long(position, value, length, depth):
+                for argument in self._to_name(value, names, length, depth):
+                    names[argument] = self._name(argument, names, locals_of)
+                    length[argument], depth[argument] = len(names[argument]), 0
+                self._measure(position, value, names, length, depth)
+        return dict(sorted(names.items()))
+
+    def _locals(self) -> dict[int, str]:
+        """For the value that is an origin's result: the user's local for it."""
+        last: dict[str, int] = {}
+        for position, value in enumerate(self.plan.body):
+            if isinstance(value, Pointwise | Reduce) and value.origin and not self._is_condition(value):
+                last[value.origin] = position
+        found = {}
+        for origin, position in last.items():
+            where = self.words.provenance(origin)
+            is_summand = where.part is GradientPart.SUMMAND
+            local = next(self.words.candidates(origin)) if is_summand else where.local
+            if local:
+                found[position] = local
+        return found
+
+    def _is_condition(self, value: Pointwise | Reduce) -> bool:
+        """Whether a value only says where an operation's result comes from."""
+        node = self.words.nodes.get(value.origin)
+        made = node.meta.get("val") if node is not None else None
+        return value.dtype is torch.bool and isinstance(made, torch.Tensor) and made.dtype is not torch.bool
+
+    def _wants_line(self, position: int, value: Value, uses: Counter[int], locals_of: dict[int, str]) -> bool:
+        body = self.plan.body
+        if isinstance(value, Constant | Scalar | Extent):
+            return False
+        if isinstance(value, Position):
+            return uses[position] > 1 and bool(value.index.offset or len(value.index.axes) > 1)
+        if isinstance(value, Reduce):
+            return True
+        if isinstance(value, Load):
+            return self.loads_have_lines or uses[position] > 1 or value.mask is not None
+        if uses[position] > 1:
+            return True
+        only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))
+        word = locals_of.get(position) or value.name
+        # In C++ a word that stands for a pointer already would have to give way to a worse one.
+        is_free = self.loads_have_lines or (word is not None and self.scope.is_free(word))
+        return not only_stored and word is not None and is_free
+
+    def _measure(
+        self,
+        position: int,
+        value: Value,
+        names: Mapping[int, str],
+        length: dict[int, int],
+        depth: dict[int, int],
+    ) -> None:
+        """How long and how deep the text of a value is where it is used."""
+        if position in names:
+            length[position], depth[position] = len(names[position]), 0
+            return
+        inner = arguments(value)
+        depth[position] = 1 + max((depth[argument] for argument in inner), default=-1)
+        total = sum(length[argument] for argument in inner)
+        match value:
+            case Pointwise(op=op):
+                is_infix = op in (PointwiseOp.ADD, PointwiseOp.SUB, PointwiseOp.MUL, PointwiseOp.DIV)
+                total += 4 if is_infix else len(op.value) + 6 + 2 * len(inner)
+            case Load(buffer=buffer):
+                total += len(self.pointers.get(buffer, buffer)) + 10
+            case Constant(value=number):
+                total += len(repr(number)) + 1
+            case Scalar(name=name):
+                total += len(name or "scalar")
+            case _:
+                total += 8
+        length[position] = total
+
+    def _is_too_long(
+        self, position: int, value: Value, length: Mapping[int, int], depth: Mapping[int, int]
+    ) -> bool:
+        return isinstance(value, Pointwise) and (length[position] > _LONGEST or depth[position] > _DEEPEST)
+
+    def _to_name(
+        self, value: Value, names: Mapping[int, str], length: Mapping[int, int], depth: Mapping[int, int]
+    ) -> list[int]:
+        """The arguments to put on lines of their own so that the value becomes short: the longest ones."""
+        body = self.plan.body
+        inner = [a for a in arguments(value) if a not in names and isinstance(body[a], Pointwise | Load)]
+        if not inner:
+            return []
+        longest = max(inner, key=lambda a: (depth[a], length[a], a))
+        rest = [a for a in inner if a != longest and length[a] > _LONGEST // 2]
+        return [longest, *rest]
+
+    def _name(self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]) -> str:
+        return self.scope.pick(self._candidates(position, names, locals_of))
+
+    def _candidates(
+        self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]
+    ) -> Iterator[str]:
+        value = self.plan.body[position]
+        if isinstance(value, Load):
+            yield from self._load_words(value)
+            return
+        local = locals_of.get(position)
+        stored = self._stored(position)
+        if stored and self._is_updated(stored):
+            yield f"new_{stored}"
+        for word in (local, stored):
+            if word and not self.loads_have_lines:  # C++: one element of what the word stands for
+                yield singular(word)
+            if word:
+                yield word
+        role = getattr(value, "name", None)
+        if role and role != local:
+            yield role
+            if role == stored:
+                yield from self._once_more(role)
+            yield from (f"{word}_{role}" for word in self._places(value))
+        yield from self._op_words(position, value, names)
+        if local:
+            yield from self._once_more(local)
+        origin = getattr(value, "origin", "")
+        hint = without_counter(origin).strip("_") if origin else ""
+        yield from (f"{word}_{noun_of(value)}" for word in self._places(value))
+        word = role or noun_of(value)
+        if hint:
+            yield f"{hint}_{word}"
+        for prefix in _PREFIXED:
+            yield f"{prefix}_{word}"
+
+    def _once_more(self, word: str) -> Iterator[str]:
+        """Words for what would have one that stands for something else: one element of it in C++, else a new one."""
+        yield from [f"new_{word}"] if self.loads_have_lines else itertools.islice(element_words(word), 5)
+
+    def _is_updated(self, word: str) -> bool:
+        """Whether the kernel reads and writes a tensor: then a value for it is its new one."""
+        both = (pointer.name for pointer in self.plan.pointers if pointer.access is Access.READ_WRITE)
+        return word in {self.pointers.get(name) for name in both}
+
+    def _stored(self, position: int) -> str | None:
+        """The word of the result that the value is."""
+        users = (value for value in self.plan.body if isinstance(value, Store) and value.value == position)
+        return next((self.pointers[value.buffer] for value in users if value.buffer in self.pointers), None)
+
+    def _places(self, value: Value) -> Iterator[str]:
+        """Words that tell which of several modules of a kind a value belongs to: ``shortcut``."""
+        parts = self.words.provenance(getattr(value, "origin", "")).module.split(".")
+        for part in reversed(parts):
+            if part and not part.isdigit():
+                yield part
+
+    def _load_words(self, value: Load) -> Iterator[str]:
+        pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
+        if value.name and (value.index.values or value.mask is not None):
+            yield value.name
+        if not self.loads_have_lines or self._is_one(value):
+            yield singular(pointer)
+        yield pointer
+        if value.name and pointer.endswith(value.name):
+            yield value.name
+        local = self.words.provenance(value.origin).local if value.origin else None
+        if local:
+            yield local
+        further = further_words if self.loads_have_lines else element_words
+        yield from itertools.islice(further(pointer), 10)
+
+    def _is_one(self, value: Load) -> bool:
+        """Whether a program loads one element, not a block of them."""
+        return self.plan.style is Style.ROWS_LOOPED and not {a.name for a in self.plan.cols} & {
+            axis for axis, _ in value.index.axes
+        }
+
+    def _op_words(self, position: int, value: Value, names: Mapping[int, str]) -> Iterator[str]:
+        """Words from what the value is: ``exp_scores``, ``row_sum``, ``product``."""
+        named = [word for a in arguments(value) if (word := self._operand(a, names))]
+        if isinstance(value, Reduce):
+            if value.op is ReduceOp.SUM and self._is_square(value.arg):
+                yield "sum_of_squares"
+            stored = self._stored(position)
+            if stored and sum(isinstance(other, Reduce) for other in self.plan.body) > 1:
+                yield f"{stored}_{REDUCED[value.op]}"
+            place = (
+                "row"
+                if self.plan.rows and set(value.axes) == {axis.name for axis in self.plan.cols}
+                else "col"
+            )
+            place = place if domains(self.plan.body)[position] else "total"
+            yield f"{place}_{REDUCED[value.op]}"
+            for name in named:
+                yield f"{name}_{REDUCED[value.op]}"
+            inner = self.plan.body[value.arg]
+            if value.op is ReduceOp.SUM and isinstance(inner, Pointwise) and inner.op is PointwiseOp.MUL:
+                yield "sum_of_products"
+            return
+        if not isinstance(value, Pointwise):
+            yield "position"
+            return
+        if value.op in _UNARY and len(named) == 1 and len(named[0]) <= 12 and value.op.value not in named[0]:
+            yield f"{value.op.value}_{named[0]}"
+        if value.op in (PointwiseOp.MUL, PointwiseOp.DIV) and self._with_number(value):
+            yield f"scaled_{named[0]}" if named else noun_of(value)
+        if value.op in (PointwiseOp.ADD, PointwiseOp.SUB) and self._with_number(value):
+            yield f"shifted_{named[0]}" if named else "shifted"
+        if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
+            yield f"{named[0]}_squared" if named else "square"
+        if value.op is PointwiseOp.LT:
+            limits = [self.plan.body[argument] for argument in value.args]
+            if any(isinstance(limit, Scalar) and limit.name == "boundary" for limit in limits):
+                yield "in_first"
+                yield "in_first_two"
+        if value.op is PointwiseOp.NEG and named:
+            yield f"minus_{named[0]}"
+        if is_rstd(value, self.plan.body):
+            yield "rstd"
+        if value.op is PointwiseOp.ADD:
+            yield from self._sum_words(value)
+        if value.op is PointwiseOp.WHERE:
+            operands = {a: word for a in value.args if (word := self._operand(a, names))}
+            yield from choice_words(value, self.plan.body, operands)
+        stored = self._stored(position)
+        if stored:
+            yield from self._once_more(stored)
+        yield noun_of(value)
+        for name in named:
+            yield f"{name}_{noun_of(value)}"
+
+    def _is_square(self, position: int) -> bool:
+        """Whether a value is another one times itself."""
+        value = self.plan.body[position]
+        if not isinstance(value, Pointwise) or len(value.args) != 2:
+            return False
+        power = self.plan.body[value.args[1]]
+        is_two = isinstance(power, Constant) and power.value == 2
+        return (value.op is PointwiseOp.MUL and value.args[0] == value.args[1]) or (
+            value.op is PointwiseOp.POW and is_two
+        )
+
+    def _sum_words(self, value: Pointwise) -> Iterator[str]:
+        """What a sum is to the user: with a bias, of embeddings, of a stream and what a layer adds to it."""
+        if self.words.adds_bias(value.origin):
+            yield "biased"
+        sides = [self.plan.body[argument] for argument in value.args]
+        if any(isinstance(side, Load) and side.index.values for side in sides):
+            yield "embedded"
+        elif all(isinstance(side, Load) for side in sides) and self._reduces():
+            yield "residual"
+
+    def _reduces(self) -> bool:
+        return any(isinstance(value, Reduce) for value in self.plan.body)
+
+    def _operand(self, position: int, names: Mapping[int, str]) -> str | None:
+        """The word of an argument: its name, or for a load that is written in place its pointer's."""
+        value = self.plan.body[position]
+        if position in names:
+            return names[position]
+        return singular(self.pointers[value.buffer]) if isinstance(value, Load) else None
+
+    def _with_number(self, value: Pointwise) -> bool:
+        return any(isinstance(self.plan.body[argument], Constant | Scalar) for argument in value.args)
+
+
+def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:
+    """Whether a value is 1 / sqrt(x + a number)."""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.RSQRT:
+        return False
+    inner = body[value.args[0]]
+    return (
+        isinstance(inner, Pointwise)
+        and inner.op is PointwiseOp.ADD
+        and any(isinstance(body[argument], Constant | Scalar) for argument in inner.args)
+    )
+
+
+def singular(word: str) -> str:
+    """``scores`` is ``score``; a word that is no plural stays."""
+    is_plural = len(word) > 3 and plural(word[:-1]) == word and not word.endswith(_SINGULAR_ENDINGS)
+    return word[:-1] if is_plural else word

@@ -1,0 +1,1 @@
+"""What both kernel languages and the references share: expressions, formulas, numbers, sizes."""

@@ -1,0 +1,434 @@
+"""The PyTorch reference of a kernel, in the kernel's own space.
+
+How it sees what the kernel is given stands in reference_views.py: so that the text holds for every caller. The result
+is what each store must have written.
+
+An operation that stayed whole up to lowering is put back into the one call that it was (`layer_norm`:
+reference_calls.py; `cat`: reference_joins.py); the rest is printed value by value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from longhand.emit.module.view_calls import literal_text
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.kernel_names import FILL
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.value_nouns import noun_of
+from longhand.emit.names.words import RESERVED_IN_MODULE, Scope
+from longhand.emit.text.expression import Precedence, Text
+from longhand.emit.text.numbers import number_operand
+from longhand.emit.text.reference_calls import Group, find_groups
+from longhand.emit.text.reference_joins import Join, find_joins
+from longhand.emit.text.reference_ops import operation, reduction
+from longhand.emit.text.reference_views import StridedView, ViewFinder, flat_pointers
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    Position,
+    Reduce,
+    Scalar,
+    Store,
+    arguments,
+    domains,
+)
+from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
+
+_LONGEST = 84
+_WIDEST_PURPOSE = 98
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """The reference of one kernel.
+
+    Attributes:
+        source: The text of ``def reference(...)``.
+        parameters: Its parameters in order.
+        views: For a tensor parameter, how it is seen; None for flat memory. Parameters not here are numbers.
+        results: For each result, in order, where the kernel writes it.
+        uses_functional: Whether the text names ``F``.
+    """
+
+    source: str
+    parameters: tuple[str, ...]
+    views: Mapping[str, StridedView | None]
+    results: tuple[StridedView, ...]
+    uses_functional: bool
+
+
+def write_reference(plan: KernelPlan, names: KernelNames, words: BufferWords) -> Reference:
+    """The reference of a kernel, from its body and the operations that the body's values came from."""
+    return _Writer(plan, names, words).write()
+
+
+class _Writer:
+    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
+        self.plan = plan
+        self.names = names
+        self.domains = domains(plan.body)
+        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.joins, self.pieces = find_joins(plan, names, words)
+        self.finder = ViewFinder(plan, names, self.pieces)
+        self.uses = self._count_uses()
+        self.flat = flat_pointers(plan, self.uses, self.pieces) | {
+            key for p in self.uses for key in self._memory(p)
+        }
+        self.views = self._read_views()
+        self.used_numbers: set[str] = set()
+        self.lines: list[str] = []
+        self.turned: set[str] = set()  # tensors that a line has brought into the kernel's space
+        self.done: dict[int, Text] = {}
+        self.scope = Scope(RESERVED_IN_MODULE | {"reference"})
+        for word in (*self._number_words(), *self.views):
+            self.scope.take(word)
+        self.stored = {
+            value.value: names.pointers[value.buffer] for value in plan.body if isinstance(value, Store)
+        }
+        self.steps: dict[str, Text] = {}
+
+    # What the reference is given.
+
+    def _number_words(self) -> list[str]:
+        names = self.names
+        sizes = [names.axes[axis.name].size for axis in self.plan.axes]
+        ints = [names.ints[parameter.name] for parameter in self.plan.ints]
+        return [*sizes, *ints, *(names.scalars[scalar.position] for scalar in self.plan.scalars)]
+
+    def _read_views(self) -> dict[str, StridedView | None]:
+        """By parameter: the one view of each pointer that is read at one address; None where it comes flat."""
+        found: dict[str, StridedView | None] = {}
+        for position, value in enumerate(self.plan.body):
+            if isinstance(value, Load) and position in self.uses and not self._is_slice(position):
+                word = self.names.pointers[value.buffer]
+                found[word] = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
+            for key in self._memory(position):
+                found[self.names.pointers[key]] = None
+            if isinstance(value, Store) and value.mask is not None:
+                found.setdefault(
+                    self.names.pointers[value.buffer], self.finder.written(position, value.buffer)
+                )
+        order = [self.names.pointers[pointer.name] for pointer in self.plan.pointers]
+        return {word: found[word] for word in order if word in found}
+
+    def _memory(self, position: int) -> tuple[str, ...]:
+        group = self.groups.get(position)
+        return group.memory if group is not None and position in self.uses else ()
+
+    # What it computes.
+
+    def _count_uses(self) -> Counter[int]:
+        """How often each value is used once groups stand for their values; stores count."""
+        uses: Counter[int] = Counter()
+        reached: set[int] = set()
+
+        def reach(position: int) -> None:
+            uses[position] += 1
+            if position in reached:
+                return
+            reached.add(position)
+            group = self.groups.get(position)
+            inner = group.inputs if group else self._inner(position)
+            for argument in inner:
+                reach(argument)
+
+        for value in self.plan.body:
+            if isinstance(value, Store):
+                reach(value.value)
+                if value.mask is not None:
+                    reach(value.mask)
+        return uses
+
+    def _inner(self, position: int) -> tuple[int, ...]:
+        """What a value is printed from."""
+        if position in self.joins and self.joins[position].fill is None:
+            return self.joins[position].pieces
+        return () if position in self.pieces else arguments(self.plan.body[position])
+
+    def _is_slice(self, position: int) -> bool:
+        return position in self.pieces and self.pieces[position].slice is not None
+
+    def write(self) -> Reference:
+        stores = [
+            (position, value) for position, value in enumerate(self.plan.body) if isinstance(value, Store)
+        ]
+        self._turn_once()
+        results, texts = [], []
+        for position, store in stores:
+            results.append(self.finder.written(position, store.buffer))
+            text = self._value(store.value)
+            if store.mask is not None:
+                word = self.names.pointers[store.buffer]
+                text = Text(f"torch.where({self._value(store.mask).text}, {text.text}, {word})")
+            texts.append(text.text)
+        returned = texts[0] if len(texts) == 1 else f"({', '.join(texts)})" if texts else "()"
+        returned = returned[1:-1] if len(texts) > 1 else returned
+        if self.lines and self.lines[-1].startswith(f"{returned} = "):
+            returned = self.lines.pop().partition(" = ")[2]
+        body = [*self.lines, f"return {returned}"]
+        printed = "\n".join(body)
+        numbers = [word for word in self._number_words() if word in self.used_numbers]
+        parameters = tuple(self.views) + tuple(numbers)
+        filled = _listed([self.names.pointers[store.buffer] for _, store in stores])
+        source = "\n".join(
+            [
+                f"def reference({', '.join(parameters)}):",
+                f'    """{_purpose(self.names.kernel, filled)}"""',
+                *(f"    {line}" for line in body),
+            ]
+        )
+        return Reference(source, parameters, self.views, tuple(results), "F." in printed)
+
+    def _turn_once(self) -> None:
+        """Brings what is read several times into the kernel's space on a line of its own: ``q = q.transpose(1, 2)``."""
+        reads: Counter[str] = Counter()
+        for position, n_uses in self.uses.items():
+            value = self.plan.body[position]
+            if isinstance(value, Load):
+                reads[self.names.pointers[value.buffer]] += n_uses
+        for word, view in self.views.items():
+            if view is not None and view.back and reads[word] > 1:
+                self.lines.append(f"{word} = {word}{view.back}")
+                self.turned.add(word)
+
+    def _in_space(self, word: str) -> str:
+        view = self.views[word]
+        return word + (view.back if view is not None and word not in self.turned else "")
+
+    def _value(self, position: int) -> Text:
+        """The text of a value where it is used; values used twice, and long ones, get a line first."""
+        if position in self.done:
+            return self.done[position]
+        text = self._expression(position)
+        value = self.plan.body[position]
+        is_leaf = isinstance(value, Constant | Scalar | Extent) or (
+            isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None
+        )
+        is_named_join = position in self.joins and position in self.names.values
+        if not is_leaf and (is_named_join or self.uses[position] > 1 or len(text.text) > _LONGEST):
+            name = self.scope.pick(self._words(position))
+            self.lines.append(f"{name} = {text.text}")
+            text = Text(name)
+        self.done[position] = text
+        return text
+
+    def _words(self, position: int) -> list[str]:
+        value = self.plan.body[position]
+        known = self.names.values.get(position)
+        role = getattr(value, "name", None)
+        noun = noun_of(value)
+        stored = self.stored.get(position)
+        new = f"new_{stored}" if stored in self.views else None
+        words = (stored, known, new, role, noun)
+        return [word for word in words if word]
+
+    def _expression(self, position: int) -> Text:
+        group = self.groups.get(position)
+        if group is not None:
+            text = group.write([self._value(argument) for argument in group.inputs])
+            self.used_numbers |= {word for word in self._number_words() if re.search(rf"\b{word}\b", text)}
+            return Text(text)
+        join = self.joins.get(position)
+        if join is not None and join.fill is None:
+            return self._cat(join)
+        value = self.plan.body[position]
+        match value:
+            case Load():
+                return self._load(position, value) if join is None else self._pad(join, position, value)
+            case Constant(value=number):
+                return _number(number)
+            case Scalar():
+                return self._scalar(position, value)
+            case Extent(axes=axes):
+                sizes = [self._number_word(self.names.axes[axis].size) for axis in axes]
+                return Text(" * ".join(sizes), Precedence.PRODUCT if len(sizes) > 1 else Precedence.ATOM)
+            case Position():
+                return self._indices(self.plan.addresses[position])
+            case Reduce():
+                return self._reduce(value)
+            case Pointwise():
+                given = [self._value(argument) for argument in value.args]
+                types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
+                is_number = [isinstance(self.plan.body[a], Constant | Scalar | Extent) for a in value.args]
+                return operation(value, given, types, is_number)
+        raise AssertionError(f"a store is no value: {value}")
+
+    def _reduce(self, value: Reduce) -> Text:
+        arg = self._value(value.arg)
+        order = [axis.name for axis in self.plan.axes]
+        varying = self.domains[value.arg] | set(value.axes)
+        text = arg.within(Precedence.ATOM)
+        if varying != self.domains[value.arg]:
+            sizes = [
+                self._number_word(self.names.axes[axis].size) if axis in varying else "1" for axis in order
+            ]
+            text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
+        return reduction(value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes))
+
+    def _number_word(self, word: str) -> str:
+        self.used_numbers.add(word)
+        return word
+
+    def _scalar(self, position: int, value: Scalar) -> Text:
+        if position in self.names.scalars:
+            return Text(self._number_word(self.names.scalars[position]))
+        # Equal scalars are one parameter: the first of them.
+        for parameter in self.plan.scalars:
+            first = self.plan.body[parameter.position]
+            if isinstance(first, Scalar) and (first.value, first.dtype) == (value.value, value.dtype):
+                return Text(self._number_word(self.names.scalars[parameter.position]))
+        return _number(float(value.value) if value.dtype.is_floating_point else int(value.value))
+
+    def _load(self, position: int, value: Load) -> Text:
+        word = self.names.pointers[value.buffer]
+        if position in self.pieces:
+            return self._piece(position, word)
+        if value.buffer not in self.flat:
+            return Text(self._in_space(word))
+        at = self._indices(self.plan.addresses[position])
+        if value.mask is None:
+            return Text(f"{word}[{at.text}]")
+        mask = self._value(value.mask).text
+        inside = f"{word}[torch.where({mask}, {at.text}, 0)]"
+        return Text(f"torch.where({mask}, {inside}, {_number(value.other).text})")
+
+    def _piece(self, position: int, word: str) -> Text:
+        """What a piece of a cat is computed from: a slice along the axis, or all of a tensor."""
+        piece = self.pieces[position]
+        if piece.slice is None:
+            return Text(word)
+        for limit in (piece.range.start, piece.range.end):
+            if limit is not None:
+                self._number_word(self.names.scalars[limit])
+        n_after = len(self.plan.axes) - 1 - self._place(piece.range.axis)
+        return Text(f"{self._in_space(word)}[..., {piece.slice}{', :' * n_after}]")
+
+    def _place(self, axis: str) -> int:
+        return [one.name for one in self.plan.axes].index(axis)
+
+    def _cat(self, join: Join) -> Text:
+        """The pieces, each expanded along what only others vary along."""
+        varying = [self.domains[piece] for piece in join.pieces]
+        wanted = frozenset[str]().union(*varying) | {join.axis}
+        lengths = [self._n_dims(piece) for piece in join.pieces]
+        parts = []
+        for piece, own, n_dims in zip(join.pieces, varying, lengths, strict=True):
+            text = self._value(piece)
+            if own | {join.axis} != wanted or n_dims < max(lengths):
+                axes = [axis.name for axis in self.plan.axes][-max(lengths) :]
+                sizes = [self._expanded(axis, own | {join.axis}, wanted) for axis in axes]
+                text = Text(f"{text.within(Precedence.ATOM)}.expand({', '.join(sizes)})")
+            parts.append(text.text)
+        return Text(f"torch.cat([{', '.join(parts)}], dim={self._place(join.axis) - len(self.plan.axes)})")
+
+    def _expanded(self, axis: str, own: frozenset[str], wanted: frozenset[str]) -> str:
+        if axis in own:
+            return "-1"
+        return self._number_word(self.names.axes[axis].size) if axis in wanted else "1"
+
+    def _n_dims(self, position: int) -> int:
+        """How many dimensions the text of a cat's piece has."""
+        value = self.plan.body[position]
+        if isinstance(value, Load) and self._is_slice(position):
+            view = self.views[self.names.pointers[value.buffer]]
+            return len(view.shape) if view is not None else len(self.plan.axes)
+        if isinstance(value, Load):
+            return len(self.plan.axes)
+        return max((self._n_dims(argument) for argument in arguments(value)), default=0)
+
+    def _pad(self, join: Join, position: int, value: Load) -> Text:
+        (where,) = join.ranges
+        size = self._number_word(self.names.axes[join.axis].size)
+        before = "0" if where.start is None else self._number_word(self.names.scalars[where.start])
+        after = "0" if where.end is None else f"{size} - {self._number_word(self.names.scalars[where.end])}"
+        n_after = len(self.plan.axes) - 1 - self._place(join.axis)
+        widths = ", ".join(["0, 0"] * n_after + [f"{before}, {after}"])
+        fill = "" if not join.fill and join.fill == 0 else f", value={_number(value.other).text}"
+        return Text(f"F.pad({self.names.pointers[value.buffer]}, ({widths}){fill})")
+
+    def _indices(self, address: Address) -> Text:
+        """Positions in flat memory, one for each point of the space; what the axes give has a line of its own."""
+        terms: list[Text] = []
+        along = [self._times(self._along(axis), product) for axis, product in address.axes]
+        if along:
+            text = " + ".join(term.within(Precedence.SUM) for term in along)
+            terms.append(self._named_step(text, "at") if len(along) > 1 else along[0])
+        for position, product in address.values:
+            terms.append(self._times(self._value(position), product))
+        for product in address.offset:
+            self._note_numbers(product)
+            terms.append(self.finder.product(product))
+        if not terms:
+            return Text("0")
+        text = " + ".join(term.within(Precedence.SUM) for term in terms)
+        return Text(text, Precedence.SUM if len(terms) > 1 else terms[0].precedence)
+
+    def _along(self, axis: str) -> Text:
+        """0, 1, 2, ... along an axis."""
+        order = [one.name for one in self.plan.axes]
+        size = self._number_word(self.names.axes[axis].size)
+        trailing = len(order) - 1 - order.index(axis)
+        tensor = next(iter(self.views), None)
+        where = f", device={tensor}.device" if tensor else ""
+        steps = f"torch.arange({size}{where})" + (f".view(-1{', 1' * trailing})" if trailing else "")
+        return self._named_step(steps, self.names.axes[axis].index)
+
+    def _named_step(self, text: str, word: str) -> Text:
+        """A line for part of an index, once."""
+        if text not in self.steps:
+            name = self.scope.pick([word, *([f"{word}_index"] if word != "at" else ["place"])])
+            self.lines.append(f"{name} = {text}")
+            self.steps[text] = Text(name)
+        return self.steps[text]
+
+    def _times(self, text: Text, product: Product) -> Text:
+        if not product:
+            return text
+        self._note_numbers(product)
+        return Text(
+            f"{text.within(Precedence.PRODUCT)} * {self.finder.product(product).text}", Precedence.PRODUCT
+        )
+
+    def _note_numbers(self, product: Product) -> None:
+        for factor in product:
+            if isinstance(factor, SizeOf):
+                self.used_numbers.add(self.names.axes[factor.axis].size)
+            elif isinstance(factor, ParameterRef):
+                self.used_numbers.add(self.names.ints[factor.name])
+            elif isinstance(factor, ScalarRef):
+                self.used_numbers.add(self.names.scalars[factor.position])
+
+
+_SPECIAL = {
+    'float("nan")': "torch.nan",
+    'float("inf")': "torch.inf",
+    'float("-inf")': "-torch.inf",
+    "-3.4028234663852886e38": "torch.finfo(torch.float32).min",
+}
+
+
+def _number(number: float | int | bool) -> Text:
+    text = literal_text(number)
+    return number_operand(_SPECIAL.get(text, text))
+
+
+def _purpose(kernel: str, filled: str) -> str:
+    """The reference's docstring, on one line."""
+    filled = f"the padding of {filled}" if kernel.startswith(FILL) else filled
+    words = f"What {kernel}() must fill {filled} with."
+    return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."
+
+
+def _listed(words: list[str]) -> str:
+    unique = list(dict.fromkeys(words))
+    return (
+        unique[0]
+        if len(unique) == 1
+        else f"{', '.join(unique[:-1])} and {unique[-1]}" if unique else "nothing"
+    )

@@ -1,0 +1,309 @@
+"""Operations that stayed whole up to lowering, put back into the one torch call that they were."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.operation_names import aten_name
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.text.expression import Precedence, Text
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    Reduce,
+    Scalar,
+    arguments,
+    domains,
+)
+from longhand.schedule.plan import KernelPlan, SizeOf
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The values of one operation, as one call.
+
+    Attributes:
+        inputs: Positions of what the call is given.
+        write: The call's text, from the texts of `inputs`.
+        memory: Pointers of which the call is given the flat memory.
+    """
+
+    inputs: tuple[int, ...]
+    write: Callable[[list[Text]], str]
+    memory: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Values:
+    """The body values of one origin.
+
+    Attributes:
+        node: The origin.
+        tensors: Positions used from outside that are neither numbers nor sizes, in order of first use.
+        numbers: Positions of the Scalar and Constant values used, in order.
+        reduces: Positions of its reductions.
+        result: The one value that is used outside.
+        gathers: Positions of its loads at computed places.
+        names: The kernel's words.
+    """
+
+    node: fx.Node
+    tensors: tuple[int, ...]
+    numbers: tuple[int, ...]
+    reduces: tuple[int, ...]
+    result: int
+    gathers: tuple[int, ...]
+    names: KernelNames
+
+
+def find_groups(plan: KernelPlan, names: KernelNames, words: BufferWords) -> dict[int, Group]:
+    """For the position of each operation's result that is one torch call: that call."""
+    found: dict[int, Group] = {}
+    for origin in dict.fromkeys(getattr(value, "origin", "") for value in plan.body):
+        node = words.nodes.get(origin)
+        if node is None or node.op != "call_function":
+            continue
+        writer = _WRITERS.get(aten_name(node))
+        values = _values_of(plan, node, names) if writer is not None else None
+        if writer is None or values is None:
+            continue
+        group = writer(plan, values)
+        if group is not None:
+            found[values.result] = group
+    return found
+
+
+def _values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> _Values | None:
+    body = plan.body
+    inside = [
+        position
+        for position, value in enumerate(body)
+        if isinstance(value, Pointwise | Reduce | Constant | Scalar | Extent | Load)
+        and value.origin == node.name
+        and (not isinstance(value, Load) or value.index.values)
+    ]
+    members = set(inside)
+    used_outside = {
+        argument
+        for position, value in enumerate(body)
+        if position not in members
+        for argument in arguments(value)
+        if argument in members and isinstance(body[argument], Pointwise | Reduce | Load)
+    }
+    if len(used_outside) != 1:
+        return None
+    given = [argument for position in inside for argument in arguments(body[position])]
+    outside = list(dict.fromkeys(argument for argument in given if argument not in members))
+    is_number = Constant | Scalar | Extent
+    return _Values(
+        node,
+        tuple(p for p in outside if not isinstance(body[p], is_number)),
+        tuple(dict.fromkeys(p for p in [*inside, *outside] if isinstance(body[p], Constant | Scalar))),
+        tuple(p for p in inside if isinstance(body[p], Reduce)),
+        used_outside.pop(),
+        tuple(p for p in inside if isinstance(body[p], Load)),
+        names,
+    )
+
+
+def _reduces_last(plan: KernelPlan, values: _Values) -> bool:
+    """Whether its reductions all go over the innermost axis, and only that."""
+    last = (plan.axes[-1].name,) if plan.axes else ()
+    return bool(values.reduces) and all(
+        isinstance(value := plan.body[position], Reduce) and value.axes == last for position in values.reduces
+    )
+
+
+def _unary(function: str, **fixed: str) -> Callable[[KernelPlan, _Values], Group | None]:
+    """A call of one tensor."""
+    extra = "".join(f", {name}={text}" for name, text in fixed.items())
+
+    def write(plan: KernelPlan, values: _Values) -> Group | None:
+        if len(values.tensors) != 1 or values.reduces:
+            return None
+        return Group(values.tensors, lambda texts: f"{function}({texts[0].text}{extra})")
+
+    return write
+
+
+def _gelu(plan: KernelPlan, values: _Values) -> Group | None:
+    if len(values.tensors) != 1:
+        return None
+    extra = ', approximate="tanh"' if _argument(values.node, 1, "approximate", "none") == "tanh" else ""
+    return Group(values.tensors, lambda texts: f"F.gelu({texts[0].text}{extra})")
+
+
+def _over_last(function: str) -> Callable[[KernelPlan, _Values], Group | None]:
+    """A call of one tensor over the innermost axis."""
+
+    def write(plan: KernelPlan, values: _Values) -> Group | None:
+        if len(values.tensors) != 1 or not _reduces_last(plan, values):
+            return None
+        return Group(values.tensors, lambda texts: f"{function}({texts[0].text}, -1)")
+
+    return write
+
+
+def _kept(function: str) -> Callable[[KernelPlan, _Values], Group | None]:
+    """A reduction over the innermost axis that keeps it, with size 1."""
+
+    def write(plan: KernelPlan, values: _Values) -> Group | None:
+        if len(values.tensors) != 1 or not _reduces_last(plan, values):
+            return None
+        return Group(values.tensors, lambda texts: f"{function}({texts[0].text}, -1, keepdim=True)")
+
+    return write
+
+
+def _layer_norm(plan: KernelPlan, values: _Values) -> Group | None:
+    return _norm(plan, values, ("weight", "bias"), "F.layer_norm", (2, 3))
+
+
+def _rms_norm(plan: KernelPlan, values: _Values) -> Group | None:
+    return _norm(plan, values, ("weight",), "F.rms_norm", (2,))
+
+
+def _norm(
+    plan: KernelPlan, values: _Values, affine: tuple[str, ...], function: str, places: tuple[int, ...]
+) -> Group | None:
+    """A norm over the innermost axis: x, then weight and bias where the node has them, then eps."""
+    if not _reduces_last(plan, values):
+        return None
+    body, where = plan.body, domains(plan.body)
+    last = frozenset((plan.axes[-1].name,))
+    given: list[int | None] = []
+    for place, name in zip(places, affine, strict=True):
+        node = _argument(values.node, place, name, None)
+        if node is None:
+            given.append(None)
+            continue
+        source = _source(node)
+        match_ = [
+            p
+            for p in values.tensors
+            if isinstance(value := body[p], Load) and value.buffer == source and where[p] == last
+        ]
+        if len(match_) != 1:
+            return None
+        given.append(match_[0])
+    rest = [p for p in values.tensors if p not in given]
+    if len(rest) != 1:
+        return None
+    eps = [p for p in values.numbers if getattr(body[p], "name", None) == "eps"]
+    if len(eps) != 1:
+        eps = [p for p in values.numbers if isinstance(body[p], Scalar)]
+    if len(eps) != 1:
+        return None
+    present = [p for p in given if p is not None]
+    inputs = (rest[0], *present, eps[0])
+
+    def write(texts: list[Text]) -> str:
+        x, number = texts[0], texts[-1].text
+        tensors = iter(texts[1:-1])
+        slots = [next(tensors).text if p is not None else "None" for p in given]
+        shape = _last_size(plan, x, slots)
+        while slots and slots[-1] == "None":
+            slots.pop()
+        if len(slots) == len(affine):
+            return f"{function}({x.text}, {', '.join([shape, *slots, number])})"
+        return f"{function}({x.text}, {', '.join([shape, *slots])}, eps={number})"
+
+    return Group(inputs, write)
+
+
+def _last_size(plan: KernelPlan, x: Text, slots: list[str]) -> str:
+    """The normalized shape, from whatever is at hand: the weight's shape, else the last size of x."""
+    weight = next((slot for slot in slots if slot != "None"), None)
+    if weight is not None:
+        return f"{weight}.shape"
+    return f"{x.text}.shape[-1:]" if x.text.isidentifier() else f"({x.text}).shape[-1:]"
+
+
+def _argument(node: fx.Node, place: int, name: str, default: Any) -> Any:
+    if name in node.kwargs:
+        return node.kwargs[name]
+    return node.args[place] if len(node.args) > place else default
+
+
+def _source(node: Any) -> str:
+    return node.name if isinstance(node, fx.Node) else ""
+
+
+def _embedding(plan: KernelPlan, values: _Values) -> Group | None:
+    """Rows of a table: ``table.view(-1, n_cols)[tokens]``."""
+    if len(values.gathers) != 1 or values.reduces or len(plan.cols) != 1:
+        return None
+    load = plan.body[values.gathers[0]]
+    address = plan.addresses[values.gathers[0]]
+    last = plan.axes[-1].name
+    is_row = address.axes == ((last, ()),) and len(address.values) == 1 and not address.offset
+    if not isinstance(load, Load) or not is_row or address.values[0][1] != (SizeOf(last),):
+        return None
+    index = address.values[0][0]
+    varying = domains(plan.body)[index]
+    if values.result != values.gathers[0] or last in varying or not varying:
+        return None
+    table, size = values.names.pointers[load.buffer], values.names.axes[last].size
+    return Group(
+        (index,),
+        lambda texts: f"{table}.view(-1, {size})[{texts[0].within(Precedence.ATOM)}.squeeze(-1)]",
+        (load.buffer,),
+    )
+
+
+def _cross_entropy(plan: KernelPlan, values: _Values) -> Group | None:
+    """The loss of each row."""
+    node = values.node
+    if _argument(node, 2, "weight", None) is not None or _argument(node, 5, "label_smoothing", 0.0):
+        return None
+    if _argument(node, 3, "reduction", 1) != 0 or not _reduces_last(plan, values) or len(plan.cols) != 1:
+        return None
+    where, last = domains(plan.body), plan.axes[-1].name
+    logits = [p for p in values.tensors if last in where[p]]
+    labels = [p for p in values.tensors if last not in where[p] and not plan.body[p].dtype.is_floating_point]  # type: ignore[union-attr]
+    if len(logits) != 1 or len(labels) != 1 or len(values.tensors) != 2 or len(plan.rows) != 1:
+        return None
+    ignored = _argument(node, 4, "ignore_index", -100)
+    extra = "" if ignored == -100 else f", ignore_index={ignored}"
+    return Group(
+        (logits[0], labels[0]),
+        lambda texts: (
+            f"F.cross_entropy({texts[0].text}, {texts[1].within(Precedence.ATOM)}.squeeze(-1){extra}, "
+            'reduction="none").unsqueeze(-1)'
+        ),
+    )
+
+
+_WRITERS: dict[str, Callable[[KernelPlan, _Values], Group | None]] = {
+    "gelu": _gelu,
+    "embedding": _embedding,
+    "cross_entropy_loss": _cross_entropy,
+    "silu": _unary("F.silu"),
+    "relu": _unary("torch.relu"),
+    "sigmoid": _unary("torch.sigmoid"),
+    "tanh": _unary("torch.tanh"),
+    "softplus": _unary("F.softplus"),
+    "mish": _unary("F.mish"),
+    "hardswish": _unary("F.hardswish"),
+    "hardsigmoid": _unary("F.hardsigmoid"),
+    "log_sigmoid": _unary("F.logsigmoid"),
+    "log_sigmoid_forward": _unary("F.logsigmoid"),
+    "selu": _unary("F.selu"),
+    "_softmax": _over_last("torch.softmax"),
+    "softmax": _over_last("torch.softmax"),
+    "_log_softmax": _over_last("torch.log_softmax"),
+    "log_softmax": _over_last("torch.log_softmax"),
+    "logsumexp": _kept("torch.logsumexp"),
+    "mean": _kept("torch.mean"),
+    "layer_norm": _layer_norm,
+    "native_layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "_fused_rms_norm": _rms_norm,
+}

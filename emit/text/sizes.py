@@ -1,0 +1,311 @@
+"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence, Set
+
+from longhand.emit.names.dimension_names import DimWords
+from longhand.emit.names.dimension_propagation import PADDED, PRODUCT, Words
+from longhand.emit.text.size_text import size_text
+from longhand.lower.ir import Buffer, Size, memory_order
+
+
+class SizeWriter:
+    """Writes sizes.
+
+    Args:
+        words: Words for dimensions.
+        values: What each word that is bound stands for.
+        symbols: The word for each symbolic size, by the symbol's name.
+        binding: For each tensor whose shape binds words: the expression and the word of each dimension.
+        derived: Words of symbols that are no dimension by themselves, and how they follow from one.
+        taken: Names that no size may have.
+        untold: Words of symbols that follow from nothing at hand: a function that uses them must be given them.
+    """
+
+    def __init__(
+        self,
+        words: DimWords,
+        values: Mapping[str, Size],
+        symbols: Mapping[str, str],
+        binding: Sequence[tuple[str, Words]] = (),
+        derived: Mapping[str, str] | None = None,
+        taken: Set[str] | None = None,
+        untold: Mapping[str, str] | None = None,
+    ) -> None:
+        self._untold = dict(untold or {})
+        self._taken = taken  # None: only what a shape binds has a word
+        self._stated: dict[str, int] = {}  # words that no shape binds
+        self._derived = dict(derived or {})
+        self._binding = tuple(binding)
+        self._words = words
+        self._values = values
+        self._symbols = symbols
+        self.used: set[str] = set()
+
+    @property
+    def values(self) -> Mapping[str, Size]:
+        """What each bound word stands for."""
+        return self._values
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The symbols that were used and that nothing at hand tells."""
+        return tuple(sorted(symbol for symbol, word in self._untold.items() if word in self.used))
+
+    def word_of(self, symbol: str) -> str:
+        """The word of a symbol, which is used."""
+        return self._use(self._symbols[symbol])
+
+    def for_tensors(
+        self, tensors: Sequence[tuple[str, Words, Sequence[Size]]], taken: set[str]
+    ) -> SizeWriter:
+        """A writer for a function that is given `tensors`: (expression, words, shape)."""
+        return bind_sizes(self._words, self._symbols, tensors, taken)
+
+    def words_at(self, node: str, n_dims: int) -> Words:
+        """Words for the dimensions of a value of the captured graph, a view for instance."""
+        return self._words.of(node, n_dims)
+
+    def words_of(self, buffer: Buffer) -> Words:
+        """Words for a buffer's dimensions."""
+        return self._words.of(buffer.name, len(buffer.shape))
+
+    def binding_lines(self) -> list[str]:
+        """``batch, seq, dim = x.shape``, for the words that were used."""
+        lines = []
+        for path, words in self._binding:
+            wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
+            if len(wanted) == 1 and len(words) > 1:
+                lines.append(f"{wanted[0][1]} = {path}.shape[{wanted[0][0]}]")
+            elif wanted:
+                named = [word if word is not None and word in self.used else "_" for word in words]
+                lines.append(f"{', '.join(named)}{',' * (len(named) == 1)} = {path}.shape")
+        lines += [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
+        stated = {word: size for word, size in self._stated.items() if word in self.used}
+        known = {*stated, *self._values}
+        padded = {word for word in stated if word.startswith(PADDED) and word.removeprefix(PADDED) in known}
+        plain = {word: size for word, size in stated.items() if word not in padded}
+        if plain:
+            lines.append(f"{', '.join(plain)} = {', '.join(map(str, plain.values()))}")
+        return lines + [
+            f"{word} = {stated[word]}  # {word.removeprefix(PADDED)} and the padding"
+            for word in sorted(padded)
+        ]
+
+    def dims(self, buffer: Buffer) -> list[str]:
+        """The sizes of a buffer's dimensions."""
+        words = self._words.of(buffer.name, len(buffer.shape))
+        return [self.text(size, word) for size, word in zip(buffer.shape, words, strict=True)]
+
+    def text(self, size: Size, word: str | None = None) -> str:
+        """A size; `word` is preferred if it stands for it."""
+        if word is not None and word in self._values and str(self._values[word]) == str(size):
+            return self._use(word)
+        if not isinstance(size, int):
+            return self._symbolic(size)
+        if word is not None and PRODUCT in word:
+            parts = [self._values.get(part) for part in word.split(PRODUCT)]
+            if all(isinstance(part, int) for part in parts) and math.prod(parts) == size:  # type: ignore[arg-type]
+                return self._product(word.split(PRODUCT))
+            return str(size)
+        if (
+            word is not None
+            and size > 1
+            and self._may_state(word)
+            and self._stated.setdefault(word, size) == size
+        ):
+            return self._use(word)
+        return str(size)
+
+    def stands_for(self, word: str, size: int) -> bool:
+        """Whether a word is already bound, and to this size."""
+        return self._stated.get(word, self._values.get(word)) == size
+
+    def _may_state(self, word: str) -> bool:
+        return self._taken is not None and word not in self._taken and word not in self._values
+
+    def stride(self, stride: Size, buffer: Buffer) -> str:
+        """The distance between two positions of one of a buffer's dimensions: the product of the sizes inside it."""
+        words = self.words_of(buffer)
+        for place in range(1, len(buffer.shape)):
+            if str(buffer.stride[place - 1]) != str(stride):
+                continue
+            inner = list(zip(buffer.shape, words, strict=True))[place:]
+            texts = [self._peek(size, word) for size, word in inner if str(size) != "1"]
+            if str(math.prod(size for size, _ in inner)) == str(stride) and not any(map(str.isdigit, texts)):
+                return self._product(texts)
+        return self.text(stride)
+
+    def axes(
+        self, sizes: Mapping[str, Size], tensors: Sequence[tuple[str, Buffer, Sequence[str]]]
+    ) -> dict[str, str]:
+        """The text for the size of each of a kernel's axes, from the dimensions of the tensors that it is given.
+
+        Args:
+            sizes: The axes' sizes.
+            tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
+        """
+        found: dict[str, str] = {}
+        literal: dict[str, str] = {}
+        for variable, buffer, axes in tensors:
+            order, words = memory_order(buffer), self.words_of(buffer)
+            shape, words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
+            groups = grouped(shape, words, [sizes[axis] for axis in axes])
+            if groups is None:
+                literal = self._of_padded(axes, sizes, shape, words) | literal
+                continue
+            for axis, group in zip(axes, groups, strict=True):
+                texts = [self._peek(size, word) for size, word in group]
+                if len(texts) == 1:
+                    texts = [texts[0].removeprefix("(").removesuffix(")")]
+                if axis in found or not texts:
+                    continue
+                if all(not text.isdigit() for text in texts):
+                    found[axis] = self._product(texts)
+                elif len(axes) == 1 and len(texts) > 1:
+                    found[axis] = f"{variable}.numel()"
+                else:
+                    literal.setdefault(axis, self._product(texts))
+        rest = {
+            axis: literal[axis] if axis in literal else self.text(size)
+            for axis, size in sizes.items()
+            if axis not in found
+        }
+        return rest | found
+
+    def _of_padded(
+        self,
+        axes: Sequence[str],
+        sizes: Mapping[str, Size],
+        shape: Sequence[Size],
+        words: Words,
+    ) -> dict[str, str]:
+        """The text for axes that walk a padded tensor up to its padding, or the padding alone."""
+        last, known = shape[-1], words[-1] or ""
+        plain, size = known.removeprefix(PADDED), sizes[axes[-1]]
+        value = self._stated.get(plain, self._values.get(plain))
+        if plain == known or not isinstance(value, int) or not isinstance(last, int):
+            return {}
+        if grouped(shape[:-1], words[:-1], [sizes[axis] for axis in axes[:-1]]) is None:
+            return {}
+        if str(size) not in (str(value), str(last - value)):
+            return {}
+        text = self.text(value, plain)
+        if str(size) != str(value):
+            text = f"{self.text(last, known)} - {text}"
+        rest = dict(zip(axes[:-1], shape[:-1], strict=True)) if len(axes) == len(shape) else {}
+        heads = {axis: self.text(size, word) for (axis, size), word in zip(rest.items(), words, strict=False)}
+        return heads | {axes[-1]: text}
+
+    def before_padding(self, size: Size, buffer: Buffer) -> str | None:
+        """The word for where a buffer's padding begins."""
+        for word in self.words_of(buffer):
+            plain = (word or "").removeprefix(PADDED)
+            if plain != word and isinstance(size, int) and self.stands_for(plain, size):
+                return self.text(size, plain)
+        return None
+
+    def _product(self, texts: list[str]) -> str:
+        for text in texts:
+            self.used |= set(re.findall(r"[A-Za-z_]\w*", text)) & {*self._values, *self._stated}
+        return " * ".join(texts)
+
+    def _peek(self, size: Size, word: str | None) -> str:
+        used = set(self.used)
+        text = self.text(size, word)
+        self.used = used
+        return text if re.fullmatch(r"\w+( \* \w+)*", text) else f"({text})"
+
+    def _use(self, word: str) -> str:
+        self.used.add(word)
+        return word
+
+    def _symbolic(self, size: Size) -> str:
+        for symbol in sorted(map(str, getattr(size, "free_symbols", ()))):
+            if symbol in self._symbols:
+                self._use(self._symbols[symbol])
+        return size_text(size, self._symbols)
+
+
+def bind_sizes(
+    words: DimWords,
+    symbols: Mapping[str, str],
+    tensors: Sequence[tuple[str, Words, Sequence[Size]]],
+    taken: set[str],
+    given: frozenset[str] = frozenset(),
+    may_state: bool = True,
+) -> SizeWriter:
+    """A writer whose words come from the shapes of `tensors` (expression, words, shape), each word from the first.
+
+    Args:
+        words: Words for dimensions.
+        symbols: The word for each symbolic size, by the symbol's name.
+        tensors: What is at hand.
+        taken: Words that stand for something else.
+        given: Symbols that are arguments of the call: their words are variables already.
+        may_state: Whether a word that no shape binds may be bound to its number.
+    """
+    values: dict[str, Size] = {}
+    binding: list[tuple[str, Words]] = []
+    for path, known, shape in tensors:
+        fresh = tuple(
+            word if word and word.isidentifier() and word not in values and word not in taken else None
+            for word in known
+        )
+        values |= {word: size for word, size in zip(fresh, shape, strict=True) if word is not None}
+        binding.append((path, fresh))
+    words_of = dict(symbols)
+    derived: dict[str, str] = {}
+    untold: dict[str, str] = {}
+    for symbol, word in symbols.items():
+        if symbol in given or str(values.get(word)) == symbol:
+            continue
+        text = _derivation(symbol, tensors)
+        if text is None and word in values:
+            continue  # a size that is fixed by now
+        while word in values or word in taken or word in derived or word in untold.values():
+            word = f"{word}_size"
+        words_of[symbol] = word
+        if text is None:
+            untold[symbol] = word
+        else:
+            derived[word] = text
+    unusable = taken | set(words_of.values()) if may_state else None
+    return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
+
+
+def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]]) -> str | None:
+    """How a symbol's value follows from a dimension of one of the tensors."""
+    for path, _, shape in tensors:
+        for dim, size in enumerate(shape):
+            if isinstance(size, int) or [str(free) for free in size.free_symbols] != [symbol]:
+                continue
+            text = f"{path}.shape[{dim}]"
+            (free,) = size.free_symbols
+            scale = size.coeff(free)
+            offset = size - scale * free
+            if scale.is_Integer and scale > 0 and offset.is_Integer:
+                text = f"({text} - {offset})" if offset != 0 else text
+                return f"{text} // {scale}" if scale != 1 else text
+    return None
+
+
+def grouped(
+    shape: Sequence[Size], words: Words, sizes: Sequence[Size]
+) -> list[list[tuple[Size, str | None]]] | None:
+    """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""
+    dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
+    groups: list[list[tuple[Size, str | None]]] = []
+    for size in sizes:
+        group: list[tuple[Size, str | None]] = []
+        product: Size = 1
+        while dims and str(product) != str(size):
+            group.append(dims.pop(0))
+            product = product * group[-1][0]
+        if str(product) != str(size):
+            return None
+        groups.append(group)
+    return None if dims else groups

@@ -1,0 +1,407 @@
+"""The statements of one Triton function: loads, values, reductions and stores over the lanes that a program holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import torch
+
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.text.expression import Precedence, Text, render
+from longhand.emit.triton.address import AddressText, address_text
+from longhand.emit.triton.operators import ONE_WAY, OperatorTable
+from longhand.emit.triton.reductions import combine_function, guarded_squares, reduce_identity
+from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.space import Kind, Line, Space
+from longhand.emit.triton.types import language_dtype, number, typed_constants
+from longhand.errors import ScheduleError
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    arguments,
+    domains,
+)
+from longhand.schedule.plan import Access, KernelPlan
+
+# Operations that mean the same on an int32 position as on an int64 one.
+_ANY_WIDTH = frozenset(
+    {
+        *(PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE),
+        *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
+    }
+)
+
+_WIDEST = 106  # of a statement in a function
+
+# A mask that reads well where it is used: ``in_range & ~in_first_half``.
+_READABLE_MASK = re.compile(r"\w+( & ~?\w+)?")
+
+
+def _writes_narrow(plan: KernelPlan) -> bool:
+    """Whether every float that the kernel writes to memory has 16 bits."""
+    written = {p.dtype for p in plan.pointers if p.access is not Access.READ and p.dtype.is_floating_point}
+    return written <= {torch.float16, torch.bfloat16}
+
+
+class Block:
+    """Prints values of a body inside one function.
+
+    Args:
+        plan: The kernel.
+        names: Its words.
+        scope: Where further names come from.
+        space: How the function holds the space.
+        known: Values that stand under a name already (reduced by an earlier loop or kernel).
+    """
+
+    def __init__(
+        self,
+        plan: KernelPlan,
+        names: KernelNames,
+        scope: FileScope,
+        space: Space,
+        known: Mapping[int, str] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.body = plan.body
+        self.scope = scope
+        self.space = space
+        self.domains = domains(plan.body)
+        self.known: dict[int, Text] = {position: Text(text) for position, text in (known or {}).items()}
+        kept = (Load, Pointwise, Reduce)
+        words = {p: name for p, name in names.values.items() if isinstance(plan.body[p], kept)}
+        self.names = dataclasses.replace(names, values=words)
+        self.operators = OperatorTable(plan.body, _writes_narrow(plan), scope.constants)
+        self.addresses: dict[AddressText, str] = {}  # shared address -> variable
+        self.bases: dict[str, str] = {}  # shared part of the rows -> variable
+        self.asked: Counter[AddressText] = Counter()  # how often each address was printed
+        self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
+        self.functions: set[str] = set()  # device functions needed
+        self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
+        self._typed = typed_constants(plan.body, scope.constants, ONE_WAY)
+        self._copied = plan.numerics.copied
+        self._row_keys = {axis.name for axis in plan.rows}
+        self._squares = guarded_squares(plan, words)
+
+    # Expressions
+
+    def expression(self, position: int, top: bool = True) -> Text:
+        """A value as text; named values below it by their names."""
+        text = render(position, self.body, self.names, self.operators, self._leaf, self.known, top)
+        for function in re.findall(r"(?<![\w.])(\w+)\(", text.text):
+            self.functions.add(function)
+        return text
+
+    def _leaf(self, position: int) -> Text:
+        value = self.body[position]
+        match value:
+            case Load():
+                return Text(self.load(position))
+            case Constant(value=constant, dtype=dtype):
+                named = self.scope.constants.get(position)
+                literal = named.name if named else number(constant, dtype)
+                if position in self._typed:
+                    return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
+                return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
+            case Scalar():
+                return Text(self.names.scalars[self._scalar(position)])
+            case Position():
+                return self._position(position)
+            case Extent(axes=axes):
+                sizes = [self.names.axes[axis].size for axis in axes]
+                if len(sizes) > 1 and self.plan.has_wide_count(axes):
+                    sizes[0] = f"tl.cast({sizes[0]}, tl.int64)"
+                return Text(" * ".join(sizes), Precedence.ATOM if len(sizes) == 1 else Precedence.PRODUCT)
+            case Reduce():
+                return Text(self.reduction(position))
+        raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
+
+    def _scalar(self, position: int) -> int:
+        value = self.body[position]
+        for scalar in self.plan.scalars:
+            first = self.body[scalar.position]
+            if scalar.position == position or first == value:
+                return scalar.position
+            if isinstance(first, Scalar) and isinstance(value, Scalar):
+                same = (first.value, first.dtype, first.name) == (value.value, value.dtype, value.name)
+                if same:
+                    return scalar.position
+        raise ScheduleError(f"No argument of the kernel feeds the scalar at {position}.")
+
+    def _position(self, position: int) -> Text:
+        text = self.address(position).whole or "0"
+        users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
+        is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
+        is_scaled = any(position == at for a in self.plan.addresses.values() for at, _ in a.values)
+        precedence = (
+            Precedence.SUM
+            if " + " in text or " - " in text
+            else Precedence.PRODUCT if " * " in text else Precedence.ATOM
+        )
+        plain = Text(text, precedence)
+        is_short = all(user.op in _ANY_WIDTH for user in users) and not is_scaled
+        if text.isdigit() or is_wide or is_short:
+            return plain
+        return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
+
+    # Memory
+
+    def address(self, position: int) -> AddressText:
+        """The address of a Load or Store (or the value of a Position), without the pointer."""
+        rows = next((flat for flat in self.space.flats if flat.axes == self.space.rows.axes), None)
+        return address_text(
+            self.plan.addresses[position],
+            rows,
+            self.space.flats,
+            self.names,
+            lambda at: self.expression(at, top=False),
+        )
+
+    def pointer(self, position: int) -> str:
+        """``x_ptr + row * n_cols + col``, by way of a shared address or a shared base where there is one."""
+        value = self.body[position]
+        assert isinstance(value, Load | Store)
+        pointer = f"{self.names.pointers[value.buffer]}_ptr"
+        address = self.address(position)
+        if not self.plan.addresses[position].values:
+            self.asked[address] += 1
+            self.asked_by.setdefault(address.base, self.names.pointers[value.buffer])
+        if address in self.addresses:
+            return f"{pointer} + {self.addresses[address]}"
+        if address.base in self.bases:
+            address = dataclasses.replace(address, base=self.bases[address.base])
+        return " + ".join(part for part in (pointer, address.whole) if part).replace("+ -", "- ")
+
+    def mask(self, position: int) -> str | None:
+        """The mask of a Load or Store: the sides it varies over, and its own condition."""
+        value = self.body[position]
+        assert isinstance(value, Load | Store)
+        if position in self._masks:
+            return self._masks[position]
+        parts = [self.bounds(self._varying(position))]
+        if value.mask is not None:
+            condition = self.expression(value.mask, top=False)
+            parts.append(condition.within(Precedence.BIT_AND) if parts[0] else condition.text)
+        return " & ".join(part for part in parts if part) or None
+
+    def _varying(self, position: int) -> set[str]:
+        """The axes along which an address varies."""
+        address = self.plan.addresses[position]
+        return {axis for axis, _ in address.axes}.union(*(self.domains[at] for at, _ in address.values))
+
+    def bounds(self, domain: Iterable[str]) -> str | None:
+        """The mask that keeps a value of this domain in range."""
+        axes = set(domain)
+        rows = self.space.rows.mask if axes & set(self.space.rows.axes) else None
+        cols = self.space.cols.mask if axes & set(self.space.cols.axes) else None
+        return self.space.both if rows and cols else rows or cols
+
+    def load(self, position: int) -> str:
+        """``tl.load(...)`` with the conversion to the dtype of the body."""
+        value = self.body[position]
+        assert isinstance(value, Load)
+        arguments = [self.pointer(position)]
+        mask = self.mask(position)
+        if mask is not None:
+            varying = self._varying(position)
+            if value.mask is not None and not self.space.shape(varying):
+                # Triton wants no block for the mask of one element.
+                shape = self.space.shape(self.domains[value.mask])
+                arguments[0] = f"tl.broadcast_to({arguments[0]}, {shape})" if shape else arguments[0]
+            arguments.append(f"mask={mask}")
+            other = value.other if value.mask is not None else self.plan.padding.get(position)
+            if other is not None:
+                arguments.append(f"other={number(other, value.dtype)}")
+        text = f"tl.load({', '.join(arguments)})"
+        pointer = next(p for p in self.plan.pointers if p.name == value.buffer)
+        if pointer.dtype == value.dtype or position in self._copied:
+            return text
+        return f"{text}.to({language_dtype(value.dtype)})"
+
+    def store(self, position: int) -> str:
+        """``tl.store(...)``; Triton rounds to the pointer's dtype."""
+        value = self.body[position]
+        assert isinstance(value, Store)
+        arguments = [self.pointer(position), self.expression(value.value, top=False).text]
+        mask = self.mask(position)
+        if mask is not None:
+            arguments.append(f"mask={mask}")
+        return f"tl.store({', '.join(arguments)})"
+
+    # Reductions
+
+    def guarded(self, position: int) -> Text:
+        """The argument of a Reduce, with the identity in lanes past the end where the plan asks for that."""
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        argument = self.expression(reduce.arg, top=False)
+        if position not in self.plan.guards or position in self._squares:
+            return argument
+        mask = self.bounds(reduce.axes)
+        if mask is None:
+            return argument
+        return Text(f"tl.where({mask}, {argument.text}, {reduce_identity(self.body, position)})")
+
+    def reduction(self, position: int) -> str:
+        """A Reduce over the lanes of one side, all at once."""
+        return self.reduce_lanes(position, self.guarded(position).text, self._lane_index(position))
+
+    def reduce_lanes(self, position: int, argument: str, index: str | None = None) -> str:
+        """The reduction of a block along its reduced side.
+
+        Args:
+            argument: The block.
+            index: For ARG*: the block of positions; None for their positions in the block, and no NaN among them.
+        """
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        over_rows = reduce.axes[0] in self._row_keys
+        axis = 0 if over_rows or not self.space.is_tile else 1
+        rest = f"axis={axis}, keep_dims=True" if self.space.is_tile else "axis=0"
+        op = reduce.op
+        if op is ReduceOp.SUM:
+            return f"tl.sum({argument}, {rest})"
+        if op in (ReduceOp.ANY, ReduceOp.ALL):
+            return f"tl.{'max' if op is ReduceOp.ANY else 'min'}(({argument}).to(tl.int32), {rest}) != 0"
+        if index is None and op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            return f"tl.{op.value}({argument}, {rest}).to(tl.int64)"
+        if index is not None:
+            function = combine_function(op)
+            self.functions.add(function)
+            return f"tl.reduce(({argument}, {index}), {axis}, {function}{', keep_dims=True' * self.space.is_tile})[1]"
+        if self.is_plain(position):
+            return f"tl.{op.value}({argument}, {rest})"
+        function = combine_function(op)
+        self.functions.add(function)
+        return f"tl.reduce({argument}, {axis}, {function}{', keep_dims=True' * self.space.is_tile})"
+
+    def is_plain(self, position: int) -> bool:
+        """Whether Triton's own max or min does: integers, or where NaN shows all the same."""
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        if reduce.op not in (ReduceOp.MAX, ReduceOp.MIN):
+            return False
+        return not reduce.dtype.is_floating_point or position in self.plan.numerics.drops_nan
+
+    def _lane_index(self, position: int) -> str | None:
+        reduce = self.body[position]
+        assert isinstance(reduce, Reduce)
+        argument = self.body[reduce.arg]
+        assert not isinstance(argument, Store)
+        if reduce.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) or not argument.dtype.is_floating_point:
+            return None  # integers: Triton's own, which takes the first among equals
+        index = self.space.flats[-1 if reduce.axes[0] not in self._row_keys else 0].index
+        shape = "[ROWS, COLS]" if self.space.is_tile else self.space.width
+        return f"tl.broadcast_to({index}, {shape}).to(tl.int64)"
+
+    # Statements
+
+    def lines(self, positions: Iterable[int]) -> list[Line]:
+        """The statements that evaluate these positions: loads of whole blocks first (all loads where nothing is
+        reduced: no row waits in registers), then each load before its first use, stores last."""
+        listed = [p for p in positions if p not in self.known]
+        stores = [p for p in listed if isinstance(self.body[p], Store)]
+        named = [p for p in listed if p in self.names.values]
+        whole = frozenset(axis.name for axis in self.plan.axes)
+        reduces = any(isinstance(value, Reduce) for value in self.body)
+        first = [
+            p
+            for p in named
+            if self._is_plain_load(p) and (not reduces or self._sides(p) == self._sides_of(whole))
+        ]
+        found: list[Line] = [Line(Kind.LOAD, self._assignment(p)) for p in first]
+        done = set(first)
+        for position in named:
+            if self._is_plain_load(position) or position in done:
+                continue
+            for load in self._loads_below(position, named):
+                if load not in done:
+                    done.add(load)
+                    found.append(Line(Kind.LOAD, self._assignment(load)))
+            done.add(position)
+            found += self._mask_lines(position)
+            kind = Kind.LOAD if isinstance(self.body[position], Load) else Kind.COMPUTE
+            found.append(Line(kind, self._assignment(position)))
+        for position in stores:
+            for load in self._loads_below(position, named):
+                if load not in done:
+                    done.add(load)
+                    found.append(Line(Kind.LOAD, self._assignment(load)))
+        # What only a later loop, or the end of this one, reads.
+        found += [
+            Line(Kind.LOAD, self._assignment(p)) for p in named if self._is_plain_load(p) and p not in done
+        ]
+        for position in stores:
+            found += [*self._mask_lines(position), Line(Kind.STORE, self.store(position))]
+        return found
+
+    def _mask_lines(self, position: int) -> list[Line]:
+        """A line for the mask of a load or store that is more than a name."""
+        value = self.body[position]
+        if not isinstance(value, Load | Store) or value.mask is None or position in self._masks:
+            return []
+        mask = self.mask(position)
+        if mask is None or mask.isidentifier():
+            return []
+        if _READABLE_MASK.fullmatch(mask) and self._fits(position):
+            return []
+        word = self.names.values.get(position, self.names.pointers[value.buffer])
+        verb = "reads" if isinstance(value, Load) else "writes"
+        self._masks[position] = self.scope.name(("mask", position), f"{verb}_{word}")
+        kind = Kind.LOAD if isinstance(value, Load) else Kind.COMPUTE
+        return [Line(kind, f"{self._masks[position]} = {mask}")]
+
+    def _fits(self, position: int) -> bool:
+        """Whether the statement of a load or store fits a line with its mask written out, or does not even without."""
+        asked, asked_by = self.asked.copy(), dict(self.asked_by)
+        text = self.store(position) if isinstance(self.body[position], Store) else self._assignment(position)
+        self.asked, self.asked_by = asked, asked_by
+        mask = self.mask(position) or ""
+        return not _WIDEST < len(text) <= _WIDEST + len(mask)
+
+    def _assignment(self, position: int) -> str:
+        text = self.expression(position).text
+        for square, factor in self._squares.items():
+            if factor == position:
+                reduce = self.body[square]
+                assert isinstance(reduce, Reduce)
+                text = f"tl.where({self.bounds(reduce.axes)}, {text}, {number(0, reduce.dtype)})"
+        return f"{self.names.values[position]} = {text}"
+
+    def _is_plain_load(self, position: int) -> bool:
+        value = self.body[position]
+        return isinstance(value, Load) and value.mask is None and not value.index.values
+
+    def _sides_of(self, domain: frozenset[str]) -> tuple[bool, bool]:
+        return bool(domain & set(self.space.rows.axes)), bool(domain & set(self.space.cols.axes))
+
+    def _sides(self, position: int) -> tuple[bool, bool]:
+        return self._sides_of(self.domains[position])
+
+    def _loads_below(self, position: int, named: list[int]) -> list[int]:
+        """Named plain loads that the statement of `position` reads directly."""
+        found: list[int] = []
+
+        def visit(at: int) -> None:
+            for arg in arguments(self.body[at]):
+                if arg in self.known:
+                    continue
+                if arg in named:
+                    if self._is_plain_load(arg) and arg not in found:
+                        found.append(arg)
+                    continue
+                visit(arg)
+
+        visit(position)
+        return sorted(found)

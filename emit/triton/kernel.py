@@ -1,0 +1,339 @@
+"""A kernel plan becomes the text of a Triton kernel file.
+
+The shape of the file stands in templates/triton/: `kernel.py.jinja` is the frame, and each style has a template with
+the body of its functions and of the host function that launches them. What is computed, and under which names, comes
+from triton_block.py (statements) and triton_styles.py (functions). The kernel's parameters follow from what its text
+names, so that none is unused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from longhand.emit.module.view_calls import literal_text
+from longhand.emit.names.pointer_shapes import is_part, shape_words
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.text.quoting import python_docstring
+from longhand.emit.triton.lists import foreach, lists, table_arguments, table_parameters
+from longhand.emit.triton.looped import columns, rows_and_columns, rows_looped, rows_split
+from longhand.emit.triton.operators import DEVICE_FUNCTIONS
+from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.types import dtype_word, is_narrow
+from longhand.emit.triton.unlooped import (
+    FunctionText,
+    KernelText,
+    constexpr_sizes,
+    elementwise,
+    mentions,
+    needed,
+    rows_persistent,
+    transposed,
+)
+from longhand.lower.ir import Constant, Pointwise, Reduce
+from longhand.schedule.plan import Access, KernelPlan, Pointer, Style, Tunable
+
+_WIDTH = 110
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("longhand.templates", ""),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+_PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames, FileScope], KernelText]] = {
+    Style.ELEMENTWISE: elementwise,
+    Style.TRANSPOSED: transposed,
+    Style.ROWS_PERSISTENT: rows_persistent,
+    Style.ROWS_LOOPED: rows_looped,
+    Style.ROWS_SPLIT: rows_split,
+    Style.COLUMNS: columns,
+    Style.ROWS_AND_COLUMNS: rows_and_columns,
+    Style.FOREACH: foreach,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One line of a kernel's parameter list."""
+
+    text: str
+    comment: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One @triton.jit function as the template prints it."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    doc: str
+    body: str
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A kernel file as the template prints it."""
+
+    kernel: str
+    head: tuple[str, ...]
+    is_large: bool
+    needs_torch: bool
+    needs_functional: bool
+    runtime: tuple[str, ...]
+    constants: tuple[str, ...]
+    tunables: tuple[Tunable, ...]
+    functions: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
+    arguments: tuple[str, ...]
+    does: str
+    host: str
+    reference: str
+
+
+def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) -> str:
+    """The text of ``kernels/NAME.py``.
+
+    Args:
+        plan: The kernel.
+        names: Its words.
+        reference: The whole ``def reference(...)`` that closes the file.
+    """
+    names = _with_scratch_words(plan, names)
+    template = _ENVIRONMENT.get_template(f"triton/{plan.style.value}.jinja").module
+    scope = FileScope(plan, names)
+    text = _PRINTERS[plan.style](plan, names, scope)
+    kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
+    host = _host(plan, names, text.functions, kernels, template)
+    ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
+    bodies = [kernel.body for kernel in kernels]
+    file = File(
+        kernel=names.kernel,
+        head=_head(names),
+        is_large=plan.widths.large,
+        needs_torch=mentions([reference, host], "torch"),
+        needs_functional=mentions([reference], "F"),
+        runtime=_runtime_names(host, bodies, ordered),
+        constants=(*text.constants, *_constant_lines(plan, scope)),
+        tunables=plan.tunables,
+        functions=ordered,
+        kernels=kernels,
+        arguments=_arguments(plan, names),
+        does=_does(plan, names),
+        host=host,
+        reference=reference.strip("\n"),
+    )
+    whole = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
+    return re.sub(r"[ \t]+\n", "\n", whole)
+
+
+def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ...]) -> tuple[str, ...]:
+    """What the file imports from the unit's runtime.py, in order."""
+    names = [name for name in ("ceil_div", "fast_launch") if name == "fast_launch" or mentions([host], name)]
+    # libdevice comes from there too: Triton's interpreter has none.
+    if mentions(bodies, "libdevice") or any(name.endswith("_float") for name in device_functions):
+        names.append("libdevice")
+    if mentions([host], "next_power_of_2"):
+        names.append("next_power_of_2")
+    if mentions([host], "tensor_table"):
+        names.append("tensor_table")
+    return tuple(names)
+
+
+def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
+    """Whole numbers of the math, under names."""
+    values = {constant.name: plan.body[position] for position, constant in scope.constants.items()}
+    return tuple(
+        f"{name} = tl.constexpr({literal_text(value.value) if value.dtype.is_floating_point else int(value.value)})"
+        for name, value in values.items()
+        if isinstance(value, Constant)
+    )
+
+
+def _head(names: KernelNames) -> tuple[str, ...]:
+    """The lines of the file's docstring: what it computes, the user's statements, notes."""
+    title = textwrap.wrap(python_docstring(f"{names.kernel}: {names.title}"), _WIDTH - len('"""'))
+    quotes = [
+        line
+        for quote in names.quotes
+        for line in textwrap.wrap(
+            "    " + python_docstring(f"{quote.qualname}    {quote.statement}".lstrip()),
+            _WIDTH,
+            subsequent_indent=" " * 8,
+            break_long_words=False,
+        )
+    ]
+    notes = [line for note in names.notes for line in textwrap.wrap(python_docstring(note), _WIDTH)]
+    return (*title, *([""] if quotes else []), *quotes, *([""] if notes else []), *notes)
+
+
+def _with_scratch_words(plan: KernelPlan, names: KernelNames) -> KernelNames:
+    """The words, with some for the scratch pointers that have none."""
+    words = dict(names.pointers)
+    for partial in plan.partials:
+        reduced = names.values.get(partial.position, "index" if partial.is_index else "partial")
+        word = (
+            f"{reduced}_index_partial" if partial.is_index else f"{reduced.removesuffix('_partial')}_partial"
+        )
+        words.setdefault(partial.pointer, word)
+    return dataclasses.replace(names, pointers=words)
+
+
+def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> Kernel:
+    lines = [line for side in function.sides for line in side.kernel_lines]
+    body = _with_sizes(lines, getattr(template, function.macro)(function.context))
+    parameters = _parameters(plan, names, function, body)
+    does = f"{function.does}{_precision(plan)}."
+    return Kernel(f"{names.kernel}{function.suffix}", parameters, does, body)
+
+
+def _host(
+    plan: KernelPlan,
+    names: KernelNames,
+    functions: tuple[FunctionText, ...],
+    kernels: tuple[Kernel, ...],
+    template: Any,
+) -> str:
+    calls = {
+        f"call{function.suffix.removesuffix('_kernel')}": _launch_call(
+            kernel, plan, names, has_warps=number == 0
+        )
+        for number, (function, kernel) in enumerate(zip(functions, kernels, strict=True))
+    }
+    lines = [line for side in functions[0].sides for line in side.size_lines]
+    return _with_sizes(lines, template.host({**functions[0].context, **calls}))
+
+
+def _with_sizes(lines: Sequence[str], text: str) -> str:
+    """The text below those lines, of products of sizes, that it needs."""
+    text = text.strip("\n")
+    return "\n".join([*needed(lines, [text]), text])
+
+
+def _parameters(
+    plan: KernelPlan, names: KernelNames, function: FunctionText, body: str
+) -> tuple[Parameter, ...]:
+    """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
+    texts = [body]
+    found = [
+        Parameter(f"{names.lists[pointer.name]}_ptr", _list_comment(pointer, plan, names))
+        for pointer in lists(plan)
+    ]
+    if plan.style is Style.FOREACH:
+        found += [Parameter(name, comment) for name, comment in table_parameters(plan, names)]
+    # What a function reads comes first; chunks' results are read by the function that combines them.
+    is_combining = function.macro == "combine"
+    pointers = (
+        sorted(plan.pointers, key=lambda pointer: not pointer.scratch) if is_combining else plan.pointers
+    )
+    found += [
+        Parameter(f"{names.pointers[pointer.name]}_ptr", _pointer_comment(pointer, plan, names))
+        for pointer in pointers
+        if not pointer.many and mentions(texts, f"{names.pointers[pointer.name]}_ptr")
+    ]
+    constant = constexpr_sizes(plan, names)
+    for axis in plan.axes:
+        size = names.axes[axis.name].size
+        if plan.style is not Style.FOREACH and mentions(texts, size):
+            found.append(Parameter(f"{size}: tl.constexpr" if size in constant else size))
+    if mentions(texts, "n_splits"):
+        found.append(Parameter("n_splits"))
+    for argument in plan.ints:
+        if mentions(texts, names.ints[argument.name]):
+            found.append(Parameter(names.ints[argument.name]))
+    # A float is a constant of the compiled kernel: float32 where it meets float32, and free.
+    for scalar in sorted(plan.scalars, key=lambda scalar: scalar.dtype.is_floating_point):
+        word = names.scalars[scalar.position]
+        if not mentions(texts, word):
+            continue
+        found.append(Parameter(f"{word}: tl.constexpr" if scalar.dtype.is_floating_point else word))
+    found += [Parameter(f"{name}: tl.constexpr", comment) for name, comment in function.constants]
+    return tuple(found)
+
+
+def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> str:
+    words = dtype_word(pointer.dtype)
+    if pointer.scratch:
+        return f"{words}, a result of each chunk"
+    sizes = shape_words(plan, names, pointer)
+    if sizes:
+        words += (
+            f"{', a part of' * is_part(plan, pointer)} ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+        )
+    elif sizes is not None:
+        words += ", one element"
+    aliases = [f"{names.pointers[alias]}_ptr" for alias in pointer.may_alias]
+    if aliases and pointer.access is not Access.READ:
+        words += f"; may be {' or '.join(aliases)}"
+    return words
+
+
+def _list_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> str:
+    """What the addresses of a list are those of."""
+    sizes = ", ".join(names.axes[axis].size for axis in pointer.dims or ())
+    return f"int64 (n_tensors,): addresses of {dtype_word(pointer.dtype)} {f'({sizes},)' if sizes else 'elements'}"
+
+
+def _arguments(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
+    """The host function's parameters: tensors, then sizes, strides and scalars. Lists tell their own sizes."""
+    tensors = [
+        (names.lists if pointer.many else names.pointers)[pointer.name]
+        for pointer in plan.pointers
+        if not pointer.scratch
+    ]
+    sizes = [names.axes[axis.name].size for axis in plan.axes if plan.style is not Style.FOREACH]
+    ints = [names.ints[argument.name] for argument in plan.ints]
+    scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
+    return (*tensors, *sizes, *ints, *scalars)
+
+
+def _does(plan: KernelPlan, names: KernelNames) -> str:
+    words = {**names.pointers, **names.lists}
+    filled = [words[p.name] for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
+    updated = [words[p.name] for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch]
+    parts = [f"fill {_listed(filled)}"] if filled else []
+    parts += [f"update {_listed(updated)} in place"] if updated else []
+    sentence = " and ".join(parts)
+    return f"{sentence[:1].upper()}{sentence[1:]}."
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _precision(plan: KernelPlan) -> str:
+    computes = any(
+        isinstance(value, Pointwise | Reduce)
+        and value.dtype.is_floating_point
+        and position not in plan.numerics.copied
+        for position, value in enumerate(plan.body)
+    )
+    is_narrowed = computes and any(is_narrow(pointer.dtype) for pointer in plan.pointers)
+    return "; arithmetic in float32" if is_narrowed else ""
+
+
+def _launch_call(
+    kernel: Kernel, plan: KernelPlan, names: KernelNames, has_warps: bool
+) -> Callable[[str, Mapping[str, str]], str]:
+    """Writes the statement that launches: run-time arguments in order, then what the host function chose by name."""
+    tunables = {tunable.name for tunable in plan.tunables}
+
+    def call(grid: str, constants: Mapping[str, str]) -> str:
+        words = [parameter.text.removesuffix(": tl.constexpr") for parameter in kernel.parameters]
+        named = len(lists(plan)) + len(table_parameters(plan, names)) if plan.style is Style.FOREACH else 0
+        arguments = table_arguments(plan) if named else []
+        arguments += [word.removesuffix("_ptr") for word in words[named:] if word not in constants]
+        arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]
+        options = ("num_warps", "num_stages") if has_warps else ()
+        arguments += [f"{option}={option.upper()}" for option in options if option.upper() in tunables]
+        listed = "".join(f"    {argument},\n" for argument in arguments)
+        return f"{kernel.name}[{grid}](\n{listed})"
+
+    return call

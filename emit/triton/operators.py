@@ -1,0 +1,276 @@
+"""Triton's way to write each pointwise operation, with PyTorch's semantics.
+
+Triton's integer ``//`` and ``%`` round to zero, its maximum drops NaN, and its float ``/`` may be off by one unit in
+the last place: where PyTorch differs, the kernel file brings a small device function of its own
+(templates/triton/functions.jinja). Functions of libdevice are printed as ``libdevice.name(x)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import torch
+
+from longhand.emit.text.expression import Operator, Precedence, call, infix
+from longhand.emit.triton.types import language_dtype
+from longhand.errors import LoweringError
+from longhand.lower.ir import (
+    Constant,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    Value,
+)
+
+Op = PointwiseOp
+_P = Precedence
+
+
+def _compare(symbol: str) -> Operator:
+    # Not left-associative: Python reads a < b < c as a chain.
+    return Operator(f"{{0}} {symbol} {{1}}", _P.COMPARE, (_P.BIT_OR, _P.BIT_OR))
+
+
+# Where the dtype of the arguments makes no difference.
+_ANY = {
+    Op.ADD: infix("+", _P.SUM),
+    Op.SUB: infix("-", _P.SUM),
+    Op.MUL: infix("*", _P.PRODUCT),
+    Op.DIV: infix("/", _P.PRODUCT),
+    Op.FMA: call("tl.fma", 3),
+    Op.NEG: Operator("-{0}", _P.UNARY, (_P.UNARY,)),
+    Op.ABS: call("tl.abs"),
+    Op.SIGN: call("sign_of"),
+    Op.FMAX: call("tl.maximum", 2),
+    Op.FMIN: call("tl.minimum", 2),
+    Op.COPYSIGN: call("libdevice.copysign", 2),
+    Op.NEXTAFTER: call("libdevice.nextafter", 2),
+    Op.RECIPROCAL: Operator("1.0 / {0}", _P.PRODUCT, (_P.UNARY,)),
+    Op.FLOOR: call("tl.floor"),
+    Op.CEIL: call("tl.ceil"),
+    Op.TRUNC: call("libdevice.trunc"),
+    Op.ROUND: call("libdevice.rint"),
+    Op.POW: call("libdevice.pow", 2),
+    Op.SQRT: call("tl.sqrt_rn"),
+    Op.RSQRT: call("tl.rsqrt"),
+    Op.EXP: call("tl.exp"),
+    Op.EXP2: call("tl.exp2"),
+    Op.EXPM1: call("libdevice.expm1"),
+    Op.LOG: call("tl.log"),
+    Op.LOG2: call("tl.log2"),
+    Op.LOG10: call("libdevice.log10"),
+    Op.LOG1P: call("libdevice.log1p"),
+    Op.SIN: call("tl.sin"),
+    Op.COS: call("tl.cos"),
+    Op.TAN: call("libdevice.tan"),
+    Op.ASIN: call("libdevice.asin"),
+    Op.ACOS: call("libdevice.acos"),
+    Op.ATAN: call("libdevice.atan"),
+    Op.ATAN2: call("libdevice.atan2", 2),
+    Op.SINH: call("libdevice.sinh"),
+    Op.COSH: call("libdevice.cosh"),
+    Op.TANH: call("libdevice.tanh"),
+    Op.ASINH: call("libdevice.asinh"),
+    Op.ACOSH: call("libdevice.acosh"),
+    Op.ATANH: call("libdevice.atanh"),
+    Op.ERF: call("tl.erf"),
+    Op.ERFC: call("libdevice.erfc"),
+    Op.SIGMOID: call("tl.sigmoid"),
+    Op.HYPOT: call("libdevice.hypot", 2),
+    Op.EQ: _compare("=="),
+    Op.NE: _compare("!="),
+    Op.LT: _compare("<"),
+    Op.LE: _compare("<="),
+    Op.GT: _compare(">"),
+    Op.GE: _compare(">="),
+    Op.ISNAN: Operator("{0} != {0}", _P.COMPARE, (_P.BIT_OR,)),
+    Op.ISINF: Operator('tl.abs({0}) == float("inf")', _P.COMPARE),
+    Op.LOGICAL_AND: infix("&", _P.BIT_AND),
+    Op.LOGICAL_OR: infix("|", _P.BIT_OR),
+    Op.LOGICAL_XOR: infix("^", _P.BIT_XOR),
+    Op.LOGICAL_NOT: Operator("~{0}", _P.UNARY, (_P.UNARY,)),
+    Op.BITWISE_AND: infix("&", _P.BIT_AND),
+    Op.BITWISE_OR: infix("|", _P.BIT_OR),
+    Op.BITWISE_XOR: infix("^", _P.BIT_XOR),
+    Op.BITWISE_NOT: Operator("~{0}", _P.UNARY, (_P.UNARY,)),
+    Op.SHIFT_LEFT: infix("<<", _P.SHIFT),
+    Op.SHIFT_RIGHT: infix(">>", _P.SHIFT),
+    Op.WHERE: call("tl.where", 3),
+}
+
+_FLOAT = {
+    Op.FLOOR_DIV: call("floor_quotient_float", 2),
+    Op.TRUNC_DIV: Operator("libdevice.trunc(tl.div_rn({0}, {1}))"),
+    Op.REMAINDER: call("floor_remainder_float", 2),
+    Op.FMOD: call("libdevice.fmod", 2),
+    Op.MAXIMUM: call("nan_maximum", 2),
+    Op.MINIMUM: call("nan_minimum", 2),
+}
+
+_INTEGER = {
+    Op.FLOOR_DIV: call("floor_quotient", 2),
+    Op.TRUNC_DIV: infix("//", _P.PRODUCT),
+    Op.REMAINDER: call("floor_remainder", 2),
+    Op.FMOD: infix("%", _P.PRODUCT),
+    Op.MAXIMUM: call("tl.maximum", 2),
+    Op.MINIMUM: call("tl.minimum", 2),
+}
+
+# What Triton writes out for float32 alone: its own are exact for float64.
+_DOUBLE = {
+    Op.SQRT: call("tl.sqrt"),
+    Op.TRUNC_DIV: Operator("libdevice.trunc({0} / {1})", operands=(_P.PRODUCT, _P.UNARY)),
+}
+# With a named constant on their left: in Triton's interpreter such a one takes the tensor on its right for a number.
+_FLIPPED = {
+    op: Operator(f"{{1}} {symbol} {{0}}", precedence, (Precedence(precedence + 1), precedence))
+    for op, symbol, precedence in (
+        (Op.ADD, "+", _P.SUM),
+        (Op.MUL, "*", _P.PRODUCT),
+        (Op.BITWISE_AND, "&", _P.BIT_AND),
+        (Op.BITWISE_OR, "|", _P.BIT_OR),
+        (Op.BITWISE_XOR, "^", _P.BIT_XOR),
+    )
+} | {
+    op: Operator(f"{{1}} {symbol} {{0}}", _P.COMPARE, (_P.BIT_OR, _P.BIT_OR))
+    for op, symbol in (
+        (Op.EQ, "=="),
+        (Op.NE, "!="),
+        (Op.LT, ">"),
+        (Op.LE, ">="),
+        (Op.GT, "<"),
+        (Op.GE, "<="),
+    )
+}
+# The infix operations that cannot be turned round.
+ONE_WAY = frozenset({Op.SUB, Op.DIV, Op.TRUNC_DIV, Op.FMOD, Op.SHIFT_LEFT, Op.SHIFT_RIGHT})
+
+# Operations whose result jumps where their argument is off by one unit in the last place.
+_ROUNDINGS = frozenset({Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV})
+_COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE})
+
+# The device functions that templates/triton/functions.jinja can write, in their order there.
+DEVICE_FUNCTIONS = (
+    "nan_maximum",
+    "nan_minimum",
+    "times",
+    "sign_of",
+    "floor_quotient",
+    "floor_remainder",
+    "floor_quotient_float",
+    "floor_remainder_float",
+    "first_max",
+    "first_min",
+    "tensor_pointer",
+)
+
+
+class OperatorTable:
+    """Writes the operations of one body.
+
+    Args:
+        body: The kernel's body.
+        is_narrow: Whether all that the kernel writes is 16-bit floats: then approximations of float32 are good enough.
+        named: Positions of constants that stand under a name at the top of the file.
+    """
+
+    def __init__(
+        self, body: tuple[Value, ...], is_narrow: bool = False, named: Container[int] = frozenset()
+    ) -> None:
+        self._body = body
+        self._named = named
+        self._tensors = _tensors(body)
+        self._is_narrow = is_narrow
+        self._dtypes = [torch.bool if isinstance(value, Store) else value.dtype for value in body]
+        self._exact = {
+            id(body[arg])
+            for value in body
+            if isinstance(value, Pointwise) and _jumps(value)
+            for arg in value.args
+        }
+
+    def __call__(self, value: Pointwise) -> Operator:
+        """How `value` is written.
+
+        Raises:
+            LoweringError: There is no such operation on this dtype.
+        """
+        dtype = self._dtypes[value.args[0]]
+        if value.op is Op.CAST:
+            return _cast(value) if value.args[0] in self._tensors else _cast_of_number(value)
+        if value.op in _FLIPPED and value.args[0] in self._named and value.args[1] in self._tensors:
+            return _FLIPPED[value.op]
+        if value.op is Op.SIGNBIT:
+            bits = "tl.int64" if dtype is torch.float64 else "tl.int32"
+            return Operator(f"{{0}}.to({bits}, bitcast=True) < 0", _P.COMPARE, (_P.ATOM,))
+        if value.op is Op.EXP and not self._is_narrow and not self._is_shifted(value):
+            return call("libdevice.exp")
+        if dtype is torch.float64 and value.op in _DOUBLE:
+            return _DOUBLE[value.op]
+        if (
+            value.op is Op.DIV
+            and dtype is not torch.float64
+            and (id(value) in self._exact or self._is_seen(value))
+        ):
+            return call("tl.div_rn", 2)
+        table = _FLOAT if dtype.is_floating_point else _INTEGER
+        operator = table.get(value.op) or _ANY.get(value.op)
+        if operator is None or (value.op is Op.POW and not dtype.is_floating_point):
+            raise LoweringError(f"Triton has no {value.op.value} of {dtype}.")
+        return operator
+
+    def _is_seen(self, value: Pointwise) -> bool:
+        """Whether the error of `/` (2 ulp where eager has half of one) is seen: no sum and no rounding hides it."""
+        divisor = self._body[value.args[1]]
+        if self._is_narrow or isinstance(divisor, Constant | Scalar):
+            return False
+        return not any(isinstance(other, Reduce) for other in self._body)
+
+    def _is_shifted(self, value: Pointwise) -> bool:
+        """Whether this is exp(x - max(x)): tl.exp errs in proportion to its argument, there where e**x is tiny."""
+        argument = self._body[value.args[0]]
+        if not isinstance(argument, Pointwise) or argument.op is not Op.SUB:
+            return False
+        subtracted = self._body[argument.args[1]]
+        return isinstance(subtracted, Reduce) and subtracted.op is ReduceOp.MAX
+
+
+def _jumps(value: Pointwise) -> bool:
+    """Whether a quotient among the arguments must be rounded as IEEE says."""
+    to_integer = value.op is Op.CAST and not value.dtype.is_floating_point
+    return value.op in _ROUNDINGS or value.op in _COMPARISONS or to_integer
+
+
+def _tensors(body: tuple[Value, ...]) -> frozenset[int]:
+    """The values that Triton has as tensors; the others are Python's numbers, or constexprs."""
+    found: set[int] = set()
+    for position, value in enumerate(body):
+        match value:
+            case Load() | Reduce():
+                found.add(position)
+            case Position(index=index) if index.axes or index.values:
+                found.add(position)
+            case Pointwise(op=op, args=args) if op is Op.CAST or found.intersection(args):
+                found.add(position)
+    return frozenset(found)
+
+
+def _cast_of_number(value: Pointwise) -> Operator:
+    """A conversion of what has no methods."""
+    inner = "{0}" if value.narrow is None else f"tl.cast({{0}}, {language_dtype(value.narrow)})"
+    return Operator(f"tl.cast({inner}, {language_dtype(value.dtype)})")
+
+
+def _cast(value: Pointwise) -> Operator:
+    """A conversion; through the storage type first where the value must be wrapped or rounded to it."""
+    dtype = language_dtype(value.dtype)
+    if value.narrow is not None:
+        return Operator(f"{{0}}.to({language_dtype(value.narrow)}).to({dtype})", _P.ATOM, (_P.ATOM,))
+    if dtype == "tl.int1":
+        return Operator("{0} != 0", _P.COMPARE, (_P.BIT_OR,))
+    return Operator(f"{{0}}.to({dtype})", _P.ATOM, (_P.ATOM,))

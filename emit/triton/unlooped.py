@@ -1,0 +1,329 @@
+"""The functions of a Triton kernel file without loops: elementwise, transposed tiles, whole rows in registers."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.triton.address import Flat, unflatten
+from longhand.emit.triton.block import Block
+from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.space import Kind, Line, Side, Space
+from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Style
+
+TO_WIDE = ".to(tl.int64)"
+_SHORT = 3  # statements that need no paragraph of their own
+
+
+@dataclasses.dataclass(frozen=True)
+class Axes:
+    """The words for one side of the space.
+
+    Attributes:
+        keys: The axes' keys, outermost first.
+        index: The variable that walks the side: the axis's own, or one that flattens several.
+        size: How many there are: the axis's own size argument, or a product's name.
+        size_lines: The line that computes the product, if it is one, in the host function.
+        split_lines: The lines that split the flattened variable into its axes.
+        is_wide: Whether the index must be int64 before it is multiplied.
+        is_long: Whether the size may pass 32 bits itself.
+        kernel_lines: What `size_lines` are in a kernel, where whole numbers have 32 bits if they fit.
+    """
+
+    keys: tuple[str, ...]
+    index: str
+    size: str
+    size_lines: tuple[str, ...] = ()
+    split_lines: tuple[str, ...] = ()
+    is_wide: bool = False
+    is_long: bool = False
+    kernel_lines: tuple[str, ...] = ()
+
+    @property
+    def flat(self) -> Flat:
+        """As an address needs it."""
+        return Flat(self.index, self.keys)
+
+    @property
+    def wide(self) -> str:
+        """What makes a number of 32 bits an index of this side."""
+        return TO_WIDE if self.is_wide else ""
+
+
+def side_words(
+    plan: KernelPlan,
+    axes: Sequence[PlanAxis],
+    names: KernelNames,
+    scope: FileScope,
+    index: str,
+    size: str,
+    is_divided: bool = False,
+) -> Axes:
+    """The words for a side.
+
+    Args:
+        plan: The kernel.
+        axes: The side's, outermost first.
+        names: The kernel's words.
+        scope: Where further names come from.
+        index: For a side of several axes.
+        size: For a side of several axes.
+        is_divided: The kernel computes with the size besides comparing with it: it loops over the side.
+    """
+    keys = tuple(axis.name for axis in axes)
+    is_wide, is_long = plan.has_wide_index(keys), plan.has_wide_count(keys)
+    if len(keys) == 1:
+        words = names.axes[keys[0]]
+        lines = (f"{words.size} = tl.cast({words.size}, tl.int64)",) if is_long and is_divided else ()
+        return Axes(keys, words.index, words.size, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
+    if not keys:
+        return Axes(keys, index, "1")
+    index = scope.name(("index", keys), index, f"flat_{index}")
+    size = scope.name(("size", keys), size, size.replace("n_", "n_flat_", 1))
+    sizes = [names.axes[key].size for key in keys]
+    product = f"{size} = {' * '.join(sizes)}"
+    wide_product = f"{size} = {' * '.join([f'tl.cast({sizes[0]}, tl.int64)', *sizes[1:]])}"
+    splits = tuple(f"{axis} = {text}" for axis, text in unflatten(Flat(index, keys), names, is_long))
+    in_kernel = wide_product if is_long else product
+    return Axes(keys, index, size, (product,), splits, is_wide, is_long, (in_kernel,))
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionText:
+    """One @triton.jit function, but for its parameters, which follow from what its text names.
+
+    Attributes:
+        suffix: What its name adds to the kernel's: ``_kernel``, ``_partial_kernel``.
+        macro: The macro of the style's template that writes its body.
+        does: The docstring: what one program computes.
+        context: What the style's template needs for the body.
+        constants: The constexpr parameters that are tunables or follow from them, with their comments.
+        sides: The sides whose products of sizes the texts may name.
+    """
+
+    does: str
+    context: dict[str, object]
+    constants: tuple[tuple[str, str], ...]
+    sides: tuple[Axes, ...] = ()
+    suffix: str = "_kernel"
+    macro: str = "body"
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelText:
+    """The functions of a kernel file.
+
+    Attributes:
+        functions: In the order of their launches.
+        device_functions: Those of templates/triton/functions.jinja that they call.
+        constants: Further lines at the top of the file: ``LOWEST = ...``.
+    """
+
+    functions: tuple[FunctionText, ...]
+    device_functions: frozenset[str]
+    constants: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """Statements with what they turned out to need."""
+
+    paragraphs: list[list[str]]
+    shared: list[str]
+    functions: set[str]
+
+
+def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
+    """Statements in paragraphs: one for each run of loads, computations or stores; short ones join their neighbour."""
+    groups: list[tuple[Kind, list[str]]] = []
+    for line in lines:
+        if groups and groups[-1][0] is line.kind:
+            groups[-1][1].append(line.text)
+        else:
+            groups.append((line.kind, [line.text]))
+    joined: list[list[str]] = []
+    for kind, texts in groups:
+        if joined and _belongs_to(joined[-1], kind, texts):
+            joined[-1] += texts
+        else:
+            joined.append(texts)
+    return joined
+
+
+def _belongs_to(before: Sequence[str], kind: Kind, texts: Sequence[str]) -> bool:
+    """Whether a run of statements goes on with the short paragraph before it."""
+    match kind:
+        case Kind.LOAD:  # under a condition that was just computed
+            return len(before) == 1 and mentions(texts[:1], before[0].partition(" = ")[0])
+        case Kind.COMPUTE:  # on the one value that was just loaded
+            is_one = len(texts) == 1 or len(before) == 1
+            return is_one and len(before) <= _SHORT and len(texts) <= _SHORT
+        case Kind.STORE:
+            return len(texts) == 1 and len(before) <= _SHORT
+
+
+def share_addresses(draft: Block, block: Block) -> list[str]:
+    """Names the address that several statements of `draft` use, and the bases that the others share.
+
+    Returns:
+        The lines: ``at = row * n_cols + col``.
+    """
+    scope = block.scope
+    lines = []
+    if draft.space.is_tile or not draft.space.rows.axes:
+        alike = Counter(a.base for a in draft.asked)  # those that share their base get a name for that
+        repeated = [a for a, count in draft.asked.items() if count > 1 and " " in a.whole]
+        if repeated:
+            address = max(repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole))
+            whole = address.whole
+            block.addresses[address] = scope.name("address", "at", "element")
+            lines.append(f"{block.addresses[address]} = {whole}")
+    bases = Counter(a.base for a in draft.asked if a not in block.addresses and a.rest and " " in a.base)
+    shared = [
+        base
+        for base, count in bases.items()
+        if base not in block.bases and (count > 1 or not draft.space.is_tile)
+    ]
+    for base in shared:
+        pointer = draft.asked_by[base]
+        whose = (f"{pointer}_start", f"{pointer}_row_start", f"{pointer}_base")
+        block.bases[base] = scope.name(("base", base), *("row_start",) * (len(shared) == 1), *whose)
+        lines.append(f"{block.bases[base]} = {base}")
+    long = [(count, a) for a, count in draft.asked.items() if a not in block.addresses and " * " in a.rest]
+    often = [a for count, a in long if count > 1 and count == max(count for count, _ in long)]
+    if often and not block.addresses:
+        address = often[0]
+        base = block.bases.get(address.base, address.base)
+        block.addresses[address] = scope.name("address", "at", "element")
+        lines.append(f"{block.addresses[address]} = {dataclasses.replace(address, base=base).whole}")
+    return lines
+
+
+def block_body(
+    plan: KernelPlan, names: KernelNames, scope: FileScope, space: Space, positions: Iterable[int]
+) -> tuple[Body, Block]:
+    """Prints positions over a space: once to count the addresses, once with the shared ones named."""
+    listed = list(positions)
+    draft = Block(plan, names, scope, space)
+    draft.lines(listed)
+    block = Block(plan, names, scope, space)
+    shared = share_addresses(draft, block)
+    return Body(paragraphs(block.lines(listed)), shared, block.functions), block
+
+
+def mentions(texts: Iterable[str], word: str) -> bool:
+    """Whether an identifier occurs."""
+    pattern = re.compile(rf"(?<![\w.]){re.escape(word)}\b")
+    return any(pattern.search(text) for text in texts)
+
+
+def needed(lines: Sequence[str], texts: Iterable[str]) -> list[str]:
+    """Those ``name = value`` lines whose name the texts, or a needed line, mention."""
+    kept: list[str] = []
+    later = list(texts)
+    for line in reversed(lines):
+        if mentions([*later, *kept], line.split(" = ")[0]):
+            kept.insert(0, line)
+    return kept
+
+
+def paragraph_context(
+    plan: KernelPlan, rows: Axes, cols: Axes, body: Body, batch: Axes | None = None
+) -> dict[str, object]:
+    """What the templates of functions without loops print."""
+    texts = [line for paragraph in body.paragraphs for line in paragraph] + body.shared
+    sides = [side for side in (batch, rows, cols) if side is not None and side.keys]
+    return {
+        "rows": rows if rows.keys else None,
+        "cols": cols if cols.keys else None,
+        "batch": batch if batch is not None and batch.keys else None,
+        "splits": [line for side in sides for line in needed(side.split_lines, texts)],
+        "masks": {name for name in ("in_rows", "in_cols", "in_range") if mentions(texts, name)},
+        "shared": body.shared,
+        "paragraphs": body.paragraphs,
+        "flat_grid": plan.widths.flat_grid,
+    }
+
+
+def _one_function(
+    does: str,
+    context: dict[str, object],
+    constants: tuple[tuple[str, str], ...],
+    sides: tuple[Axes, ...],
+    block: Block,
+) -> KernelText:
+    return KernelText((FunctionText(does, context, constants, sides),), frozenset(block.functions))
+
+
+def elementwise(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
+    """One program for each block of elements."""
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
+    tile = bool(rows.keys and cols.keys)
+    columns = "COLS" if tile else "BLOCK"
+    space = Space(
+        flats=tuple(side.flat for side in (rows, cols) if side.keys),
+        rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows" if tile else "in_range"),
+        cols=Side(cols.keys, columns if cols.keys else "", "in_cols" if tile else "in_range"),
+    )
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    constants: tuple[tuple[str, str], ...]
+    if tile:
+        constants = (("ROWS", ""), ("COLS", ""))
+        does = "Each program computes a block of ROWS x COLS elements"
+    elif cols.keys:
+        constants = (("BLOCK", ""),)
+        does = "Each program computes BLOCK elements"
+    elif rows.keys:
+        constants = (("ROWS", ""),)
+        does = "Each program computes ROWS elements"
+    else:
+        constants = ()
+        does = "The only program computes the one element"
+    context = paragraph_context(plan, rows, cols, body)
+    return _one_function(does, context, constants, (rows, cols), block)
+
+
+def transposed(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
+    """One program for each square tile of the last row axis and the col axis."""
+    rows = side_words(plan, plan.rows[-1:], names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
+    batch = side_words(plan, plan.rows[:-1], names, scope, "batch", "n_batch")
+    flats = tuple(side.flat for side in (batch, rows, cols) if side.keys)
+    space = Space(flats, Side(rows.keys, "TILE", "in_rows"), Side(cols.keys, "TILE", "in_cols"))
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    context = paragraph_context(plan, rows, cols, body, batch)
+    does = "Each program fills one TILE x TILE tile"
+    return _one_function(does, context, (("TILE", ""),), (batch, rows, cols), block)
+
+
+def rows_persistent(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
+    """One program for a few whole rows, kept in registers."""
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
+    space = Space(
+        flats=tuple(side.flat for side in (rows, cols) if side.keys),
+        rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows"),
+        cols=Side(cols.keys, "COLS", "in_cols"),
+    )
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    context = paragraph_context(plan, rows, cols, body)
+    context["has_programs"] = any(tunable.name == "PROGRAMS" for tunable in plan.tunables)
+    does = (
+        "Each program keeps ROWS whole rows in registers"
+        if rows.keys
+        else "The only program keeps all in registers"
+    )
+    constants = [("ROWS", "")] if rows.keys else []
+    constants.append(("COLS", f"{cols.size}, rounded up to a power of two"))
+    return _one_function(does, context, tuple(constants), (rows, cols), block)
+
+
+def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
+    """Size arguments that a kernel is compiled for: those of rows that it reduces."""
+    if plan.style not in (Style.ROWS_PERSISTENT, Style.ROWS_LOOPED, Style.ROWS_AND_COLUMNS):
+        return set()
+    return {names.axes[axis.name].size for axis in plan.axes if axis.role is AxisRole.COL}

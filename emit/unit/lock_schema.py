@@ -1,0 +1,172 @@
+"""What may stand in longhand.lock: a lock comes with a repository, and whoever wrote that may have written it.
+
+`checked` takes what JSON made of it and gives it back with every known entry of the type that the rest of longhand
+relies on. Unknown entries are a later longhand's, and are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from longhand.emit.names.words import is_identifier
+from longhand.errors import UnitError
+
+LOCK = "longhand.lock"
+FORMAT = 1
+_LONGEST = 100_000  # entries of a table, characters of a text
+_Check = Callable[[Any], bool]
+
+
+def checked(lock: Any) -> dict[str, Any]:
+    """The lock.
+
+    Raises:
+        UnitError: Its format is another longhand's.
+        ValueError: An entry has not the type that it must have; the message names it.
+    """
+    if not isinstance(lock, dict):
+        raise ValueError("it is no table")
+    found = lock.get("format", FORMAT)
+    if type(found) is not int or found < 1:
+        raise ValueError("format is no positive number")
+    if found > FORMAT:
+        raise UnitError(
+            f"The lock is of format {found}; this longhand knows up to {FORMAT}.",
+            hint="Install a newer longhand, or delete the folder and generate it anew.",
+        )
+    for name, is_right in _ENTRIES.items():
+        if name in lock and not is_right(lock[name]):
+            raise ValueError(f"{name} is not what longhand writes there")
+    return lock
+
+
+def parsed(content: bytes) -> dict[str, Any]:
+    """The lock that a text is.
+
+    Raises:
+        UnitError: As `checked`.
+        ValueError: It is no JSON, or as `checked`.
+    """
+    try:
+        return checked(json.loads(content))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def is_path(value: Any) -> bool:
+    """Whether it is the path of a file inside of a unit."""
+    if not _is_text(value) or not value or not value.isprintable():
+        return False
+    pure = PurePosixPath(value)
+    return not pure.is_absolute() and ".." not in pure.parts and "\\" not in value
+
+
+def is_word(value: Any) -> bool:
+    """Whether it may be printed as a name, in Python and in C++."""
+    return _is_text(value) and value.isascii() and len(value) <= 200 and is_identifier(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or _is_text(value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**63
+
+
+def _one_of(*words: str) -> _Check:
+    return lambda value: value in words if isinstance(value, str) else False
+
+
+def _matching(pattern: str) -> _Check:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None
+
+
+def _list(each: _Check, length: int | None = None) -> _Check:
+    def is_right(value: Any) -> bool:
+        fits = isinstance(value, list) and len(value) <= _LONGEST and length in (None, len(value))
+        return fits and all(map(each, value))
+
+    return is_right
+
+
+def _table(key: _Check, each: _Check) -> _Check:
+    def is_right(value: Any) -> bool:
+        if not isinstance(value, dict) or len(value) > _LONGEST:
+            return False
+        return all(map(key, value)) and all(map(each, value.values()))
+
+    return is_right
+
+
+def _row(*columns: _Check) -> _Check:
+    def is_right(value: Any) -> bool:
+        return (
+            isinstance(value, list)
+            and len(value) == len(columns)
+            and all(column(item) for column, item in zip(columns, value, strict=True))
+        )
+
+    return is_right
+
+
+def _fields(**fields: _Check) -> _Check:
+    """A table in which these entries, where they are there, are right."""
+
+    def is_right(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            check(value[name]) for name, check in fields.items() if name in value
+        )
+
+    return is_right
+
+
+_ENTRIES: dict[str, _Check] = {
+    "name": lambda value: _is_text(value) and is_identifier(value),
+    "source": _is_text,
+    "factory": _is_text_or_none,
+    "device": _one_of("cpu", "cuda"),
+    "arch": lambda value: value is None or _matching(r"[a-z]+[a-z0-9_]{0,20}")(value),
+    "mode": _is_text,
+    "frontend": _is_text,
+    "versions": _table(_is_text, _is_text),
+    "inputs": _list(_is_text),
+    "dynamic": _list(_is_text),
+    "guards": _list(_table(_is_text, lambda value: True)),
+    "hashes": _table(is_path, _matching("[0-9a-f]{64}")),
+    "quotes": _table(_is_text, _is_text),
+    "sources": _table(_is_text, _table(_is_text, _is_text)),
+    "kernels": _table(is_word, _is_text),
+    "traffic": _table(is_word, _list(_is_whole, 2)),
+    "ledger": _table(_is_text, lambda value: isinstance(value, dict)),  # entry by entry: emit/names/ledger.py
+    "renamed": _fields(
+        statements=_list(_row(_is_text, _is_text, _is_text)), locals=_list(_row(_is_text, _is_text, _is_text))
+    ),
+    "train": _is_flag,
+    "run": _is_flag,
+    "activation_memory_budget": lambda value: _is_number(value) and 0 <= value <= 1,
+    "ejected": _list(is_path),
+    "tuned": _table(is_path, _table(is_word, _is_whole)),
+}
+
+
+def lock_text(lock: Mapping[str, Any]) -> str:
+    """A lock as it stands on disk."""
+    return json.dumps(lock, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,0 +1,90 @@
+"""A kernel that cannot be one: its file holds the PyTorch calls of its reference, and model.py calls it all the same.
+
+One bad kernel costs one kernel. What is wrong with it (it does not compile, or computes something else) is a bug in
+longhand; the unit is right, and its other kernels are kernels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from longhand.emit.module.check_py import CheckedKernel, checked_kernel
+from longhand.emit.module.passes import Pass
+from longhand.emit.module.templates import render_template
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.words import listed
+from longhand.emit.text.reference import Reference
+from longhand.emit.unit.source_files import in_project
+from longhand.schedule.plan import Access, KernelPlan
+
+_WIDTH = 107
+
+
+@dataclasses.dataclass(frozen=True)
+class InTorch:
+    """Why a kernel is PyTorch calls.
+
+    Attributes:
+        cause: Goes on from "it ...": ``does not compile for sm_90``.
+        detail: What the compiler said, or where it is wrong.
+    """
+
+    cause: str
+    detail: str
+
+
+NONE_IN_TORCH: Mapping[str, InTorch] = MappingProxyType({})
+
+
+def print_torch_kernel(plan: KernelPlan, names: KernelNames, reference: Reference, why: InTorch) -> str:
+    """The text of ``kernels/NAME.py``, not yet formatted."""
+    checked = checked_kernel(plan, names, reference)
+    filled = [
+        names.lists.get(pointer.name) or names.pointers[pointer.name]
+        for pointer in plan.pointers
+        if pointer.access is not Access.READ and not pointer.scratch
+    ]
+    calls = _call(checked)
+    return render_template(
+        "torch_kernel.py.jinja",
+        title=textwrap.wrap(f"{names.kernel}: {names.title}", _WIDTH),
+        quotes=[line for quote in names.quotes for line in _quoted(quote.qualname, quote.statement)],
+        cause=textwrap.wrap(f"In PyTorch calls, those of its reference: as a kernel it {why.cause}.", _WIDTH),
+        kernel=checked,
+        filled=listed(filled),
+        call=calls,
+        runtime=[word for word in ("fill", "memory", "window") if f"{word}(" in calls],
+        uses_torch="torch." in reference.source,
+        reference=reference,
+    )
+
+
+def in_torch_for_lock(plan: KernelPlan, one: Pass, why: InTorch) -> Mapping[str, str]:
+    """What the lock says of such a kernel: what is wrong, and which statement of the user's it does."""
+    origins = [one.words.provenance(origin) for origin in plan.origins if origin in one.words.nodes]
+    where = next((origin for origin in reversed(origins) if origin.statement), None)
+    place = f"{in_project(where.file)}:{where.line}" if where is not None and where.file else ""
+    return {
+        "cause": why.cause,
+        "detail": why.detail,
+        "where": place,
+        "statement": where.statement if where is not None else "",
+    }
+
+
+def _call(checked: CheckedKernel) -> str:
+    """The statement that fills what the kernel fills."""
+    given = ", ".join(text for _, text in checked.read)
+    return f"fill(({', '.join(checked.written)},), reference({given}))"
+
+
+def _quoted(qualname: str, statement: str) -> list[str]:
+    return textwrap.wrap(
+        f"    {qualname}    {statement}" if qualname else f"    {statement}",
+        _WIDTH,
+        subsequent_indent=" " * 8,
+        break_long_words=False,
+    )

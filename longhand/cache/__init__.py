@@ -1,0 +1,1 @@
+"""The folder in which compiled units are kept."""

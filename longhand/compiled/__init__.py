@@ -1,0 +1,1 @@
+"""What runs behind `longhand.compile` and torch.compile's backend."""

@@ -1,0 +1,377 @@
+"""``torch.compile(model, backend="longhand")``: one graph of torch's Dynamo becomes a unit in the cache folder.
+
+Whatever goes wrong in longhand leaves the graph in eager, with the reason told: never a wrong result. A graph that
+gradients must flow through becomes a unit with a backward pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from longhand.cache.folder import cached_unit
+from longhand.capture import torch_private
+from longhand.capture.autograd.carried import carries_gradients
+from longhand.capture.bytecode.entry.graph_call import devices_drawn_on
+from longhand.capture.frontends.dynamo import capture_dynamo, is_under_autocast
+from longhand.capture.frontends.dynamo_run import eager_function, records_gradients
+from longhand.capture.frontends.held_inputs import lift_written
+from longhand.capture.frontends.result_views import peel
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.compiled.call_state import (
+    GraphFunction,
+    arguments_of,
+    counting_writes,
+    needs_gradients,
+    unless_gradients,
+    unless_odd,
+    unless_overlapping,
+    with_gradients,
+    with_own_types,
+    without_gradients,
+    written_inputs,
+)
+from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
+from longhand.emit.unit.merge_report import Outcome
+from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
+from longhand.loading import load
+from longhand.lower.layouts import input_strides
+from longhand.options import Device, Options
+from longhand.pipeline import compile_unit
+from longhand.proof.fallbacks import refuse_torch_kernels
+from longhand.targets import options_for, placing
+from longhand.telling.clock import Clock
+from longhand.telling.logs import Subject, logger, set_logs_from_environment
+from longhand.telling.summary import Summary
+from longhand.telling.tally import EagerGraph, GraphCalls, counted, counts_calls
+
+_KNOWN_OPTIONS = {"strict", "out"}
+_ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
+_UNRECORDED = (
+    "it is not recorded as a CUDA graph, since gradients flow through it: what is kept for the backward pass would lie "
+    "in the recording's memory until then. Record the whole step with torch.cuda.graph."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphReport:
+    """What became of one graph.
+
+    Attributes:
+        n_ops: Calls in Dynamo's graph.
+        folder: The unit's folder; None if the graph runs in eager.
+        summary: What was generated; None in eager, and when the unit was in the cache already.
+        reason: Why it runs in eager.
+        note: What of the mode does not apply to it, and why; empty if all does.
+        calls: What its calls ran in.
+    """
+
+    n_ops: int
+    folder: Path | None = None
+    summary: Summary | None = None
+    reason: str | None = None
+    note: str = ""
+    calls: GraphCalls | None = None
+
+
+def longhand_backend(
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    report: Callable[[GraphReport], None] | None = None,
+) -> GraphFunction:
+    """Compiles one graph, with its backward pass where gradients must flow through it.
+
+    Args:
+        graph_module: As Dynamo made it: parameters are among its inputs.
+        example_inputs: Fake tensors and sizes.
+        mode: One of torch.compile's modes.
+        options: ``{"strict": True}`` raises where a graph would run in eager (so does LONGHAND_STRICT=1).
+            ``{"out": FOLDER}`` writes each graph as a unit below that folder instead of into the cache: what you
+            edit there is merged, and is what runs.
+        report: Is told what became of the graph.
+
+    Raises:
+        OptionError: An unknown mode or option.
+        LonghandError: Only in strict mode.
+    """
+    set_logs_from_environment()
+    if unknown := set(options or {}) - _KNOWN_OPTIONS:
+        raise OptionError(f"longhand knows no option {sorted(unknown)[0]!r}.", hint="It knows: strict, out.")
+    strict = is_strict(options)
+    n_ops = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
+    say = report or (lambda _: None)
+    lifted = lift_written(graph_module)
+    if lifted is not None:
+        given = [*example_inputs, *lifted.tensors]
+        function = longhand_backend(lifted.module, given, mode=mode, options=options, report=report)
+        return lambda *inputs: function(*inputs, *lifted.tensors)
+
+    calls = GraphCalls(f"a graph of {n_ops} ops")
+    eager = EagerGraph(eager_function(graph_module), calls)
+
+    def counting(function: GraphFunction) -> GraphFunction:
+        return counted(function, calls) if report is not None or counts_calls() else function
+
+    def left_in_eager(reason: str) -> GraphFunction:
+        say(GraphReport(n_ops, reason=reason, calls=calls))
+        is_counted = report is not None or counts_calls()
+        return counting(lambda *inputs: eager(reason, inputs)) if is_counted else eager.function
+
+    if reason := _reason_for_eager(graph_module, example_inputs):
+        logger(Subject.EAGER).info("a graph of %d ops runs in eager: %s", n_ops, reason)
+        if strict and report is None:  # whoever asks for a report is told
+            raise CaptureError(f"A graph of {n_ops} ops would run in eager: {reason.rstrip('.')}.")
+        return left_in_eager(reason)
+    try:
+        made = _compile(graph_module, example_inputs, mode, (options or {}).get("out"), calls, strict)
+        refuse_torch_kernels(made.folder, strict=strict, is_told=made.summary is not None)
+    except Exception as error:
+        if strict or (isinstance(error, OptionError)):
+            raise
+        reason = str(error) if isinstance(error, LonghandError) else f"{type(error).__name__}: {error}"
+        warnings.warn(f"longhand runs a graph of {n_ops} ops in eager: {reason}", EagerWarning, stacklevel=2)
+        return left_in_eager(reason)
+    calls.title = f"{made.folder.name}, {calls.title}"
+    if made.note:
+        logger(Subject.EAGER).info("a graph of %d ops: %s", n_ops, made.note)
+    say(GraphReport(n_ops, made.folder, made.summary, note=made.note, calls=calls))
+    return counting(made.function)
+
+
+def is_strict(options: Mapping[str, Any] | None) -> bool:
+    """Whether what would run in eager is an error."""
+    return bool((options or {}).get("strict", os.environ.get("LONGHAND_STRICT", "0") != "0"))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Made:
+    """A graph's unit as a function of its inputs, where it is, and what is to be said of it."""
+
+    function: GraphFunction
+    folder: Path
+    summary: Summary | None
+    note: str
+
+
+def _compile(
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    mode: str | None,
+    out: str | None,
+    calls: GraphCalls,
+    strict: bool,
+) -> _Made:
+    given = [*example_inputs, *graph_module.parameters(), *graph_module.buffers()]
+    requires_grad = any(isinstance(value, torch.Tensor) and value.requires_grad for value in given)
+    train = requires_grad and records_gradients(graph_module)
+    options = dataclasses.replace(
+        options_for(None, None, mode, placing(graph_module, example_inputs)), train=train
+    )
+    peeled = peel(graph_module) if train else None
+    if peeled is not None:
+        graph_module = peeled.module
+    clock = Clock()
+    summaries: list[Summary] = []
+    with clock.stage("capture"):
+        graph = capture_dynamo(graph_module, list(example_inputs), target=options.target, train=train)
+        if train and not carries_gradients(graph):
+            options = dataclasses.replace(options, train=False)
+            graph = capture_dynamo(graph_module, list(example_inputs), target=options.target)
+
+    def make(folder: Path) -> None:
+        summaries.append(compile_unit(lambda: graph, options, folder, clock))
+
+    if out is None:
+        folder = cached_unit(graph, options, make)
+    else:
+        folder = _unit_folder(Path(out), graph.name)
+        make(folder)
+        if conflicts := summaries[0].merge.of(Outcome.CONFLICT):
+            raise UnitError(
+                f"{folder} is of an earlier version of this graph: edits in {', '.join(conflicts)} conflict.",
+                hint="Settle them: see FILE.new beside each.",
+            )
+    unit = load(folder, check=False)  # it was made, or found by content, just now
+    eager = EagerGraph(eager_function(graph_module), calls)
+    function = _callable(unit, graph, graph_module, options, requires_grad, eager)
+    health = health_of(folder, unit)
+    if options.train:
+        _hide_backward(unit, health)
+    function = unless_failing(
+        function,
+        eager,
+        health,
+        written=written_inputs(graph),
+        drawn_on=devices_drawn_on(graph_module.graph),
+        strict=strict,
+    )
+    if peeled is not None:
+        function = peeled.completed(function)
+    note = _UNRECORDED if options.train and _asks_to_record(options) else ""
+    return _Made(function, folder, summaries[0] if summaries else None, note)
+
+
+def _asks_to_record(options: Options) -> bool:
+    return options.mode.records_cuda_graphs and options.target.device is Device.CUDA
+
+
+def _callable(
+    unit: Any,
+    graph: CapturedGraph,
+    graph_module: fx.GraphModule,
+    options: Options,
+    requires_grad: bool,
+    eager: EagerGraph,
+) -> GraphFunction:
+    """The unit as a function of Dynamo's inputs, right for every call that Dynamo's guards let through."""
+    function = _bind(unit, graph, options.target.device)
+    if options.train:
+        if not torch.is_grad_enabled():
+            function = with_gradients(function)
+    elif requires_grad:
+        function = without_gradients(function)
+    else:
+        function = unless_gradients(function, eager)
+    function = unless_odd(function, eager)
+    if is_under_autocast(graph_module):
+        function = with_own_types(function, options.target.device.value)
+    if graph.mutations:
+        function = counting_writes(function, written_inputs(graph))
+        function = unless_overlapping(function, eager, fixed_sizes=not graph.symbols)
+    return function
+
+
+_units_of: dict[Path, list[str]] = (
+    {}
+)  # the units that this process wrote below a folder of the user's, in order
+
+
+def number_from_one(out: Path) -> None:
+    """The next graphs that are written below a folder are numbered as in a fresh process."""
+    _units_of.pop(out.resolve(), None)
+
+
+def _unit_folder(out: Path, name: str) -> Path:
+    """A folder for a graph: named after it, and numbered in the order of compilation where it has several versions."""
+    word = re.sub(r"\W+", "_", name).strip("_").lower()[:40] or "graph"
+    written = _units_of.setdefault(out.resolve(), [])
+    written.append(word)
+    number = written.count(word)
+    return out / (word if number == 1 else f"{word}_{number}")
+
+
+def _bind(unit: Any, graph: CapturedGraph, device: Device) -> GraphFunction:
+    """The unit as a function of Dynamo's inputs."""
+    given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
+    arguments = [i for i, entry in enumerate(given) if entry.kind in _ARGUMENTS]
+    if not graph.is_module:
+        take = arguments_of(graph)
+        return lambda *inputs: unit(*take(inputs))
+    weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
+    threads = _ModuleOfThread(unit, weights, device)
+    spread = _spread_out(graph)
+
+    def run(*inputs: Any) -> Any:
+        for slots, name, i in threads.weights:
+            slots[name] = inputs[i].contiguous() if i in spread else inputs[i]
+        return threads.module(*(inputs[i] for i in arguments))
+
+    return run
+
+
+def _spread_out(graph: CapturedGraph) -> frozenset[int]:
+    """Weights that do not lie in memory as the unit holds them (rows of a larger table, one row repeated).
+
+    What the call writes into is not among them: the unit refuses it.
+    """
+    values = {node.name: node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"}
+    written = {mutation.input_node for mutation in graph.mutations}
+    given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
+    return frozenset(
+        i
+        for i, entry in enumerate(given)
+        if entry.kind not in _ARGUMENTS
+        and entry.node not in written
+        and input_strides(entry, values[entry.node]) != values[entry.node].stride()
+    )
+
+
+_hidden: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def _hide_backward(unit: Any, health: UnitHealth) -> None:
+    """Keeps Dynamo from compiling a unit's backward once more where a compiled function calls ``loss.backward()``."""
+    module = sys.modules[f"{unit.__module__.rpartition('.')[0]}.backward"]
+    for found in vars(module).values():
+        if isinstance(found, type) and issubclass(found, torch.autograd.Function) and found not in _hidden:
+            hidden = torch.compiler.disable(watch_backward(found, health))
+            found.backward = staticmethod(hidden)  # type: ignore[method-assign]
+            _hidden.add(found)
+
+
+class _ModuleOfThread(threading.local):
+    """A unit's module for each thread, and where each of Dynamo's weight inputs belongs in it.
+
+    Dynamo passes the weights with every call, and the same graph may serve many layers: each call puts the user's own
+    tensors in their places. No other thread may see that.
+    """
+
+    def __init__(self, unit: Callable[[], nn.Module], weights: list[tuple[int, str]], device: Device) -> None:
+        self.module = unit()
+        self.weights: list[tuple[dict[str, Any], str, int]] = []
+        for i, path in weights:
+            holder_path, _, name = path.rpartition(".")
+            holder = self.module.get_submodule(holder_path)
+            slots = holder._parameters if name in holder._parameters else holder._buffers
+            self.weights.append((slots, name, i))
+        given = {(id(slots), name) for slots, name, _ in self.weights}
+        for part in self.module.modules():  # what comes with no call lies where the unit runs
+            for name, value in part._buffers.items():
+                if value is not None and (id(part._buffers), name) not in given:
+                    part._buffers[name] = value.to(device.value)
+
+
+def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:
+    inside = [*graph_module.parameters(), *graph_module.buffers()]
+    tensors = [value for value in (*example_inputs, *inside) if isinstance(value, torch.Tensor)]
+    if any(tensor.requires_grad for tensor in tensors):
+        if reason := _reason_against_training(graph_module):
+            return reason
+        if any(isinstance(value, torch.SymInt) for value in example_inputs) and needs_gradients(tensors):
+            return "gradients must flow through it and its sizes are symbolic: pass dynamic=False."
+    if any(tensor.is_neg() for tensor in tensors):
+        return "the memory of an input holds its elements with the opposite sign."
+    if any("dual_level" in getattr(node.target, "__name__", "") for node in graph_module.graph.nodes):
+        return "it takes forward-mode derivatives."
+    kinds = {tensor.device.type for tensor in tensors} - {"cpu", "cuda"}
+    return f"it has tensors on {sorted(kinds)[0]}." if kinds else None
+
+
+def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
+    """What of a graph has gradients of its own kind."""
+    for node in graph_module.graph.nodes:
+        if "inference_mode" in str(node.target):
+            return "it turns inference mode on or off inside."
+        if torch_private.differentiates(node):
+            return "gradients must flow through a function of torch.func that takes some itself."
+        if torch_private.is_checkpoint(node.target):
+            continue
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and torch.is_grad_enabled():
+            return f"gradients must flow through {node.target.name()}."
+        if node.op == "call_method" and node.target in ("register_hook", "requires_grad_", "backward"):
+            return f"it calls {node.target} inside."
+    return None

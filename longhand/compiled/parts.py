@@ -1,0 +1,101 @@
+"""A call that is not one graph, written as several units: one for each graph, with Python between them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longhand.capture.bytecode.entry.breaks import BreakRecord
+from longhand.capture.bytecode.entry.entries import Capture, Event
+from longhand.capture.frontends.call import told_apart
+from longhand.compiled.backend import GraphReport, longhand_backend, number_from_one
+from longhand.emit.module.templates import render_template
+from longhand.emit.unit.lock_schema import LOCK
+from longhand.errors import OutputError
+
+__all__ = ["Parts", "write_parts"]
+
+MAP = "GRAPHS.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What was written for a call with graph breaks.
+
+    Attributes:
+        out: The folder; each graph's unit has one below it.
+        graphs: What became of each graph, in the order in which the call runs them.
+        breaks: Why the call is not one graph.
+    """
+
+    out: Path
+    graphs: tuple[GraphReport, ...]
+    breaks: tuple[BreakRecord, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.out}: {_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"]
+        for graph in self.graphs:
+            where = graph.folder.name if graph.folder is not None else f"in eager: {graph.reason}"
+            lines.append(f"  {_counted(graph.n_ops, 'op')}: {where}")
+        lines += [f"  {one.where}: {one.reason}" for one in self.breaks]
+        return "\n".join(lines)
+
+
+def write_parts(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    out: Path,
+    *,
+    mode: str,
+    train: bool,
+) -> Parts:
+    """Runs a call once, on copies, and writes each of its graphs as a unit below `out`.
+
+    What was edited in a unit there is merged. ``GRAPHS.md`` is the map; it is written anew each time.
+
+    Raises:
+        LonghandError: A graph cannot be written. Units written before it stay.
+        OutputError: The folder holds a unit of one graph already.
+    """
+    if (out / LOCK).exists():
+        raise OutputError(
+            f"{out} holds a unit of one graph, and the call has several now.", hint="Choose another folder."
+        )
+    number_from_one(out)
+    graphs: list[GraphReport] = []
+    events: list[Event] = []
+    backend = functools.partial(
+        longhand_backend, mode=mode, options={"out": str(out), "strict": True}, report=graphs.append
+    )
+    capture = Capture(backend, listener=events.append)
+    model, args, kwargs = copy.deepcopy((model, *told_apart(model, args, kwargs)))
+    with torch.set_grad_enabled(train):
+        capture.call(model, args, kwargs)
+    breaks = tuple(dict.fromkeys(event.record for event in events if event.record is not None))
+    parts = Parts(out, tuple(graphs), breaks)
+    _replace(out / MAP, render_template("graphs.md.jinja", parts=parts, name=out.name))
+    number_from_one(out)
+    return parts
+
+
+def _replace(path: Path, text: str) -> None:
+    """Never half written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(f".{path.name}.new")
+        scratch.write_text(text, encoding="utf-8")
+        os.replace(scratch, path)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error}.") from error
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"

@@ -1,0 +1,54 @@
+"""Which capture makes the graph of a unit that is written from a call: torch.export's or longhand's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from longhand.capture import torch_private
+from longhand.capture.frontends.bytecode import capture_bytecode
+from longhand.capture.frontends.call import told_apart
+from longhand.capture.frontends.export import capture_export
+from longhand.capture.frontends.fixed_sizes import refuse_fixed_sizes
+from longhand.capture.graph import CapturedGraph
+from longhand.errors import CaptureError, OptionError
+from longhand.options import Frontend, Options
+from longhand.targets import tensors_of
+
+_DOORS = {Frontend.EXPORT: capture_export, Frontend.BYTECODE: capture_bytecode}
+
+
+def capture_call(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: Options,
+    dynamic_shapes: Any = None,
+) -> CapturedGraph:
+    """One call as a graph.
+
+    Raises:
+        OptionError: The frontend captures no call on its own.
+        CaptureError: The call is no sound graph, or a size that was to vary is fixed in it; with the
+            bytecode frontend GraphBreakError lists every break.
+    """
+    door = _DOORS.get(options.frontend)
+    if door is None:
+        raise OptionError(
+            f"frontend={options.frontend.value!r} hands over graphs while code runs; it writes no unit from a call.",
+            hint="Use bytecode or export here, or longhand.compile(frontend='dynamo', options={'out': FOLDER}).",
+        )
+    if any(isinstance(leaf, torch.Tensor) and leaf.is_neg() for leaf in tensors_of(model, args, kwargs)):
+        raise CaptureError(
+            "The memory of a tensor that is given holds its elements with the opposite sign (z.conj().imag).",
+            hint="Pass x.resolve_neg().",
+        )
+    args, keywords = told_apart(model, args, kwargs)
+    with torch_private.keeping_transforms():
+        graph = door(
+            model, args, keywords, target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
+        )
+    refuse_fixed_sizes(graph, model, args, keywords, dynamic_shapes)
+    return graph

@@ -1,0 +1,1 @@
+"""What longhand tells of its work: logs, dumps, counts, explanations, tracebacks."""

@@ -1,0 +1,1 @@
+"""Units against eager, and kernels against their references."""

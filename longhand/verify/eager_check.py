@@ -1,0 +1,112 @@
+"""A whole unit against its original: one call, and of a unit that trains one step."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longhand.emit.unit.lock_file import read_lock
+from longhand.factory import Call
+from longhand.loading import bound
+from longhand.verify.comparison import Comparison, compare, distance, is_equal, tensors_by_name
+from longhand.verify.exact_results import exact_results
+from longhand.verify.original import SEED, copied, in_other_bits, told_apart
+from longhand.verify.training_check import compare_training, step_of
+from longhand.verify.varied_sizes import SizeRules, Sizes, in_words, resized_call
+from longhand.verify.worker_progress import Tell, no_progress
+
+
+def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
+    """A unit against its original: one call, and of a unit that trains one step."""
+    call = told_apart(call)
+    compared = compare_training if _trains(folder) else compare_with_eager
+    return compared(unit, call)
+
+
+def eager_noise(folder: Path, call: Call) -> dict[str, float]:
+    """How far eager itself moves, in each tensor that `compare_whole` names, where all that it is given moves by a bit.
+
+    Sums that cancel, and gradients that are nothing but rounding, move by more than one call of eager happens to err.
+    """
+    call = told_apart(call)
+    run = step_of if _trains(folder) else _results
+    plain, other = (run(one.model, one) for one in (copied(call), in_other_bits(call)))
+    return {
+        name: distance(other[name], tensor)
+        for name, tensor in plain.items()
+        if name in other and other[name].shape == tensor.shape
+    }
+
+
+def _trains(folder: Path) -> bool:
+    return bool(read_lock(folder).get("train"))
+
+
+def compare_at_sizes(
+    folder: Path, unit: object, call: Call, sets: Sequence[Sizes], tell: Tell = no_progress
+) -> tuple[Comparison, ...]:
+    """The same at each set of sizes; what the unit cannot do and eager can is wrong."""
+    rules = SizeRules.of(read_lock(folder))
+    found: list[Comparison] = []
+    for place, sizes in enumerate(sets):
+        words = in_words(sizes)
+        tell(f"the model at {words}", place, len(sets))
+        one = resized_call(rules, call, sizes)
+        try:
+            rows: tuple[Comparison, ...] = compare_whole(folder, unit, one)
+        except Exception as error:
+            if not _runs(one):
+                continue  # the model's own limit
+            note = f"does not run: {type(error).__name__}: {' '.join(str(error).split())}"
+            rows = (Comparison("result", math.inf, 0.0, 0.0, note),)
+        found += [dataclasses.replace(row, name=f"{row.name} at {words}") for row in rows]
+    return tuple(found)
+
+
+def _runs(call: Call) -> bool:
+    try:
+        with torch.no_grad():
+            one = copied(call)
+            one.model(*one.args, **one.kwargs)
+    except Exception:
+        return False
+    return True
+
+
+def compare_with_eager(unit: object, call: Call) -> tuple[Comparison, ...]:
+    """Every tensor that the call returns or changes: the unit's against eager's and against float64."""
+    eager_call, our_call = copied(call), copied(call)
+    before = dict(_after_the_call(call))
+    eager = _results(eager_call.model, eager_call)
+    ours = _results(bound(unit, our_call.model), our_call)
+    if len(ours) != len(eager):
+        note = f"expected {len(eager) - len(before)} tensors, got {len(ours) - len(before)}"
+        return (Comparison("result", math.inf, 0.0, 0.0, note),)
+    exact = exact_results(call, lambda one: _results(one.model, one), eager)
+    return tuple(
+        compare(name, mine, eager[name], exact[name])
+        for name, mine in zip(eager, ours.values(), strict=True)
+        if name not in before or not _is_left(before[name], mine, eager[name])
+    )
+
+
+def _results(model: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
+    """What a call returns, and what its arguments hold then, by name."""
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        returned = model(*call.args, **call.kwargs)
+    return dict(tensors_by_name("result", returned) + _after_the_call(call))
+
+
+def _after_the_call(call: Call) -> list[tuple[str, torch.Tensor]]:
+    given = tensors_by_name("argument", (call.args, call.kwargs))
+    return [(f"{name} after the call", tensor) for name, tensor in given]
+
+
+def _is_left(before: torch.Tensor, ours: torch.Tensor, eager: torch.Tensor) -> bool:
+    return is_equal(before, ours) and is_equal(before, eager)

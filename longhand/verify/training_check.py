@@ -1,0 +1,75 @@
+"""A step of a unit with a backward pass, against eager and float64: results, gradients, buffers, what is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+from longhand.factory import Call
+from longhand.loading import bound
+from longhand.verify.comparison import Comparison, compare, tensors_by_name
+from longhand.verify.exact_results import exact_results
+from longhand.verify.original import SEED, copied
+
+__all__ = ["compare_training", "step_of"]
+
+
+def compare_training(unit: object, call: Call) -> tuple[Comparison, ...]:
+    """Runs one forward and backward pass of each, from the same seed and with the same gradients of the results.
+
+    Args:
+        unit: What was generated with ``train=True``.
+        call: The original and its example arguments.
+
+    Returns:
+        Every result, gradient, buffer and argument that is written into, by name. A gradient that only one of them
+        has is wrong.
+    """
+    eager_call, our_call = copied(call), copied(call)
+    eager = step_of(eager_call.model, eager_call)
+    ours = step_of(bound(unit, our_call.model), our_call)
+    exact = exact_results(call, lambda one: step_of(one.model, one), eager)
+    found = []
+    for name in dict.fromkeys((*eager, *ours)):
+        mine, theirs = ours.get(name), eager.get(name)
+        if mine is None or theirs is None:
+            note = "eager has none" if theirs is None else "missing"
+            found.append(Comparison(name, math.inf, 0.0, 0.0, note))
+        else:
+            found.append(compare(name, mine, theirs, exact[name]))
+    return tuple(found)
+
+
+def step_of(run: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
+    """What one step leaves, by name: ``result``, ``gradient of fc.weight``, ``bn.running_mean after the call``."""
+    owner = getattr(run, "original", run)
+    args, kwargs = pytree.tree_map(_leaf, (call.args, call.kwargs))
+    if isinstance(owner, nn.Module):
+        owner.zero_grad(set_to_none=True)
+    torch.manual_seed(SEED)
+    with torch.enable_grad():
+        results = tensors_by_name("result", run(*args, **kwargs))
+        carrying = [value for _, value in results if value.requires_grad]
+        generator = torch.Generator().manual_seed(SEED)
+        noise = [torch.randn(value.shape, generator=generator).to(value) for value in carrying]
+        torch.autograd.backward(carrying, noise)
+    found = {name: value.detach() for name, value in results}
+    arguments = tensors_by_name("argument", (args, kwargs))
+    found |= {f"gradient of {name}": value.grad for name, value in arguments if value.grad is not None}
+    found |= {f"{name} after the call": value.detach() for name, value in arguments}
+    if isinstance(owner, nn.Module):
+        named = owner.named_parameters(remove_duplicate=False)
+        found |= {f"gradient of {name}": p.grad for name, p in named if p.grad is not None}
+        found |= {f"{name} after the call": buffer for name, buffer in owner.named_buffers()}
+    return found
+
+
+def _leaf(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().requires_grad_(value.requires_grad)

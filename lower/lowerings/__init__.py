@@ -1,0 +1,1 @@
+"""How each family of operators becomes loops, one module a family."""

@@ -1,0 +1,174 @@
+"""Sums, quotients, powers and shifts: elementwise ops whose numbers and dtypes decide what they become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.lower.body import PointwiseOp
+from longhand.lower.builder import Handle, Number
+from longhand.lower.context import Context, Operand
+from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.registry import lowers
+from longhand.lower.unsupported import Decline
+from longhand.lower.views import TensorView
+
+aten = torch.ops.aten
+Op = PointwiseOp
+
+# --- sums and differences ---
+
+_LARGEST_EPS = 1e-2
+_AWAY_FROM_ZERO = frozenset(
+    {aten.rsqrt.default, aten.sqrt.default, aten.log.default, aten.reciprocal.default}
+)
+
+
+@lowers(aten.add.Tensor, aten.add.Scalar)
+def _add(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
+    if alpha == 1 and isinstance(y, float) and _keeps_from_zero(ctx.node, y):
+        return ctx.pointwise([x], lambda x: x + x.body.scalar(y, x.dtype, "eps"))
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.ADD, x, scaled(y, alpha)))
+
+
+def _keeps_from_zero(node: fx.Node, number: float) -> bool:
+    """Whether a small number is added only to what is then divided by, or whose root or logarithm is taken: an eps.
+
+    It is an argument of the kernel, as it is where the norm is one call (layer_norm), so that norms which differ in
+    it share their kernel.
+    """
+    if not 0.0 < number <= _LARGEST_EPS or not node.users or not node.meta["val"].is_floating_point():
+        return False
+    return all(
+        user.target in _AWAY_FROM_ZERO or (user.target is aten.div.Tensor and user.args[1] is node)
+        for user in node.users
+    )
+
+
+@lowers(aten.sub.Tensor, aten.sub.Scalar)
+def _sub(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.SUB, x, scaled(y, alpha)))
+
+
+@lowers(aten.rsub.Tensor, aten.rsub.Scalar)
+def _rsub(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.SUB, y, scaled(x, alpha)))
+
+
+def scaled(x: Handle, alpha: Number) -> Handle:
+    """x * alpha, without the product where alpha is 1."""
+    return x if alpha == 1 else apply(Op.MUL, x, alpha)
+
+
+# --- division ---
+
+
+@lowers(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor)
+def _div(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return ctx.pointwise([x, y], lambda x, y: x / y)
+
+
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def _div_mode(ctx: Context, x: Operand, y: Operand, rounding_mode: str | None) -> TensorView:
+    if rounding_mode is None:
+        return _div(ctx, x, y)
+    op = Op.FLOOR_DIV if rounding_mode == "floor" else Op.TRUNC_DIV
+    return _whole_division(ctx, op, x, y)
+
+
+@lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
+def _floor_divide(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return _whole_division(ctx, Op.FLOOR_DIV, x, y)
+
+
+@lowers(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+def _remainder(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return _whole_division(ctx, Op.REMAINDER, x, y)
+
+
+@lowers(aten.fmod.Tensor, aten.fmod.Scalar)
+def _fmod(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    return _whole_division(ctx, Op.FMOD, x, y)
+
+
+def _whole_division(ctx: Context, op: PointwiseOp, x: Operand, y: Operand) -> TensorView:
+    dtype = ctx.result().dtype
+    if dtype is torch.bool:
+        raise Decline("Division of bools is left to ATen.")
+    if not dtype.is_floating_point and (isinstance(y, TensorView) or y == 0):
+        raise Decline("Eager raises where an integer is divided by 0.")
+    return ctx.pointwise([x, y], lambda x, y: apply(op, x, y))
+
+
+# --- powers ---
+
+
+@lowers(aten.pow.Tensor_Scalar)
+def _pow_scalar(ctx: Context, x: TensorView, exponent: Number) -> TensorView:
+    dtype = ctx.result().dtype
+    if not dtype.is_floating_point and (dtype is torch.bool or not 0 <= exponent <= 8):
+        raise Decline("Integer powers are left to ATen.")
+    return ctx.pointwise([x], lambda x: power(x, exponent))
+
+
+@lowers(aten.pow.Tensor_Tensor)
+def _pow(ctx: Context, x: TensorView, y: TensorView) -> TensorView:
+    if not ctx.result().dtype.is_floating_point:
+        raise Decline("Integer powers are left to ATen.")
+    return ctx.pointwise([x, y], lambda x, y: apply(Op.POW, x, y))
+
+
+@lowers(aten.pow.Scalar)
+def _pow_base(ctx: Context, base: Number, y: TensorView) -> TensorView:
+    if not ctx.result().dtype.is_floating_point:
+        raise Decline("Integer powers are left to ATen.")
+    if base == 2:
+        return ctx.pointwise([y], lambda y: apply(Op.EXP2, y))
+    return ctx.pointwise([y], lambda y: apply(Op.POW, base, y))
+
+
+def power(x: Handle, exponent: Number) -> Handle:
+    """x ** exponent, as a person would write it and as eager computes it."""
+    if exponent == 0:
+        return x.body.constant(1, x.dtype)
+    if exponent == 0.5:
+        return apply(Op.SQRT, x)
+    if exponent == -0.5:
+        return apply(Op.RSQRT, x)
+    if exponent == -1:
+        return apply(Op.RECIPROCAL, x)
+    if exponent == -2:
+        return apply(Op.RECIPROCAL, x * x)
+    if exponent in (1, 2, 3) or not x.dtype.is_floating_point:
+        product = x
+        for _ in range(int(exponent) - 1):
+            product = product * x
+        return product
+    return apply(Op.POW, x, exponent)
+
+
+# --- shifts ---
+
+
+@lowers(aten.bitwise_left_shift.Tensor_Scalar, aten.__lshift__.Scalar)
+def _shift_left(ctx: Context, x: TensorView, by: int) -> TensorView:
+    return _shift(ctx, Op.SHIFT_LEFT, x, by)
+
+
+@lowers(aten.bitwise_right_shift.Tensor_Scalar, aten.__rshift__.Scalar)
+def _shift_right(ctx: Context, x: TensorView, by: int) -> TensorView:
+    return _shift(ctx, Op.SHIFT_RIGHT, x, by)
+
+
+def _shift(ctx: Context, op: PointwiseOp, x: TensorView, by: Any) -> TensorView:
+    dtype = ctx.result().dtype
+    if (
+        dtype.is_floating_point
+        or dtype is torch.bool
+        or not isinstance(by, int)
+        or not 0 <= by < 8 * dtype.itemsize
+    ):
+        raise Decline("Only shifts by a number smaller than the width are loops of ours.")
+    return ctx.pointwise([x], lambda x: apply(op, x, by))

@@ -1,0 +1,133 @@
+"""Batch norm by the batch's own statistics, written out: on CUDA, where images have enough pixels.
+
+ATen's kernel takes one program for each channel: 32 channels leave most of a GPU idle, whatever the images' size. Here
+every piece of a channel that fits a program's registers is reduced by itself, to its mean and the squares around it;
+then the pieces of each channel are combined,
+
+    squares = sum(squares of the piece + size of the piece * (mean of the piece - mean)**2)
+
+which loses no digits. The images are read twice: for the statistics, and where they are normalized.
+"""
+
+from __future__ import annotations
+
+from longhand.lower.body import PointwiseOp, ReduceOp, Size, compute_dtype
+from longhand.lower.context import Context
+from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES
+from longhand.lower.lowerings.normalization import affine, mean_of, per_channel
+from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.sizes import divide, product
+from longhand.lower.unsupported import require_loop_dtypes
+from longhand.lower.views import TensorView
+
+# Pixels of a piece: fewer are not worth kernels of our own; more do not stay in the registers of a program (of 64
+# channels side by side, where these are what lies side by side in memory).
+_FEWEST = 16
+_MOST = 8192
+_MOST_OF_MANY_CHANNELS = 512
+
+
+def has_pieces(ctx: Context, x: TensorView) -> bool:
+    """Whether this is the way to normalize images."""
+    if not ctx.is_cuda or x.rank < 3 or x.is_empty:
+        return False
+    n_pixels = product(x.shape[2:])
+    return not isinstance(n_pixels, int) or n_pixels >= _FEWEST
+
+
+def normalize_by_batch(
+    ctx: Context,
+    x: TensorView,
+    weight: TensorView | None,
+    bias: TensorView | None,
+    running: tuple[TensorView, TensorView],
+    momentum: float,
+    eps: float,
+) -> tuple[TensorView, ...]:
+    """The normalized images, their mean and 1 / deviation, and the new running mean and variance."""
+    require_loop_dtypes(*(view.dtype for view in (x, *running, weight, bias) if view is not None))
+    mean, rstd, *updated = _combined(ctx, *_pieces(ctx, x), running, momentum, eps)
+    vectors = [mean, rstd, *(view for view in (weight, bias) if view is not None)]
+    nest, (x_view, mean_view, rstd_view, *others) = ctx.nest(
+        x.shape, [x, *(per_channel(x, view) for view in vectors)]
+    )
+    value = nest.load(x_view)
+    centered = (value - nest.load(mean_view).to(value.dtype)).named("centered")
+    normalized = (centered * nest.load(rstd_view).to(value.dtype)).named("normalized")
+    target = ctx.make_result(0, like=[x])
+    nest.store(target, affine(nest, normalized, weight, bias, others).named(ctx.local))
+    ctx.finish(nest)
+    return (target, mean, rstd, *updated)
+
+
+def _pieces(ctx: Context, x: TensorView) -> tuple[TensorView, TensorView, Size]:
+    """The mean of each piece and the squares around it, (channels, images, pieces of an image); a piece's size."""
+    batch, channels, *spatial = x.shape
+    view = ctx.readable(x)
+    n_pixels = product(spatial)
+    steps = view.strides()
+    is_spread = steps is not None and isinstance(n_pixels, int) and steps[1] == 1  # channels last
+    n_pieces = _count(n_pixels, _MOST_OF_MANY_CHANNELS if is_spread else _MOST)
+    size = divide(n_pixels, n_pieces)
+    assert size is not None
+    shape = (batch, channels, n_pieces, size)
+    pieces = view.reshape(shape) or ctx.copy(view).reshape(shape)
+    assert pieces is not None
+    nest, (piece_view,) = ctx.nest(shape, [pieces])
+    value, axes = nest.load(piece_view), nest.axes([3])
+    mean = mean_of(nest, value, axes, "mean")
+    centered = (value - mean).named("centered")
+    squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, "squares")
+    found = []
+    for suffix, statistic in ((PIECE_MEANS, mean), (PIECE_SQUARES, squares)):
+        name = ctx.fresh(f"{ctx.result_name(0)}{suffix}")
+        kept = ctx.make_buffer(name, compute_dtype(x.dtype), (channels, batch, n_pieces))
+        nest.store(kept.permute((1, 0, 2)), statistic, range(3))
+        found.append(kept)
+    ctx.finish(nest)
+    return found[0], found[1], size
+
+
+def _count(n_pixels: Size, most: int) -> int:
+    """Of how many equal pieces an image is: so few that none is too long, and one where they would be tiny."""
+    if not isinstance(n_pixels, int):
+        return 1
+    counts = range(-(-n_pixels // most), n_pixels // _FEWEST + 1)
+    return next((count for count in counts if n_pixels % count == 0), 1)
+
+
+def _combined(
+    ctx: Context,
+    means: TensorView,
+    squares: TensorView,
+    size: Size,
+    running: tuple[TensorView, TensorView],
+    momentum: float,
+    eps: float,
+) -> list[TensorView]:
+    """By channel: the mean, 1 / deviation, and the new running mean and variance."""
+    nest, (means_view, squares_view, *old_views) = ctx.nest(
+        means.shape, [means, squares, *(view.insert(1).insert(2) for view in running)]
+    )
+    axes, mean_of_piece = nest.axes([1, 2]), nest.load(means_view)
+    dtype = mean_of_piece.dtype
+    mean = mean_of(nest, mean_of_piece, axes, "mean")
+    n_of_piece = nest.body.scalar(size, dtype, "piece_size")
+    apart = (mean_of_piece - mean).named("apart")
+    around = (nest.load(squares_view) + apart * apart * n_of_piece).named("squares_around")
+    total = nest.body.reduce(ReduceOp.SUM, around, axes, "total_squares") if axes else around
+    count = (nest.body.extent(axes, dtype) * n_of_piece).named("count") if axes else n_of_piece
+    variance = (total / count).named("variance")
+    rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, dtype, "eps"), name="rstd")
+    share = nest.body.scalar(momentum, dtype, "momentum")
+    updated = [
+        nest.load(view).to(dtype) * (1.0 - share) + new * share
+        for view, new in zip(old_views, (mean, total / (count - 1.0)), strict=True)
+    ]
+    found = []
+    for place, value in enumerate((mean, rstd, *updated), 1):
+        kept = ctx.make_result(place)
+        nest.store(kept, value, [0])
+        found.append(kept)
+    ctx.finish(nest)
+    return found

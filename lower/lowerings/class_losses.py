@@ -1,0 +1,281 @@
+"""Cross entropy: the loss of each row of classes in one nest, and in another its reduction over the rows that count."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+
+from longhand.lower.body import PointwiseOp, ReduceOp, Size, compute_dtype
+from longhand.lower.builder import Handle
+from longhand.lower.context import Context
+from longhand.lower.lowerings.activations import where
+from longhand.lower.lowerings.indexing import Lookup, load_looked_up, require_float_table
+from longhand.lower.lowerings.losses import Kind
+from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.nest import NestBuilder
+from longhand.lower.registry import lowers
+from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.views import TensorView
+
+aten = torch.ops.aten
+Op = PointwiseOp
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What a loss of classes is given.
+
+    Attributes:
+        x: The logits or log probabilities: (rows..., classes, rows...).
+        labels: The class of each row: the shape of x without its classes.
+        weight: How much each class counts; None: all alike.
+        ignore_index: Rows with this label count nothing.
+    """
+
+    x: TensorView
+    labels: TensorView
+    weight: TensorView | None
+    ignore_index: int
+
+    @property
+    def dim(self) -> int:
+        """The dimension of x that the classes lie in."""
+        return 1 if self.x.rank > 1 else 0
+
+    @property
+    def n_classes(self) -> Size:
+        """The number of classes."""
+        return self.x.size(self.dim)
+
+    @property
+    def kept(self) -> list[int]:
+        """The dimensions of x that the rows lie in."""
+        return [dim for dim in range(self.x.rank) if dim != self.dim]
+
+
+def read_given(
+    ctx: Context, x: TensorView, target: TensorView, weight: TensorView | None, ignore_index: int
+) -> Given:
+    require_float_table(x, target)
+    if x.is_empty:
+        raise Decline("The loss of nothing is left to ATen.")
+    if weight is not None:
+        require_loop_dtypes(weight.dtype)
+        weight = ctx.strided(weight)
+    labels = target.drop(0) if x.rank == 1 and target.rank == 1 else target
+    return Given(ctx.strided(x), labels, weight, ignore_index)
+
+
+class Row:
+    """One row's label in a nest, and what is looked up by it.
+
+    Args:
+        nest: Where.
+        given: What the loss is given.
+        label: The label as loaded.
+        along: Axes of the nest that run over the classes, if some do.
+    """
+
+    def __init__(self, nest: NestBuilder, given: Given, label: Handle, along: Sequence[str] = ()) -> None:
+        self._nest, self._given = nest, given
+        self.counts = counts_of(label, given.ignore_index)
+        self._lookup = Lookup(
+            nest,
+            label,
+            given.n_classes,
+            wraps=False,
+            size_word="n_classes",
+            along=along,
+            mask_word="is_class",
+        )
+
+    def picked(self, dims: Sequence[int], word: str) -> Handle:
+        """The row's element of x at its label. NaN if it is no class. `dims`: where the nest runs over x's rows."""
+        nest, given = self._nest, self._given
+        coordinates = [nest.coordinate(dim) for dim in dims]
+        coordinates.insert(given.dim, self._lookup.coordinate)
+        return load_looked_up(nest, given.x, coordinates, [self._lookup]).named(word)
+
+    def weight(self) -> Handle:
+        """How much the row's class counts. Only with weights."""
+        assert self._given.weight is not None
+        found = load_looked_up(self._nest, self._given.weight, [self._lookup.coordinate], [self._lookup])
+        return found.named("label_weight")
+
+    def counted(self, value: Handle) -> Handle:
+        """The value where the row counts, else 0."""
+        return where(self.counts, value, 0.0)
+
+
+def counts_of(label: Handle, ignore_index: int) -> Handle:
+    """Whether a row takes part in the loss."""
+    label = label.to(torch.int64)
+    return label.differs(label.body.constant(ignore_index, torch.int64, "ignore_index")).named("counts")
+
+
+# --- cross entropy ---
+
+
+@lowers(aten.cross_entropy_loss.default)
+def _cross_entropy(
+    ctx: Context,
+    logits: TensorView,
+    target: TensorView,
+    weight: TensorView | None,
+    reduction: int,
+    ignore_index: int,
+    label_smoothing: float,
+) -> TensorView:
+    if target.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise Decline("Eager refuses ignore_index with class probabilities.")
+        return _soft_cross_entropy(ctx, logits, target, weight, reduction, label_smoothing)
+    given = read_given(ctx, logits, target, weight, ignore_index)
+    losses = row_losses(ctx, given, reduction)
+    store_cross_entropy(ctx, given, losses, label_smoothing)
+    return losses if reduction == Kind.NONE else reduce_rows(ctx, losses, given, reduction)
+
+
+def store_cross_entropy(ctx: Context, given: Given, losses: TensorView, smoothing: float) -> None:
+    """The nest that stores each row's loss, from logits."""
+    views = [given.x, given.labels.insert(given.dim)]
+    if given.weight is not None and smoothing:
+        views.append(along_classes(given.weight, given))
+    nest, (x_view, label_view, *weight_view) = ctx.nest(given.x.shape, views)
+    axes = nest.axes([given.dim])
+    logit = nest.load(x_view)
+    row = Row(nest, given, nest.load(label_view).named("label"), along=axes)
+    picked = row.picked(given.kept, "target_logit")
+    log_sum = log_sum_of(nest, logit, axes)
+    value = log_sum - picked
+    if given.weight is not None:
+        value = value * row.weight()
+    if smoothing:
+        class_weight = nest.load(weight_view[0], name="class_weight") if weight_view else None
+        value = value * (1.0 - smoothing) + _mean_loss(nest, axes, logit, log_sum, class_weight) * smoothing
+    nest.store(of_rows(losses, given), row.counted(value.named("loss")), given.kept)
+    ctx.finish(nest)
+
+
+def log_sum_of(nest: NestBuilder, logit: Handle, axes: Sequence[str]) -> Handle:
+    """log(sum(exp(logit))) of a row."""
+    row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, "row_max")
+    row_sum = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, logit - row_max), axes, "denominator")
+    return (row_max + apply(Op.LOG, row_sum)).named("log_denominator")
+
+
+def _mean_loss(
+    nest: NestBuilder, axes: Sequence[str], logit: Handle, log_sum: Handle, weight: Handle | None
+) -> Handle:
+    """The loss of a row whose label could be any class, from sums that the same pass over the row finds."""
+    count = nest.body.extent(axes, logit.dtype) if axes else nest.body.constant(1, logit.dtype)
+    if weight is None:
+        return log_sum - nest.body.reduce(ReduceOp.SUM, logit, axes, "logit_sum") / count
+    total = nest.body.reduce(ReduceOp.SUM, weight, axes, "weight_sum")
+    weighted = nest.body.reduce(ReduceOp.SUM, weight * logit, axes, "weighted_logit_sum")
+    return (log_sum * total - weighted) / count
+
+
+def along_classes(weight: TensorView, given: Given) -> TensorView:
+    """The classes' weights, for a nest over x."""
+    for _ in range(given.x.rank - 1 - given.dim):
+        weight = weight.insert(weight.rank)
+    return weight
+
+
+def _soft_cross_entropy(
+    ctx: Context,
+    logits: TensorView,
+    target: TensorView,
+    weight: TensorView | None,
+    reduction: int,
+    smoothing: float,
+) -> TensorView:
+    """Cross entropy with a probability for each class: -sum(target * weight * log_softmax(logits))."""
+    require_loop_dtypes(logits.dtype, target.dtype, *([] if weight is None else [weight.dtype]))
+    if logits.is_empty:
+        raise Decline("The loss of nothing is left to ATen.")
+    # The labels of these rows are no data: `target` stands for them.
+    given = Given(logits, target, weight, -1)
+    views = [logits, target, *([] if weight is None else [along_classes(weight, given)])]
+    nest, (x_view, target_view, *weight_view) = ctx.nest(logits.shape, views)
+    axes = nest.axes([given.dim])
+    logit, expected = nest.load(x_view), nest.load(target_view)
+    if smoothing:
+        count = nest.body.extent(axes, logit.dtype) if axes else nest.body.constant(1, logit.dtype)
+        expected = expected * (1.0 - smoothing) + smoothing / count
+    row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, "row_max")
+    shifted = (logit - row_max).named("shifted")
+    denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, shifted), axes, "denominator")
+    log_prob = (shifted - apply(Op.LOG, denominator, name="log_denominator")).named("log_prob")
+    product = expected * log_prob
+    if weight_view:
+        product = product * nest.load(weight_view[0], name="class_weight")
+    losses = row_losses(ctx, given, reduction)
+    value = -nest.body.reduce(ReduceOp.SUM, product, axes, "expected_log_prob")
+    nest.store(losses, value.named("loss"), given.kept)
+    ctx.finish(nest)
+    return losses if reduction == Kind.NONE else _reduce_all(ctx, losses, reduction)
+
+
+# --- over the rows ---
+
+
+def row_losses(ctx: Context, given: Given, reduction: int) -> TensorView:
+    """The buffer for the losses of the rows: the result, if they are not reduced."""
+    if reduction == Kind.NONE:
+        return ctx.make_result()
+    shape = tuple(given.x.size(dim) for dim in given.kept)
+    return ctx.make_buffer(ctx.fresh(f"{ctx.name}_losses"), compute_dtype(given.x.dtype), shape)
+
+
+def of_rows(losses: TensorView, given: Given) -> TensorView:
+    """The losses' buffer without the dimension that eager gives the loss of a single row with a label of shape (1,)."""
+    return losses.drop(0) if losses.rank > len(given.kept) else losses
+
+
+def reduce_rows(ctx: Context, losses: TensorView, given: Given, reduction: int) -> TensorView:
+    """The sum, or the mean over the rows that count."""
+    (result,) = summed(ctx, losses, given, reduction, (None,))[:1]
+    return result
+
+
+def summed(
+    ctx: Context, losses: TensorView, given: Given, reduction: int, places: Sequence[int | None]
+) -> tuple[TensorView, ...]:
+    """The reduced loss, and if `places` names two results, the total weight."""
+    nest, (losses_view, label_view) = ctx.nest(losses.shape, [losses, given.labels])
+    total = nest.body.reduce(ReduceOp.SUM, nest.load(losses_view), nest.axes(), "total")
+    made = []
+    if reduction == Kind.MEAN or len(places) > 1:
+        label = nest.load(label_view)
+        if given.weight is None:
+            part, word = counts_of(label, given.ignore_index).to(total.dtype), "n_counted"
+        else:
+            row = Row(nest, given, label)
+            part, word = row.counted(row.weight().to(total.dtype)), "total_weight"
+        counted = nest.body.reduce(ReduceOp.SUM, part, nest.axes(), word)
+        made.append(counted)
+        if reduction == Kind.MEAN:
+            total = total / counted
+    found = []
+    for place, value in zip(places, [total.named(ctx.local), *made], strict=False):
+        result = ctx.make_result(place)
+        nest.store(result, value, [])
+        found.append(result)
+    ctx.finish(nest)
+    return tuple(found)
+
+
+def _reduce_all(ctx: Context, losses: TensorView, reduction: int) -> TensorView:
+    """The sum or the mean over all rows."""
+    nest, (view,) = ctx.nest(losses.shape, [losses])
+    total = nest.body.reduce(ReduceOp.SUM, nest.load(view), nest.axes(), "total")
+    if reduction == Kind.MEAN and nest.axes():
+        total = total / nest.body.extent(nest.axes(), total.dtype)
+    result = ctx.make_result()
+    nest.store(result, total.named(ctx.local), [])
+    ctx.finish(nest)
+    return result

@@ -1,0 +1,180 @@
+"""Writes into part of a tensor that the call changes anyway: they go to where it lies.
+
+In a captured graph every write makes a new tensor: ``cache[:, :, position] = k`` is a whole new cache, and at the end
+it is copied over the old one. Where nothing reads the old content after the write, it goes to the input itself, and a
+key-value cache costs what is written into it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph
+from longhand.lower.body import Size
+from longhand.lower.context import Context
+from longhand.lower.ir import BufferKind
+from longhand.lower.lowerings.externs import extern_argument
+from longhand.lower.lowerings.viewing import slice_start, wrap
+from longhand.lower.sizes import add
+from longhand.lower.unsupported import LOOP_DTYPES, Decline
+from longhand.lower.views import TensorView
+
+aten = torch.ops.aten
+
+# A new tensor with a part replaced, and the view that the part is.
+_PARTS = {
+    aten.slice_scatter.default: aten.slice.Tensor,
+    aten.select_scatter.default: aten.select.int,
+}
+# The same with positions that are data: what ATen does in place.
+_TWINS = {
+    aten.index_put.default: aten.index_put_.default,
+    aten.index_copy.default: aten.index_copy_.default,
+    aten.index_add.default: aten.index_add_.default,
+    aten.index_fill.int_Scalar: aten.index_fill_.int_Scalar,
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter.value: aten.scatter_.value,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.scatter_reduce.two: aten.scatter_reduce_.two,
+    aten.masked_scatter.default: aten.masked_scatter_.default,
+}
+
+
+def written_in_place(ctx: Context, args: list[Any]) -> TensorView | None:
+    """The node's result as the input that it has just been written into; None if that may not be.
+
+    Args:
+        ctx: The program and the node.
+        args: The node's arguments in the order of its schema.
+    """
+    node = ctx.node
+    if node.target not in _PARTS and node.target not in _TWINS:
+        return None
+    base: TensorView = args[0]
+    if not _may_be_overwritten(ctx, base):
+        return None
+    try:
+        written = _write_part(ctx, base, args) if node.target in _PARTS else _call_twin(ctx, base, args)
+    except Decline:
+        return None
+    if not written:
+        return None
+    ctx.forget_content(base.buffer)
+    return base
+
+
+def _write_part(ctx: Context, base: TensorView, args: list[Any]) -> bool:
+    source: TensorView = args[1]
+    part = _part(ctx, base, args)
+    if part is None or source.dtype not in LOOP_DTYPES or base.dtype not in LOOP_DTYPES or part.is_empty:
+        return False
+    if source.buffer == base.buffer:
+        # Already there, or read where it would be overwritten.
+        return (source.dims, source.offset) == (part.dims, part.offset)
+    ctx.write(source, part)
+    return True
+
+
+def _part(ctx: Context, base: TensorView, args: list[Any]) -> TensorView | None:
+    """The part of the base that the node replaces."""
+    dim = wrap(args[2], base.rank)
+    if ctx.node.target is aten.select_scatter.default:
+        index: Size = args[3]
+        if not isinstance(index, int):
+            return None
+        return base.select(dim, add(index, base.size(dim)) if index < 0 else index)
+    start, step, length = args[3], args[5], args[1].size(dim)
+    return base.narrow(dim, slice_start(base.size(dim), start, length), length, step)
+
+
+def _call_twin(ctx: Context, base: TensorView, args: list[Any]) -> bool:
+    node, into = ctx.node, base.as_ir()
+    if into is None or any(view.buffer == base.buffer for view in _tensors(args[1:])):
+        return False
+    assert isinstance(node.target, torch._ops.OpOverload)
+    rest = tuple(extern_argument(ctx, argument) for argument in node.args[1:])
+    kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
+    ctx.call(_TWINS[node.target], (into, *rest), kwargs, outputs=(), mutates=(base.buffer,))
+    return True
+
+
+def _tensors(value: Any) -> list[TensorView]:
+    if isinstance(value, TensorView):
+        return [value]
+    return [view for item in value for view in _tensors(item)] if isinstance(value, list | tuple) else []
+
+
+def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
+    """Whether the tensor lies in an input that the call changes, and nothing reads the old content any more."""
+    buffer = ctx.buffers[base.buffer]
+    if buffer.kind not in (BufferKind.INPUT, BufferKind.WEIGHT) or not buffer.layout_is_known:
+        return False
+    changed = {
+        view.buffer
+        for entry in ctx.graph.mutations
+        if isinstance(view := ctx.values[entry.input_node], TensorView)
+    }
+    shared = {name for group in ctx.graph.shared_storage for name in group}
+    if base.buffer not in changed - shared or base.overlaps:
+        return False
+    lasting = _lasting(ctx.graph)
+    holders = [
+        node
+        for node in ctx.graph.graph.nodes
+        if any(view.buffer == base.buffer for view in _tensors(ctx.values.get(node.name)))
+    ]
+    put_back = _puts_back(ctx.node)
+    return all(
+        holder.name not in lasting
+        and all(
+            user is ctx.node or user in put_back or user.name in ctx.values or _reads_size(user)
+            for user in holder.users
+        )
+        for holder in holders
+    )
+
+
+def _lasting(graph: CapturedGraph) -> set[Any]:
+    """The nodes whose values are wanted when the call ends."""
+    return {output.value for output in graph.outputs} | {entry.value_node for entry in graph.mutations}
+
+
+def _reads_size(user: fx.Node) -> bool:
+    return isinstance(user.meta.get("val"), torch.SymInt | int)
+
+
+def _puts_back(node: fx.Node) -> set[fx.Node]:
+    """The later nodes that put what the node makes of a view back to where the view was taken from, again and again.
+
+    ``cache[0, :, a:b] = k`` writes into a view of a view: the write is followed by two of these, which then have
+    nothing to do.
+    """
+    found: set[fx.Node] = set()
+    view, new = node.args[0], node
+    while isinstance(view, fx.Node) and view.args:
+        back = next((user for user in new.users if _is_back(user, view, new)), None)
+        if back is None:
+            break
+        found.add(back)
+        view, new = view.args[0], back
+    return found
+
+
+def _is_back(user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
+    is_scatter = user.target in _PARTS and _PARTS[user.target] is view.target
+    return (
+        is_scatter and user.args[:2] == (view.args[0], new) and _from_first(user, 2) == _from_first(view, 1)
+    )
+
+
+def _from_first(node: fx.Node, first: int) -> dict[str, Any]:
+    """The node's arguments from a place on, by name, with defaults."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    found = {}
+    for place, argument in enumerate(node.target._schema.arguments[first:], first):
+        given = node.kwargs.get(argument.name, argument.default_value)
+        found[argument.name] = node.args[place] if place < len(node.args) else given
+    return found

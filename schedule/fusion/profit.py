@@ -1,0 +1,235 @@
+"""Does it pay to make these loops one kernel? Pure functions over bytes moved; they never decide what is correct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from longhand.lower.ir import Buffer, Load, Nest, Pointwise, PointwiseOp, Reduce, Size, Store, domains
+from longhand.schedule.bodies import loads, reduced_axes, sizes_of, stores
+from longhand.schedule.fusion.legality import depends_on_reduction, reduces_columns
+from longhand.schedule.sizes import product, rank
+
+Hint = Callable[[Size], int]  # the size at capture
+
+EXPENSIVE = frozenset(
+    {
+        PointwiseOp.POW,
+        PointwiseOp.EXP,
+        PointwiseOp.EXP2,
+        PointwiseOp.EXPM1,
+        PointwiseOp.LOG,
+        PointwiseOp.LOG2,
+        PointwiseOp.LOG10,
+        PointwiseOp.LOG1P,
+        PointwiseOp.SIN,
+        PointwiseOp.COS,
+        PointwiseOp.TAN,
+        PointwiseOp.ASIN,
+        PointwiseOp.ACOS,
+        PointwiseOp.ATAN,
+        PointwiseOp.ATAN2,
+        PointwiseOp.SINH,
+        PointwiseOp.COSH,
+        PointwiseOp.TANH,
+        PointwiseOp.ASINH,
+        PointwiseOp.ACOSH,
+        PointwiseOp.ATANH,
+        PointwiseOp.ERF,
+        PointwiseOp.ERFC,
+        PointwiseOp.SIGMOID,
+        PointwiseOp.REMAINDER,
+        PointwiseOp.FLOOR_DIV,
+        PointwiseOp.FMOD,
+    }
+)
+SHARED_PART = 5  # side by side only if they save at least a fifth of what they move
+REPEATS = 4  # an expensive value may be computed this often for each time it was before
+SHORT_OF_ROWS = 64
+LONG_ROW = 32768
+SHORT_COLUMN = 1024
+MOST_REPEATED_VALUES = 48
+MOST_FREE_VALUES = 8
+MOST_INDEX_VALUES = 24  # of what is made of indices alone: a mask costs less than to load it
+
+
+def traffic(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
+    """Bytes that a nest reads and writes, each element once."""
+    sizes = sizes_of(nest)
+    read: dict[str, int] = {}
+    written: dict[str, int] = {}
+    seen: set[object] = set()
+    for value in nest.body:
+        if isinstance(value, Load | Store) and (type(value), value.buffer, value.index) not in seen:
+            seen.add((type(value), value.buffer, value.index))
+            into = read if isinstance(value, Load) else written
+            into[value.buffer] = into.get(value.buffer, 0) + _elements(value, sizes, hint)
+    total = 0
+    for counted in (read, written):
+        for buffer, elements in counted.items():
+            total += min(elements, whole(buffers[buffer], hint)) * buffers[buffer].dtype.itemsize
+    return total
+
+
+def whole(buffer: Buffer, hint: Hint) -> int:
+    """The number of elements of a buffer."""
+    return hint(product(buffer.shape))
+
+
+def merge_problem(
+    first: Nest, second: Nest, merged: Nest, buffers: Mapping[str, Buffer], hint: Hint
+) -> str | None:
+    """Why one kernel would not be faster than two, or None."""
+    apart = traffic(first, buffers, hint) + traffic(second, buffers, hint)
+    saved = apart - traffic(merged, buffers, hint)
+    if saved <= 0:
+        return "no bytes are saved"
+    made = {store.buffer for _, store in stores(first)}
+    if not any(load.buffer in made for _, load in loads(second)) and saved * SHARED_PART < apart:
+        return "they share too little of what they read"
+    if _repeated_work(merged, hint) > _repeated_work(first, hint) + _repeated_work(second, hint):
+        return "an expensive value would be computed again and again"
+    against = _against_the_grain(merged, buffers, hint)
+    if against > _against_the_grain(first, buffers, hint) + _against_the_grain(second, buffers, hint):
+        return "a row kernel would read columns"
+    if reduces_columns(merged, buffers):
+        if not (reduces_columns(first, buffers) or reduces_columns(second, buffers)):
+            return "a row kernel would read columns"
+        if _cannot_split(merged, hint) and not (_cannot_split(first, hint) or _cannot_split(second, hint)):
+            return "the rows of a column reduction could no longer be divided"
+        if _writes_rows(merged) and not (_writes_rows(first) or _writes_rows(second)):
+            return "what makes the rows may take the sums of columns along, once it is whole"
+    if _starved(merged, hint) and not (_starved(first, hint) or _starved(second, hint)):
+        return "too few rows to keep the machine busy"
+    return None
+
+
+def likeness(nest: Nest) -> tuple[str, ...]:
+    """The operations of a nest in no particular order."""
+    return tuple(
+        sorted(
+            f"{type(value).__name__} {value.op.value if isinstance(value, Pointwise | Reduce) else ''}"
+            for value in nest.body
+        )
+    )
+
+
+def absorb_problem(
+    producer: Nest, buffer: str, consumer: Nest, n_readers: int, buffers: Mapping[str, Buffer], hint: Hint
+) -> str | None:
+    """Why it does not pay to compute `buffer` again where it is read, or None.
+
+    Args:
+        producer: Makes the buffer.
+        buffer: Which.
+        consumer: Reads it.
+        n_readers: How many steps read it in all.
+        buffers: Of the program.
+        hint: Sizes at capture.
+    """
+    heavy = any(isinstance(value, Pointwise) and value.op in EXPENSIVE for value in producer.body)
+    places = {load.index for _, load in loads(consumer) if load.buffer == buffer}
+    uses = len(places) + n_readers - 1
+    sizes = sizes_of(producer)
+    made = max((hint(_volume(s, sizes)) for _, s in stores(producer) if s.buffer == buffer), default=1)
+    reading = [load for _, load in loads(consumer) if load.buffer == buffer]
+    read = max((hint(_volume(load, sizes_of(consumer))) for load in reading), default=1)
+    if heavy and (uses > 2 or read > REPEATS * made):
+        return "an expensive value would be computed again and again"
+    taken = sum(_bytes(load, producer, buffers, hint) for _, load in loads(producer))
+    stored = made * buffers[buffer].dtype.itemsize
+    if uses > 1 and uses * taken > taken + (1 + uses) * stored:
+        return "computing it again for each reader would move more bytes"
+    if uses > 1 and (uses * len(producer.body) > MOST_REPEATED_VALUES or n_readers > 2):
+        return "it would be computed again for each reader"
+    return None
+
+
+def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
+    """Whether computing a producer's value again is cheaper than loading it: fills, masks, casts to a wider type."""
+    most = MOST_FREE_VALUES if loads(producer) else MOST_INDEX_VALUES
+    if len(producer.body) > most or any(
+        isinstance(v, Pointwise) and v.op in EXPENSIVE for v in producer.body
+    ):
+        return False
+    if reduced_axes(producer) or any(value.index.values for _, value in loads(producer)):
+        return False
+    reading = len({load.buffer for _, load in loads(producer)})
+    written = sum(_bytes(store, producer, buffers, hint) for _, store in stores(producer))
+    read = sum(_bytes(load, producer, buffers, hint) for _, load in loads(producer))
+    return reading <= 1 and 2 * read <= written
+
+
+def _bytes(access: Load | Store, nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
+    return _elements(access, sizes_of(nest), hint) * buffers[access.buffer].dtype.itemsize
+
+
+def _volume(access: Load | Store, sizes: Mapping[str, Size]) -> Size:
+    return product(sizes[axis] for axis, _ in access.index.axes)
+
+
+def _elements(access: Load | Store, sizes: Mapping[str, Size], hint: Hint) -> int:
+    """How many elements an access touches; a gather touches at most one for each iteration."""
+    if access.index.values:
+        return hint(product(sizes.values()))
+    return hint(_volume(access, sizes))
+
+
+def _repeated_work(nest: Nest, hint: Hint) -> int:
+    """How many expensive values are computed over and over because an outer loop does not change them."""
+    sizes = sizes_of(nest)
+    order = list(sizes)
+    rows = set(order) - reduced_axes(nest)
+    found = domains(nest.body)
+    repeated = 0
+    for position, value in enumerate(nest.body):
+        if not (isinstance(value, Pointwise) and value.op in EXPENSIVE):
+            continue
+        domain = found[position]
+        hoisted = domain == set(order[: len(domain)]) or (rows != set(order) and domain <= rows)
+        if not hoisted and hint(product(sizes[axis] for axis in order if axis not in domain)) > REPEATS:
+            repeated += 1
+    return repeated
+
+
+def _against_the_grain(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
+    """How many full-sized accesses of a row kernel are not contiguous along its cols."""
+    reduced = reduced_axes(nest)
+    if not reduced or reduces_columns(nest, buffers):
+        return 0
+    count = 0
+    for value in nest.body:
+        if isinstance(value, Load | Store) and any(axis in reduced for axis, _ in value.index.axes):
+            inner = min(value.index.axes, key=lambda term: abs(rank(term[1])))[0]
+            count += inner not in reduced and not value.index.values
+    return count
+
+
+def _cannot_split(nest: Nest, hint: Hint) -> bool:
+    """Whether many rows must be walked again after a column reduction."""
+    reduced = reduced_axes(nest)
+    sizes = sizes_of(nest)
+    if hint(product(sizes[axis] for axis in reduced if axis in sizes)) <= SHORT_COLUMN:
+        return False
+    return _walks_again(nest)
+
+
+def _walks_again(nest: Nest) -> bool:
+    reduced, late, found = reduced_axes(nest), depends_on_reduction(nest.body), domains(nest.body)
+    return any(late[position] and found[position] & reduced for position in range(len(nest.body)))
+
+
+def _writes_rows(nest: Nest) -> bool:
+    """Whether a nest that reduces stores whole rows."""
+    reduced, found = reduced_axes(nest), domains(nest.body)
+    return any(found[position] & reduced for position, _ in stores(nest))
+
+
+def _starved(nest: Nest, hint: Hint) -> bool:
+    """Whether few long rows must be walked again after their reduction, which cannot be split among programs."""
+    reduced = reduced_axes(nest)
+    sizes = sizes_of(nest)
+    rows = hint(product(size for axis, size in sizes.items() if axis not in reduced))
+    cols = hint(product(sizes[axis] for axis in reduced if axis in sizes))
+    if not reduced or rows >= SHORT_OF_ROWS or cols < LONG_ROW:
+        return False
+    return _writes_rows(nest) or _walks_again(nest)

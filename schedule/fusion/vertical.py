@@ -1,0 +1,251 @@
+"""Which nests become one: greedily by bytes saved, along shared buffers only, with a reason for each refusal."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+
+from longhand.lower.ir import Buffer, BufferKind, Nest, Step
+from longhand.schedule.bodies import loads, reduced_axes, stores
+from longhand.schedule.dependencies import effects
+from longhand.schedule.fusion.joining import absorb, join
+from longhand.schedule.fusion.profit import Hint, absorb_problem, is_free, likeness, merge_problem, whole
+from longhand.schedule.fusion.step_graph import StepGraph
+from longhand.schedule.plan import Refusal, Verdict
+
+NEIGHBOURS = 3  # readers of one buffer on each side that are considered as partners
+REACH = 64  # steps between partners that share only what they read
+
+
+@dataclasses.dataclass(frozen=True)
+class Fused:
+    """The outcome of fusion.
+
+    Attributes:
+        steps: In an order that respects the dependencies.
+        refusals: Pairs considered and left apart, each once.
+    """
+
+    steps: tuple[Step, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def fuse(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint) -> Fused:
+    """Fuses nests.
+
+    Args:
+        steps: In program order.
+        buffers: Of the program.
+        kept: Buffers that the caller sees.
+        hint: The size at capture of a symbolic size.
+    """
+    fusion = _Fusion(StepGraph(steps), buffers, kept, hint)
+    fusion.absorb_free_producers()
+    fusion.run()
+    return Fused(tuple(fusion.graph.ordered()), fusion.lasting_refusals())
+
+
+class _Fusion:
+    """One run of the greedy search."""
+
+    def __init__(
+        self, graph: StepGraph, buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
+    ) -> None:
+        self.graph = graph
+        self.buffers = buffers
+        self.kept = kept
+        self.hint = hint
+        self.refusals: dict[tuple[str, str], Refusal] = {}
+        self.bytes = {name: whole(b, hint) * b.dtype.itemsize for name, b in buffers.items()}
+        self.queue: list[tuple[int, int, int]] = []
+        self.queued: set[tuple[int, int]] = set()
+
+    def run(self) -> None:
+        """Considers pairs, the most profitable first; a merged step brings new pairs."""
+        for number in self.graph.numbers():
+            self._enqueue(number)
+        while self.queue:
+            _, first, second = heapq.heappop(self.queue)
+            if first not in self.graph.steps or second not in self.graph.steps:
+                continue
+            if self.graph.place(first) > self.graph.place(second):
+                first, second = second, first
+            merged = self._consider(first, second)
+            if merged is not None:
+                self._enqueue(merged)
+
+    def absorb_free_producers(self) -> None:
+        """What costs nothing to compute again is computed by each of its readers, if all of them are nests.
+
+        From the last to the first: what a producer reads has all of its readers once it was absorbed. And again: what
+        reads only what was absorbed may be free by now.
+        """
+        while sum(self._absorb_everywhere(number) for number in self.graph.walk_back()):
+            pass
+
+    def _absorb_everywhere(self, number: int) -> bool:
+        producer = self.graph.steps[number]
+        written = effects(producer).writes
+        if (
+            not isinstance(producer, Nest)
+            or len(written) != 1
+            or not is_free(producer, self.buffers, self.hint)
+        ):
+            return False
+        readers = self.graph.readers(written[0])
+        if len(readers) < 2 or written[0] in self.kept or not self._is_temporary(written[0]):
+            return False
+        if self._inputs_change(number) or len(self.graph.writers(written[0])) > 1:
+            return False
+        absorbed: list[Nest] = []
+        for reader in readers:
+            consumer = self.graph.steps[reader]
+            joined = (
+                absorb(producer, written[0], consumer, self.buffers) if isinstance(consumer, Nest) else None
+            )
+            if not isinstance(joined, Nest):
+                return False
+            absorbed.append(joined)
+        for reader, joined in zip(readers, absorbed, strict=True):
+            self.graph.replace(reader, joined, self.graph.before[number])
+        self.graph.remove(number)
+        return True
+
+    def lasting_refusals(self) -> tuple[Refusal, ...]:
+        """The refusals of pairs that did not become one in another way, in order of their place."""
+        place = {
+            name: number for number, step in enumerate(self.graph.ordered()) for name in effects(step).writes
+        }
+        lasting = [
+            refusal
+            for refusal in self.refusals.values()
+            if refusal.producer in place
+            and refusal.consumer in place
+            and place[refusal.producer] != place[refusal.consumer]
+        ]
+        return tuple(sorted(lasting, key=lambda refusal: (place[refusal.producer], place[refusal.consumer])))
+
+    def _enqueue(self, number: int) -> None:
+        for first, second in self._partners(number):
+            pair = (min(first, second), max(first, second))
+            if pair not in self.queued:
+                self.queued.add(pair)
+                heapq.heappush(self.queue, (-self._score(first, second), *pair))
+
+    def _partners(self, number: int) -> Iterator[tuple[int, int]]:
+        """Nests that share a buffer with this one, each pair in order of place."""
+        step = self.graph.steps[number]
+        if not isinstance(step, Nest):
+            return
+        touched = effects(step)
+        for buffer in touched.writes:
+            for reader in self.graph.readers(buffer):
+                yield from self._pair(number, reader)
+        for buffer in touched.reads:
+            for writer in self.graph.writers(buffer):
+                yield from self._pair(writer, number)
+            readers = self.graph.readers(buffer)
+            here = readers.index(number)
+            for reader in readers[max(0, here - NEIGHBOURS) : here + NEIGHBOURS + 1]:
+                if abs(self.graph.place(reader) - self.graph.place(number)) <= REACH:
+                    yield from self._pair(number, reader)
+
+    def _pair(self, one: int, other: int) -> Iterator[tuple[int, int]]:
+        if (
+            one != other
+            and isinstance(self.graph.steps[one], Nest)
+            and isinstance(self.graph.steps[other], Nest)
+        ):
+            yield (one, other) if self.graph.place(one) < self.graph.place(other) else (other, one)
+
+    def _score(self, first: int, second: int) -> int:
+        """About the bytes that merging saves, from the buffers alone."""
+        one, other = effects(self.graph.steps[first]), effects(self.graph.steps[second])
+        handed = set(one.writes) & set(other.reads)
+        dead = self._dead(handed, first, second)
+        score = sum(self.bytes[buffer] * (2 if buffer in dead else 1) for buffer in handed)
+        return score + sum(self.bytes[buffer] for buffer in set(one.reads) & set(other.reads))
+
+    def _consider(self, first: int, second: int) -> int | None:
+        """Fuses a pair if that is legal and pays; the new step's number, or None with the reason noted."""
+        one, other = self.graph.steps[first], self.graph.steps[second]
+        assert isinstance(one, Nest) and isinstance(other, Nest)
+        handed = [buffer for buffer in effects(one).writes if buffer in effects(other).reads]
+        obstacle = self.graph.between(first, second)
+        if obstacle is not None and not handed:
+            return None
+        if obstacle is not None:
+            name = effects(self.graph.steps[obstacle]).writes[0]
+            return self._refuse(first, second, Verdict.NOT_LEGAL, f"{name} must be computed in between")
+        merged = join(one, other, self.buffers, self._dead(handed, first, second))
+        if isinstance(merged, Nest):
+            unprofitable = merge_problem(one, other, merged, self.buffers, self.hint)
+            if not merged.axes and self._is_one_of_its_kind(one) and self._is_one_of_its_kind(other):
+                unprofitable = None  # single elements cost their launches alone
+            if unprofitable is None:
+                return self.graph.merge(first, second, merged)
+            return self._refuse(first, second, Verdict.NOT_PROFITABLE, unprofitable)
+        if len(handed) == 1:
+            absorbed = self._absorb(first, second, handed[0])
+            if absorbed is not None:
+                return absorbed
+        return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
+
+    def _is_one_of_its_kind(self, nest: Nest) -> bool:
+        """Whether no other step consists of the same operations: equal ones become one launch in another way."""
+        kind = likeness(nest)
+        return (
+            sum(isinstance(step, Nest) and likeness(step) == kind for step in self.graph.steps.values()) == 1
+        )
+
+    def _absorb(self, first: int, second: int, buffer: str) -> int | None:
+        """Lets `second` compute what it reads of `first` by itself."""
+        producer, consumer = self.graph.steps[first], self.graph.steps[second]
+        assert isinstance(producer, Nest) and isinstance(consumer, Nest)
+        if reduced_axes(producer) or len(self.graph.writers(buffer)) > 1 or self._inputs_change(first):
+            return None
+        readers = self.graph.readers(buffer)
+        outlives = buffer in self.kept or not all(isinstance(self.graph.steps[r], Nest) for r in readers)
+        if outlives and len({load.buffer for _, load in loads(producer)}) > 1:
+            return None
+        if absorb_problem(producer, buffer, consumer, len(readers), self.buffers, self.hint) is not None:
+            return None
+        joined = absorb(producer, buffer, consumer, self.buffers)
+        if isinstance(joined, str):
+            return None
+        new = self.graph.replace(second, joined, self.graph.before[first])
+        if all(self._is_unread(store.buffer) for _, store in stores(producer)):
+            self.graph.remove(first)
+        return new
+
+    def _dead(self, handed: Sequence[str] | set[str], first: int, second: int) -> frozenset[str]:
+        """The buffers between two steps that nobody else reads."""
+        return frozenset(
+            buffer
+            for buffer in handed
+            if buffer not in self.kept
+            and self._is_temporary(buffer)
+            and set(self.graph.readers(buffer)) <= {first, second}
+        )
+
+    def _is_unread(self, buffer: str) -> bool:
+        return buffer not in self.kept and self._is_temporary(buffer) and not self.graph.readers(buffer)
+
+    def _is_temporary(self, buffer: str) -> bool:
+        return self.buffers[buffer].kind is BufferKind.INTERMEDIATE
+
+    def _inputs_change(self, number: int) -> bool:
+        """Whether something that this step reads is written after it: then it cannot be read later instead."""
+        place = self.graph.place(number)
+        return any(
+            self.graph.place(writer) >= place
+            for buffer in effects(self.graph.steps[number]).reads
+            for writer in self.graph.writers(buffer)
+        )
+
+    def _refuse(self, first: int, second: int, verdict: Verdict, reason: str) -> int | None:
+        """Notes why a pair stays apart; the result is that of `_consider`."""
+        names = [effects(self.graph.steps[number]).writes[-1] for number in (first, second)]
+        self.refusals.setdefault((names[0], names[1]), Refusal(names[0], names[1], verdict, reason))
+        return None

@@ -1,0 +1,367 @@
+"""The plan of one kernel: one fused nest whose iteration space has become **rows x cols**.
+
+* `rows` are the axes that programs (GPU) or threads (CPU) divide among themselves, outermost first. More than one row
+  axis means that they could not be merged into one; the flattened row number is then split by named div and mod
+  (Triton) or by nested loops (C++).
+* `cols` are the axes along which one program or thread works through its vector lanes. More than one likewise.
+
+Every body value varies over rows, cols, both or neither. Axes that all accesses treat as one are merged before this,
+so an elementwise kernel over contiguous tensors has no rows and one col axis.
+
+Kernels are independent of sizes: an address is a sum of terms, each a product of an axis and factors that are axis
+sizes or stride arguments, never numbers of one call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+from collections.abc import Iterable, Mapping
+
+import torch
+
+from longhand.lower.ir import Size, Value
+from longhand.schedule.kernels.address_terms import Address
+from longhand.schedule.numerics.numerics import Numerics
+
+
+class Style(enum.Enum):
+    """How a kernel walks its space. One template block each.
+
+    Tunables are named as below; n_rows and n_cols are the products of the sizes of the row and of the col axes.
+
+    ELEMENTWISE: no reduction; one col axis (none only where the nest is a single element), any number of row axes.
+        Without rows, CUDA: BLOCK, NUM_WARPS; a program takes BLOCK cols. With rows, CUDA: ELEMENTS, COLS, NUM_WARPS;
+        ``cols = min(COLS, next_power_of_2(n_cols))``, ``rows = max(1, ELEMENTS // cols)``. CPU: GRAIN.
+    TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE (CPU: TILE_ROWS x
+        TILE_COLS), further row axes are a batch (one program id or outer loops). CUDA: TILE, NUM_WARPS. CPU: TILE_ROWS,
+        TILE_COLS, GRAIN; what is `turned` is read into arrays of that size first.
+    ROWS_PERSISTENT (CUDA only): reduces over all cols. ELEMENTS, PROGRAMS (if there are rows, unless they are long),
+        NUM_WARPS: ``cols = next_power_of_2(n_cols)``, ``rows = max(1, min(ELEMENTS // cols,
+        next_power_of_2(n_rows) // PROGRAMS))`` rows a program. No passes: the body in order.
+    ROWS_LOOPED: reduces over all cols, in `passes`. CUDA: COLS, NUM_WARPS, NUM_STAGES, one row a program. CPU: GRAIN,
+        rows are divided among threads.
+    ROWS_SPLIT: as ROWS_LOOPED with one pass, whose cols are cut into ``splits = min(SPLITS, cdiv(n_cols, COLS))``
+        chunks that run at the same time. Each leaves `partials`; a second kernel (CPU: a second loop) combines them,
+        in order, and does the pass's `then`. CUDA: COLS, SPLITS, NUM_WARPS (of the first kernel). CPU: COLS, SPLITS,
+        GRAIN.
+    COLUMNS: reduces over all rows, in `passes` over the rows; results vary over the cols. The last col axis is
+        contiguous and makes the lanes; further col axes are a batch. With `partials` (then there is one pass) the rows
+        are cut into ``splits = min(SPLITS, cdiv(n_rows, ROWS))`` chunks, and combined as in ROWS_SPLIT.
+        CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS, and SPLITS with partials;
+        ``cols = min(COLS, next_power_of_2(size of the last col axis))``. CPU: COLS (cols that a thread accumulates at
+        a time), GRAIN; with partials ROWS and SPLITS too.
+    ROWS_AND_COLUMNS: reduces over all cols, and sums over all rows. The rows are cut into chunks, combined as in
+        COLUMNS. CUDA: rows are held as in ROWS_PERSISTENT; the one pass is over the rows of a chunk, ``rows = max(1,
+        ELEMENTS // cols)`` at a time, ``splits = min(SPLITS, cdiv(n_rows, rows))``: its `compute` holds the reductions
+        over the cols too, its `reductions` are the sums. ELEMENTS, SPLITS, SUM_COLS (cols that a program of the second
+        kernel adds up), NUM_WARPS (of the first). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those
+        over the rows; what stores these comes after all rows. ROWS, SPLITS, GRAIN.
+    FOREACH: an elementwise body over many groups of tensors (the parameter, gradient and state of each weight) in one
+        launch; see schedule/fusion/horizontal.py. At most one col axis, whose size differs from group to
+        group; none where each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK
+        elements of one group a program (without the axis a group), NUM_WARPS. CPU: threads share out chunks of CHUNK
+        elements (without the axis there is one thread).
+
+    CPU: a kernel runs on one thread where n_rows * n_cols is less than GRAIN.
+    """
+
+    ELEMENTWISE = "elementwise"
+    TRANSPOSED = "transposed"
+    ROWS_PERSISTENT = "rows_persistent"
+    ROWS_LOOPED = "rows_looped"
+    ROWS_SPLIT = "rows_split"
+    COLUMNS = "columns"
+    ROWS_AND_COLUMNS = "rows_and_columns"
+    FOREACH = "foreach"
+
+
+class AxisRole(enum.Enum):
+    """On which side of rows x cols an axis lies."""
+
+    ROW = "row"
+    COL = "col"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanAxis:
+    """One axis of a kernel.
+
+    Attributes:
+        name: The axis's key in the kernel's body and addresses.
+        role: Row or col.
+    """
+
+    name: str
+    role: AxisRole
+
+
+class Access(enum.Enum):
+    """What a kernel does with a pointer."""
+
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read_write"  # updates in place through one pointer
+
+
+@dataclasses.dataclass(frozen=True)
+class Pointer:
+    """A tensor argument of a kernel.
+
+    Attributes:
+        name: Its key: the buffer's name in the launch that the kernel was planned from. Body loads and stores of the
+            kernel use this key as their `buffer`.
+        dtype: Element type in memory.
+        access: Read, write or both.
+        dims: The axes that index it, outermost first, for the words of the comment: ``(n_rows, n_cols)``. Empty for
+            one element. None where no such words exist (gathered tables, overlapping windows).
+        may_alias: Names of pointers that some launch passes the same memory for (in-place use is legal).
+        scratch: True for partial results that the kernel's host function allocates itself (splits).
+        many: FOREACH: a list with a tensor for each group; False for a tensor that all groups share.
+    """
+
+    name: str
+    dtype: torch.dtype
+    access: Access
+    dims: tuple[str, ...] | None
+    may_alias: tuple[str, ...] = ()
+    scratch: bool = False
+    many: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class IntParameter:
+    """A stride or offset argument.
+
+    Attributes:
+        name: Its key, used by ParameterRef.
+        pointer: The pointer that it belongs to; None for the step or the start of a `Position`.
+        axis: For a stride: the axis it steps along. None for an offset, or the stride of a gathered index.
+    """
+
+    name: str
+    pointer: str | None
+    axis: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ScalarParameter:
+    """A number argument: ``eps``.
+
+    Attributes:
+        position: The `Scalar` in the body that it feeds (the first of equals).
+        dtype: Its type in the kernel.
+        name: A word for it, or None.
+    """
+
+    position: int
+    dtype: torch.dtype
+    name: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tunable:
+    """A number that a person may change without changing the result.
+
+    Attributes:
+        name: In capitals, as printed: ELEMENTS, ROWS, COLS, NUM_WARPS, NUM_STAGES, TILE, TILE_ROWS, TILE_COLS,
+            BLOCK, SPLITS, GRAIN.
+        value: As planned.
+        comment: Half a line for the reader.
+    """
+
+    name: str
+    value: int
+    comment: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A value kept from one pass to the next in a row-sized scratch or in the output row that will hold it.
+
+    Where `store` is a Store of this very value, and among the same pass's `stores`, one write serves both.
+    """
+
+    position: int
+    store: int | None  # the Store in whose buffer it may wait; None: a scratch row of its own
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlineSoftmax:
+    """A maximum and a sum of exponentials found in one pass with a running correction.
+
+    Attributes:
+        max: Position of the Reduce MAX of x.
+        sum: Position of the Reduce SUM of exp(x - max).
+    """
+
+    max: int
+    sum: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """One loop over the cols of a row (COLUMNS: over the rows of a block of cols).
+
+    A value that varies along the loop is an *element* value; all others are *outer* values. Constants, Scalars and
+    Extents are printed where they are used and stand in no list. All lists are in the body's order.
+
+    Attributes:
+        compute: Element values (loads and positions included) evaluated for each element; what an earlier pass
+            computed may recur (recomputed, loads included).
+        from_stage: Element values read back from where `stages` of an earlier pass put them, instead of being
+            computed. They are not in `compute`.
+        reductions: Positions of Reduce (or an OnlineSoftmax) accumulated by this loop. Their arguments are in
+            `compute` or `from_stage` (OnlineSoftmax: x is; exp(x - max) is not), or are outer values that count once
+            for each element.
+        stages: Values put aside for later passes; each is in `compute`.
+        stores: Positions of Stores done for each element.
+        then: Outer values and stores evaluated after the loop. The reductions themselves are not listed: they are
+            final here.
+        sums: ROWS_AND_COLUMNS, CPU: positions of the sums over all rows to which each element of this loop is added.
+    """
+
+    compute: tuple[int, ...]
+    from_stage: tuple[int, ...] = ()
+    reductions: tuple[int | OnlineSoftmax, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    stores: tuple[int, ...] = ()
+    then: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Partial:
+    """Where the chunks of a split reduction leave their results.
+
+    The scratch tensor is (n_rows, splits) in ROWS_SPLIT and (splits, n_cols) in the others. Both kernels see it; chunks
+    are combined in order (no atomics), so that results are the same in every run.
+
+    Attributes:
+        position: The Reduce (of an OnlineSoftmax: its max and its sum have a Partial each).
+        pointer: Name of the scratch Pointer.
+        is_index: For ARG*: this one holds the int64 positions, another holds the values.
+    """
+
+    position: int
+    pointer: str
+    is_index: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexWidths:
+    """CUDA: what a kernel must count in 64 bits (see `schedule.kernels.index_width`). Everything else fits in 32.
+
+    Attributes:
+        axes: For each of the kernel's axes, whether its index must be int64 before it is multiplied.
+        counts: Whether the number of elements along the axis's side may itself pass 32 bits: then so must the products
+            of its sizes, and the variable of a loop over it.
+        split: Whether the number of a chunk must be int64.
+        flat_grid: ELEMENTWISE, rows and cols: blocks of cols are too many for a grid's second side.
+        large: Some tensor may have that many elements, or a position may be that far. Other kernels refuse such.
+    """
+
+    axes: tuple[bool, ...] = ()
+    counts: tuple[bool, ...] = ()
+    split: bool = False
+    flat_grid: bool = False
+    large: bool = False
+
+    def __or__(self, other: IndexWidths) -> IndexWidths:
+        """What serves the calls of both."""
+        return IndexWidths(
+            tuple(one or two for one, two in itertools.zip_longest(self.axes, other.axes, fillvalue=False)),
+            tuple(
+                one or two for one, two in itertools.zip_longest(self.counts, other.counts, fillvalue=False)
+            ),
+            self.split or other.split,
+            self.flat_grid or other.flat_grid,
+            self.large or other.large,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelPlan:
+    """One kernel file.
+
+    The body holds no value that nothing uses. Axes of its Reduces and Extents are the plan's (merged) axes.
+
+    Attributes:
+        key: Canonical hash (hex): equal keys are the same math over the same kind of space, whatever sizes and names.
+        style: See Style.
+        axes: Rows first, then cols, outermost first.
+        body: The fused body. Loads and stores name pointers; their `index` is that of the first launch and not to be
+            printed: `addresses` is.
+        addresses: For each Load, Store and Position of the body, by position, its address.
+        pointers: In order of printing: what is read, then what is written, each in order of first use.
+        ints: Stride and offset arguments.
+        scalars: Number arguments.
+        tunables: The block at the top of the file.
+        turned: CPU, TRANSPOSED: positions of Loads that each tile copies, transposed, before its loops (see
+            `schedule.kernels.transposed_staging`). It follows from body and addresses, so the key does not hold it.
+        passes: For ROWS_LOOPED, ROWS_SPLIT, COLUMNS and ROWS_AND_COLUMNS; before the first pass come the outer values
+            that need none.
+        before: Outer values (see Pass) that the passes' loops use and that depend on no pass, in order. Where chunks
+            are combined by a second kernel, it evaluates again those that its `then` uses.
+        partials: With ROWS_SPLIT and ROWS_AND_COLUMNS always, with COLUMNS where the rows are split: results of the
+            chunks.
+        guards: Positions of Reduces: the argument must be replaced by the reduction's identity past the end of the
+            loop's side, since the padded lanes of a block do not hold it by themselves. (For an OnlineSoftmax: its max,
+            and the identity is that of a maximum.) Blocks of lanes only: plain loops need none.
+        padding: For each Load by position that varies along the reduced side: the value that lanes past the end get
+            (`other=`). For a Load with a mask of its own it equals the Load's `other`. Loads that are not in it need no
+            `other=`.
+        widths: CUDA: what must be counted in 64 bits. The key does not hold it: a kernel with one call that needs it
+            has it for all.
+        numerics: How exactly its values are computed. It follows from body and dtypes, so the key does not hold it.
+        origins: Nodes of the captured graph that the body computes, in order, from the first launch.
+        bytes_moved: Bytes read and written by the first launch, each element once.
+    """
+
+    key: str
+    style: Style
+    axes: tuple[PlanAxis, ...]
+    body: tuple[Value, ...]
+    addresses: Mapping[int, Address]
+    pointers: tuple[Pointer, ...]
+    ints: tuple[IntParameter, ...] = ()
+    scalars: tuple[ScalarParameter, ...] = ()
+    tunables: tuple[Tunable, ...] = ()
+    turned: tuple[int, ...] = ()
+    passes: tuple[Pass, ...] = ()
+    before: tuple[int, ...] = ()
+    partials: tuple[Partial, ...] = ()
+    guards: tuple[int, ...] = ()
+    padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
+    widths: IndexWidths = IndexWidths()
+    numerics: Numerics = dataclasses.field(default_factory=Numerics)
+    origins: tuple[str, ...] = ()
+    bytes_moved: Size = 0
+
+    @property
+    def rows(self) -> tuple[PlanAxis, ...]:
+        """The row axes, outermost first."""
+        return tuple(axis for axis in self.axes if axis.role is AxisRole.ROW)
+
+    @property
+    def cols(self) -> tuple[PlanAxis, ...]:
+        """The col axes, outermost first."""
+        return tuple(axis for axis in self.axes if axis.role is AxisRole.COL)
+
+    @property
+    def has_warps(self) -> bool:
+        """Whether a block is shared by threads that run apart: a CUDA kernel."""
+        return any(tunable.name == "NUM_WARPS" for tunable in self.tunables)
+
+    def has_wide_index(self, axes: Iterable[str]) -> bool:
+        """Whether an index over any of these axes must be int64."""
+        return self._any(self.widths.axes, axes)
+
+    def has_wide_count(self, axes: Iterable[str]) -> bool:
+        """Whether the number of elements along these axes may pass 32 bits."""
+        return self._any(self.widths.counts, axes)
+
+    def _any(self, flags: tuple[bool, ...], axes: Iterable[str]) -> bool:
+        wide = {axis.name for axis, flag in zip(self.axes, flags, strict=False) if flag}
+        return not wide.isdisjoint(axes)

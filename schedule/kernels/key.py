@@ -1,0 +1,118 @@
+"""The canonical hash of a kernel: what is printed, up to the words.
+
+Two plans with equal keys are one file: the same math over the same kind of space with the same addresses, dtypes and
+tunables. Sizes, buffers, names, origins and the values of scalars are not in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    Position,
+    Reduce,
+    Scalar,
+    Store,
+    Value,
+)
+from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernels.kernel_plan import KernelPlan, OnlineSoftmax, Pass, Style
+
+
+def kernel_key(plan: KernelPlan) -> str:
+    """The hash of a plan (its own `key` is not looked at)."""
+    return hashlib.sha256(repr(_Canonical(plan).everything()).encode()).hexdigest()[:32]
+
+
+class _Canonical:
+    """A plan's content with numbers for names."""
+
+    def __init__(self, plan: KernelPlan) -> None:
+        self.plan = plan
+        self.axis = {axis.name: number for number, axis in enumerate(plan.axes)}
+        self.pointer = {pointer.name: number for number, pointer in enumerate(plan.pointers)}
+        self.integer = {parameter.name: number for number, parameter in enumerate(plan.ints)}
+        self.scalar = {parameter.position: number for number, parameter in enumerate(plan.scalars)}
+
+    def everything(self) -> tuple[Any, ...]:
+        plan = self.plan
+        return (
+            plan.style.value,
+            tuple(axis.role.value for axis in plan.axes),
+            tuple((str(pointer.dtype), pointer.access.value, pointer.scratch) for pointer in plan.pointers),
+            tuple(
+                None if parameter.pointer is None else self.pointer[parameter.pointer]
+                for parameter in plan.ints
+            ),
+            tuple(str(parameter.dtype) for parameter in plan.scalars),
+            tuple(self.value(position, value) for position, value in enumerate(plan.body)),
+            tuple((tunable.name, tunable.value) for tunable in plan.tunables),
+            tuple(self.loop(one) for one in plan.passes),
+            plan.before,
+            tuple((p.position, self.pointer[p.pointer], p.is_index) for p in plan.partials),
+            plan.guards,
+            tuple((load, repr(plan.padding[load])) for load in sorted(plan.padding)),
+            False,  # in the keys that units' ledgers hold: widths once told kernels apart
+            *([tuple(pointer.many for pointer in plan.pointers)] if plan.style is Style.FOREACH else []),
+        )
+
+    def value(self, position: int, value: Value) -> tuple[Any, ...]:
+        dtype = "" if isinstance(value, Store) else str(value.dtype)
+        match value:
+            case Load():
+                content: tuple[Any, ...] = (
+                    self.pointer[value.buffer],
+                    self.address(position),
+                    value.mask,
+                    repr(value.other),
+                )
+            case Constant():
+                content = (repr(value.value),)
+            case Scalar():
+                content = (self.scalar[position],)
+            case Position():
+                content = (self.address(position),)
+            case Extent():
+                content = tuple(sorted(self.axis[axis] for axis in value.axes))
+            case Pointwise():
+                content = (value.op.value, value.args, str(value.narrow))
+            case Reduce():
+                content = (value.op.value, value.arg, tuple(self.axis[axis] for axis in value.axes))
+            case Store():
+                content = (self.pointer[value.buffer], self.address(position), value.value, value.mask)
+        return (type(value).__name__, dtype, content)
+
+    def address(self, position: int) -> tuple[Any, ...]:
+        address: Address = self.plan.addresses[position]
+        return (
+            tuple((self.axis[axis], self.product(factors)) for axis, factors in address.axes),
+            tuple((value, self.product(factors)) for value, factors in address.values),
+            tuple(self.product(factors) for factors in address.offset),
+        )
+
+    def product(self, factors: Product) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for factor in factors:
+            match factor:
+                case SizeOf(axis):
+                    found.append(("size", self.axis[axis]))
+                case ParameterRef(name):
+                    found.append(("int", self.integer[name]))
+                case ScalarRef(position):
+                    found.append(("scalar", self.scalar[position]))
+                case _:
+                    found.append(factor)
+        return tuple(found)
+
+    def loop(self, one: Pass) -> tuple[Any, ...]:
+        reductions = tuple(
+            (entry.max, entry.sum) if isinstance(entry, OnlineSoftmax) else entry for entry in one.reductions
+        )
+        stages = tuple((stage.position, stage.store) for stage in one.stages)
+        sums = (one.sums,) if one.sums else ()
+        return one.compute, one.from_stage, reductions, stages, one.stores, one.then, *sums

@@ -1,0 +1,214 @@
+"""What lanes past the end of a row hold, so that a reduction over a block of lanes needs no `where` if it can.
+
+The body is evaluated on such a lane: its loads yield `other=`, everything that this leaves unknown is unknown. Where
+the argument of a reduction comes out as the reduction's identity nothing has to be done; the others are guarded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Value, arguments
+from longhand.schedule.kernels.flow import Flow
+
+Lane = float | int | bool | None  # None: unknown
+
+# More loads than this are tried one by one only, not in pairs.
+_MOST_LOADS_IN_PAIRS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Masking:
+    """See `KernelPlan.guards` and `KernelPlan.padding`."""
+
+    guards: tuple[int, ...]
+    padding: Mapping[int, float | int | bool]
+
+
+def find_masking(flow: Flow) -> Masking:
+    """The `other=` of each load that leaves fewest reductions to guard."""
+    loads = [
+        position
+        for position, value in enumerate(flow.body)
+        if isinstance(value, Load) and flow.is_element[position]
+    ]
+    best: Masking | None = None
+    for padding in _candidates(flow.body, loads):
+        guards = _guards(flow, padding)
+        if best is None or len(guards) < len(best.guards):
+            best = Masking(guards, padding)
+        if not guards:
+            break
+    assert best is not None
+    needed = _feeding_reductions(flow.body)
+    # Only what a reduction sees has to be something: stores are masked anyway.
+    return Masking(best.guards, {load: other for load, other in best.padding.items() if load in needed})
+
+
+def _candidates(body: tuple[Value, ...], loads: list[int]) -> list[dict[int, float | int | bool]]:
+    zeros: dict[int, float | int | bool] = {}
+    choices: dict[int, tuple[float | int | bool, ...]] = {}
+    for position in loads:
+        load = body[position]
+        assert isinstance(load, Load)
+        if load.mask is not None:
+            choices[position] = (load.other,)
+        elif load.dtype is torch.bool:
+            choices[position] = (False, True)
+        elif load.dtype.is_floating_point:
+            choices[position] = (0.0, -math.inf, math.inf, 1.0)
+        else:
+            choices[position] = (0, 1)
+        zeros[position] = choices[position][0]
+    found = [zeros]
+    found += [{**zeros, load: other} for load in loads for other in choices[load][1:]]
+    if len(loads) <= _MOST_LOADS_IN_PAIRS:
+        for one, two in itertools.combinations(loads, 2):
+            found += [
+                {**zeros, one: first, two: second}
+                for first in choices[one][1:]
+                for second in choices[two][1:]
+            ]
+    return found
+
+
+def _guards(flow: Flow, padding: Mapping[int, float | int | bool]) -> tuple[int, ...]:
+    lanes = _lanes(flow, padding)
+    sums = {pair.sum for pair in flow.online}
+    return tuple(
+        position
+        for position, value in enumerate(flow.body)
+        if isinstance(value, Reduce)
+        and position not in sums
+        and not (flow.is_element[value.arg] and _is_ignored(value, lanes[value.arg]))
+    )
+
+
+def _is_ignored(reduce: Reduce, lane: Lane) -> bool:
+    if lane is None or lane != lane:
+        return False
+    match reduce.op:
+        case ReduceOp.SUM:
+            return lane == 0
+        case ReduceOp.PROD:
+            return lane == 1
+        case ReduceOp.ANY:
+            return lane is False
+        case ReduceOp.ALL:
+            return lane is True
+        case ReduceOp.MAX | ReduceOp.ARGMAX:
+            return lane == -math.inf
+        case ReduceOp.MIN | ReduceOp.ARGMIN:
+            return lane == math.inf
+    return False
+
+
+def _lanes(flow: Flow, padding: Mapping[int, float | int | bool]) -> list[Lane]:
+    lanes: list[Lane] = []
+    for position, value in enumerate(flow.body):
+        lane: Lane = None
+        match value:
+            case Load() if position in padding and _ends_with_row(flow, value):
+                lane = padding[position]
+            case Constant():
+                lane = value.value
+            case Pointwise():
+                lane = _pointwise(flow.body, value, [lanes[argument] for argument in value.args])
+        lanes.append(lane)
+    return lanes
+
+
+def _ends_with_row(flow: Flow, load: Load) -> bool:
+    """Whether a load is masked out past the end of the row: not where its place is the same along the whole row.
+
+    Its own condition, if it has one, may hold there.
+    """
+    along = any(axis in flow.loop for axis, _ in load.index.axes)
+    return along or any(flow.is_element[position] for position, _ in load.index.values)
+
+
+def _pointwise(body: tuple[Value, ...], value: Pointwise, args: list[Lane]) -> Lane:
+    if value.op is PointwiseOp.WHERE:
+        condition, yes, no = args
+        if condition is None:
+            return yes if yes is not None and yes == no else None
+        return yes if condition else no
+    if value.op is PointwiseOp.SUB and args[0] == -math.inf and args[1] is None:
+        # x - max(x): a maximum that is infinite or NaN makes NaN of the row's own lanes too, so -inf is as good.
+        below = body[value.args[1]]
+        return -math.inf if isinstance(below, Reduce) and below.op is ReduceOp.MAX else None
+    if value.op is PointwiseOp.LOGICAL_AND and False in [arg for arg in args if isinstance(arg, bool)]:
+        return False
+    if value.op is PointwiseOp.LOGICAL_OR and True in [arg for arg in args if isinstance(arg, bool)]:
+        return True
+    function = _FUNCTIONS.get(value.op)
+    if function is None or value.narrow is not None:
+        return None
+    known = [arg for arg in args if arg is not None]
+    if len(known) < len(args):
+        return None
+    try:
+        result = function(*known)
+    except (ArithmeticError, ValueError):
+        return None
+    if value.op is PointwiseOp.CAST:
+        return _cast(known[0], value.dtype)
+    return result
+
+
+def _cast(lane: float | int | bool, dtype: torch.dtype) -> Lane:
+    if dtype is torch.bool:
+        return bool(lane)
+    if dtype.is_floating_point:
+        return float(lane)
+    return int(lane) if math.isfinite(lane) else None
+
+
+_FUNCTIONS: Mapping[PointwiseOp, Callable[..., float | int | bool]] = {
+    PointwiseOp.ADD: lambda a, b: a + b,
+    PointwiseOp.SUB: lambda a, b: a - b,
+    PointwiseOp.MUL: lambda a, b: a * b,
+    PointwiseOp.DIV: lambda a, b: a / b,
+    PointwiseOp.FMA: lambda a, b, c: a * b + c,
+    PointwiseOp.NEG: lambda a: -a,
+    PointwiseOp.ABS: abs,
+    PointwiseOp.MAXIMUM: max,
+    PointwiseOp.MINIMUM: min,
+    PointwiseOp.EXP: math.exp,
+    PointwiseOp.EXP2: lambda a: 2.0**a,
+    PointwiseOp.EXPM1: math.expm1,
+    PointwiseOp.SQRT: math.sqrt,
+    PointwiseOp.TANH: math.tanh,
+    PointwiseOp.ERF: math.erf,
+    PointwiseOp.SIN: math.sin,
+    PointwiseOp.EQ: lambda a, b: a == b,
+    PointwiseOp.NE: lambda a, b: a != b,
+    PointwiseOp.LT: lambda a, b: a < b,
+    PointwiseOp.LE: lambda a, b: a <= b,
+    PointwiseOp.GT: lambda a, b: a > b,
+    PointwiseOp.GE: lambda a, b: a >= b,
+    PointwiseOp.ISNAN: lambda a: a != a,
+    PointwiseOp.ISINF: lambda a: math.isinf(a),
+    PointwiseOp.LOGICAL_AND: lambda a, b: a and b,
+    PointwiseOp.LOGICAL_OR: lambda a, b: a or b,
+    PointwiseOp.LOGICAL_XOR: lambda a, b: a != b,
+    PointwiseOp.LOGICAL_NOT: lambda a: not a,
+    PointwiseOp.CAST: lambda a: a,
+}
+
+
+def _feeding_reductions(body: tuple[Value, ...]) -> set[int]:
+    """What some reduction's argument depends on without another reduction between."""
+    needed: set[int] = set()
+    waiting = [value.arg for value in body if isinstance(value, Reduce)]
+    while waiting:
+        position = waiting.pop()
+        if position not in needed and not isinstance(body[position], Reduce):
+            needed.add(position)
+            waiting.extend(arguments(body[position]))
+    return needed

@@ -1,0 +1,79 @@
+"""Plans each different nest once: 48 equal layers cost one planning."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from longhand.lower.ir import Axis, Buffer, Load, Nest, Size, Store
+from longhand.options import Options
+from longhand.schedule.bodies import origins, split_axes
+from longhand.schedule.cleanup import value_key
+from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.kernel_plan import KernelPlan
+from longhand.schedule.plan import Launch
+from longhand.schedule.redundant_steps import rename_in_nest
+from longhand.schedule.sizes import Hints, Limits
+
+
+class Planner:
+    """Plans nests of one program.
+
+    Attributes:
+        kernels: The kernels planned so far, by key, in order of first launch.
+    """
+
+    def __init__(
+        self,
+        buffers: Mapping[str, Buffer],
+        options: Options,
+        hints: Hints,
+        limits: Limits,
+        position_of: Mapping[str, int],
+    ) -> None:
+        self.kernels: dict[str, KernelPlan] = {}
+        self._buffers = buffers
+        self._options = options
+        self._hints = hints
+        self._limits = limits
+        self._position_of = position_of
+        self._known: dict[object, tuple[Launch, tuple[str, ...]]] = {}
+
+    def launch(self, nest: Nest) -> Launch:
+        """The call of a kernel that does a nest; the kernel is planned if no equal nest has been."""
+        names = _touched(nest)
+        key = self._key(nest, names)
+        if key not in self._known:
+            plan, launch = plan_kernel(nest, self._buffers, self._options, self._hints, self._limits)
+            known = self.kernels.setdefault(
+                launch.kernel, dataclasses.replace(plan, origins=self._origins(nest))
+            )
+            self.kernels[launch.kernel] = dataclasses.replace(known, widths=known.widths | plan.widths)
+            self._known[key] = (launch, names)
+        launch, first_names = self._known[key]
+        renamed = dict(zip(first_names, names, strict=True))
+        return dataclasses.replace(
+            launch, buffers=tuple(renamed[name] for name in launch.buffers), origins=self._origins(nest)
+        )
+
+    def _origins(self, nest: Nest) -> tuple[str, ...]:
+        """The nodes that a nest computes, in the captured graph's order."""
+        return tuple(sorted(origins(nest.body), key=lambda name: (self._position_of.get(name, -1), name)))
+
+    def _key(self, nest: Nest, names: tuple[str, ...]) -> object:
+        """The nest up to the names of its axes and buffers, and up to its origins."""
+        number = {name: f"{place}" for place, name in enumerate(names)}
+        plain = rename_in_nest(nest, number.__getitem__)
+        plain = split_axes(plain, {a.name: (Axis(f"{i}", a.size),) for i, a in enumerate(nest.axes)})
+        memory: list[tuple[torch.dtype, tuple[Size, ...], tuple[Size, ...]]] = []
+        for name in names:
+            buffer = self._buffers[name]
+            memory.append((buffer.dtype, buffer.shape, buffer.stride))
+        return (plain.axes, tuple(value_key(value) for value in plain.body), tuple(memory))
+
+
+def _touched(nest: Nest) -> tuple[str, ...]:
+    """The buffers of a nest in order of first use."""
+    return tuple(dict.fromkeys(value.buffer for value in nest.body if isinstance(value, Load | Store)))

@@ -1,0 +1,191 @@
+"""Rows and cols: which axes programs divide among themselves, and along which one they work through their lanes.
+
+The axis along which most bytes are contiguous makes the lanes. If it is reduced, or nothing is, it is a col and
+programs divide the rest (a row reduction, an elementwise kernel); if others are reduced, it is a col too, and the
+reduced axes are the rows that a program walks (a column reduction).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+
+from longhand.errors import ScheduleError
+from longhand.lower.ir import Axis, Buffer, Load, Nest, Reduce, Store, Value, domains
+from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
+from longhand.schedule.kernels.axis_collapsing import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
+from longhand.schedule.range_analysis import settle
+from longhand.schedule.sizes import Hints, guess
+
+# Below this many elements along either side a square tile has no more coalesced accesses than a plain block.
+SMALLEST_TILE_SIDE = 16
+# Accesses along the row axis are worth tiles if they are at least this share of all bytes.
+TRANSPOSED_SHARE = 0.1
+
+
+class Family(enum.Enum):
+    """What a space looks like, before sizes and the device decide on a Style."""
+
+    ELEMENTWISE = "elementwise"
+    TRANSPOSED = "transposed"
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """A nest as rows x cols.
+
+    Attributes:
+        family: What is reduced, and what is contiguous.
+        rows: Outermost first.
+        cols: Outermost first.
+        body: The nest's body over these (merged) axes, tidied.
+        column_sums: ROWS: positions of the sums over all rows that stand beside the reductions of the cols.
+    """
+
+    family: Family
+    rows: tuple[Axis, ...]
+    cols: tuple[Axis, ...]
+    body: tuple[Value, ...]
+    column_sums: tuple[int, ...] = ()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Rows, then cols."""
+        return self.rows + self.cols
+
+    @property
+    def loop(self) -> tuple[Axis, ...]:
+        """The side that a reduction walks: cols in ROWS, rows in COLUMNS; the cols where nothing is reduced."""
+        return self.rows if self.family is Family.COLUMNS else self.cols
+
+
+def refusal(nest: Nest) -> str | None:
+    """Why a nest is no single kernel; None if it is one. Fusion asks this before it joins two nests."""
+    nest = without_column_sums(nest)
+    reduced = reduced_axes(nest.body)
+    orders = {value.axes for value in nest.body if isinstance(value, Reduce) and value.op in POSITIONAL}
+    if any(isinstance(value, Reduce) and set(value.axes) != reduced for value in nest.body):
+        return "its reductions are over different axes"
+    if len(orders) > 1:
+        return "its argmax and argmin count positions in different orders"
+    everything = frozenset(axis.name for axis in nest.axes)
+    spans = domains(nest.body)
+    stores = [position for position, value in enumerate(nest.body) if isinstance(value, Store)]
+    if not stores:
+        return "it stores nothing"
+    if any(spans[position] not in (everything, everything - reduced) for position in stores):
+        return "a store covers neither all elements nor one for each result of a reduction"
+    return None
+
+
+def find_space(nest: Nest, buffers: Mapping[str, Buffer], hints: Hints) -> Space:
+    """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`)."""
+    reason = refusal(nest)
+    if reason is not None:
+        raise ScheduleError(f"This nest is no single kernel: {reason}.")
+    nest = settle(nest)
+    nest = merge_axes(Nest(nest.axes, tidy(nest.body)))
+    layout = _Layout(nest, buffers, hints)
+    reduced = reduced_axes(without_column_sums(nest).body)
+    if reduced:
+        space = _reduction_space(nest, layout, reduced)
+        sums = find_column_sums(nest)
+        if sums and space.family is not Family.ROWS:
+            raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
+        return dataclasses.replace(space, column_sums=sums)
+    return _elementwise_space(nest, layout)
+
+
+class _Layout:
+    """Bytes by the axis along which they are contiguous, and the orders that large accesses suggest."""
+
+    def __init__(self, nest: Nest, buffers: Mapping[str, Buffer], hints: Hints) -> None:
+        self.hints = hints
+        self.sizes = {axis.name: guess(axis.size, hints) for axis in nest.axes}
+        self.place = {axis.name: place for place, axis in enumerate(nest.axes)}
+        spans = domains(nest.body)
+        self.accesses: list[tuple[Load | Store, int]] = []
+        for position, value in enumerate(nest.body):
+            if isinstance(value, Load | Store):
+                elements = 1
+                for axis in spans[position]:
+                    elements *= self.sizes[axis]
+                self.accesses.append((value, elements * buffers[value.buffer].dtype.itemsize))
+
+    def contiguous_bytes(self, axis: str) -> int:
+        """Bytes of accesses that step by one element along the axis."""
+        return sum(size for access, size in self.accesses if coefficient(access.index, axis) in (1, -1))
+
+    def most_contiguous(self, axes: Iterable[str]) -> str | None:
+        """The axis with most contiguous bytes; stores, then the inner axis decide between equals."""
+        stored = {
+            axis: sum(
+                size
+                for access, size in self.accesses
+                if isinstance(access, Store) and coefficient(access.index, axis) in (1, -1)
+            )
+            for axis in self.place
+        }
+        return max(
+            axes, key=lambda axis: (self.contiguous_bytes(axis), stored[axis], self.place[axis]), default=None
+        )
+
+    def outermost_first(self, axes: Iterable[str], kind: type[Load] | type[Store]) -> list[str]:
+        """Axes ordered as the largest access of that kind lays them out; absent ones by the nest's order, outside."""
+        candidates = [(size, access) for access, size in self.accesses if isinstance(access, kind)]
+        largest = max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
+
+        def key(axis: str) -> tuple[int, int]:
+            step = 0 if largest is None else abs(guess(coefficient(largest.index, axis), self.hints))
+            return (-step if step else -(2**62), self.place[axis])
+
+        return sorted(axes, key=key)
+
+
+def _space(family: Family, nest: Nest, rows: Iterable[str], cols: Iterable[str]) -> Space:
+    axes = {axis.name: axis for axis in nest.axes}
+    return Space(family, tuple(axes[name] for name in rows), tuple(axes[name] for name in cols), nest.body)
+
+
+def _elementwise_space(nest: Nest, layout: _Layout) -> Space:
+    names = [axis.name for axis in nest.axes]
+    col = layout.most_contiguous(names)
+    if col is None:
+        return _space(Family.ELEMENTWISE, nest, (), ())
+    rows = layout.outermost_first((name for name in names if name != col), Store)
+    across = _tiled_row(rows, col, layout)
+    if across is None:
+        return _space(Family.ELEMENTWISE, nest, rows, (col,))
+    batch = [name for name in rows if name != across]
+    return _space(Family.TRANSPOSED, nest, (*batch, across), (col,))
+
+
+def _tiled_row(rows: list[str], col: str, layout: _Layout) -> str | None:
+    """The row axis along which enough accesses are contiguous that also vary over the col."""
+    total = sum(size for _, size in layout.accesses)
+    best, best_bytes = None, 0
+    for row in rows:
+        across = sum(
+            size
+            for access, size in layout.accesses
+            if coefficient(access.index, row) in (1, -1) and coefficient(access.index, col) not in (0, 1, -1)
+        )
+        if across > best_bytes and min(layout.sizes[row], layout.sizes[col]) >= SMALLEST_TILE_SIDE:
+            best, best_bytes = row, across
+    return best if best_bytes >= TRANSPOSED_SHARE * total else None
+
+
+def _reduction_space(nest: Nest, layout: _Layout, reduced: frozenset[str]) -> Space:
+    kept = [axis.name for axis in nest.axes if axis.name not in reduced]
+    order = next((v.axes for v in nest.body if isinstance(v, Reduce) and v.op in POSITIONAL), None)
+    # In the order of names: a frozenset's own order differs from process to process.
+    walked = list(order) if order is not None else layout.outermost_first(sorted(reduced), Load)
+    lane_kept, lane_reduced = layout.most_contiguous(kept), layout.most_contiguous(walked)
+    assert lane_reduced is not None
+    if lane_kept is None or layout.contiguous_bytes(lane_kept) <= layout.contiguous_bytes(lane_reduced):
+        return _space(Family.ROWS, nest, layout.outermost_first(kept, Store), walked)
+    batch = layout.outermost_first((name for name in kept if name != lane_kept), Store)
+    return _space(Family.COLUMNS, nest, walked, (*batch, lane_kept))

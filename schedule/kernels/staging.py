@@ -1,0 +1,182 @@
+"""What a loop over a row puts aside for the next: where plain loops run on a CPU, a value that costs more than a store
+and a load waits in the output row (it is in the L1 cache and will be written anyway), or in a scratch row.
+
+A block of lanes on a GPU has no such place: there a later loop computes again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from longhand.lower.ir import Buffer, Load, Pointwise, PointwiseOp, Store, arguments, domains
+from longhand.schedule.kernels.flow import Flow
+
+# Operations that cost far more than a load.
+HEAVY = frozenset(
+    {
+        PointwiseOp.EXP,
+        PointwiseOp.EXP2,
+        PointwiseOp.EXPM1,
+        PointwiseOp.LOG,
+        PointwiseOp.LOG2,
+        PointwiseOp.LOG10,
+        PointwiseOp.LOG1P,
+        PointwiseOp.POW,
+        PointwiseOp.SIN,
+        PointwiseOp.COS,
+        PointwiseOp.TAN,
+        PointwiseOp.ASIN,
+        PointwiseOp.ACOS,
+        PointwiseOp.ATAN,
+        PointwiseOp.ATAN2,
+        PointwiseOp.SINH,
+        PointwiseOp.COSH,
+        PointwiseOp.TANH,
+        PointwiseOp.ASINH,
+        PointwiseOp.ACOSH,
+        PointwiseOp.ATANH,
+        PointwiseOp.ERF,
+        PointwiseOp.ERFC,
+        PointwiseOp.SIGMOID,
+        PointwiseOp.HYPOT,
+        PointwiseOp.FMOD,
+        PointwiseOp.REMAINDER,
+        PointwiseOp.FLOOR_DIV,
+        PointwiseOp.TRUNC_DIV,
+    }
+)
+_MEDIUM = frozenset({PointwiseOp.DIV, PointwiseOp.SQRT, PointwiseOp.RSQRT, PointwiseOp.RECIPROCAL})
+# In loads of float32 from the L1 cache, roughly. Other operations cost nothing beside the loads.
+_COST_OF_HEAVY = 4
+_COST_OF_MEDIUM = 1
+# Staging pays from this cost on: an output row is written anyway, a scratch row takes cache of its own.
+_WORTH_AN_OUTPUT_ROW = 2
+_WORTH_A_SCRATCH_ROW = 3
+
+
+@dataclasses.dataclass
+class Kept:
+    """A value put aside.
+
+    Attributes:
+        position: The value.
+        store: The Store in whose row it waits; None for a scratch row.
+        written: The loop that writes it.
+        read: The last loop that reads it.
+    """
+
+    position: int
+    store: int | None
+    written: int
+    read: int
+
+
+class Stager:
+    """Decides for a CPU; `rows` are the stores whose output rows may hold values, by the loop that stores them."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        buffers: Mapping[str, Buffer],
+        rows: Mapping[int, int],
+        *,
+        is_on: bool,
+        has_scratch: bool,
+    ) -> None:
+        self.kept: list[Kept] = []
+        self._flow = flow
+        self._buffers = buffers
+        self._rows = _usable_rows(flow, rows) if is_on else {}
+        self._is_on = is_on
+        self._has_scratch = has_scratch
+
+    def keep(self, position: int, written: int, read: int) -> bool:
+        """Whether loop `read` gets the value back from loop `written`, instead of computing it again."""
+        if not self._is_on or not isinstance(self._flow.body[position], Pointwise):
+            return False
+        before = next((kept for kept in self.kept if kept.position == position), None)
+        if before is not None:
+            if before.store is not None and not self._is_free(before.store, before, written, read):
+                return False
+            before.read = read
+            return True
+        cost = self._cost(position, read)
+        store = self._free_row(position, written, read) if cost >= _WORTH_AN_OUTPUT_ROW else None
+        if store is None and not (self._has_scratch and cost >= _WORTH_A_SCRATCH_ROW):
+            return False
+        self.kept.append(Kept(position, store, written, read))
+        return True
+
+    def _free_row(self, position: int, written: int, read: int) -> int | None:
+        own = [store for store in self._rows if self._value_of(store) == position]
+        others = [store for store in self._rows if store not in own]
+        for store in own + others:
+            if self._row_dtype(store) == self._flow.body[position].dtype and self._is_free(  # type: ignore[union-attr]
+                store, Kept(position, store, written, read), written, read
+            ):
+                return store
+        return None
+
+    def _is_free(self, store: int, candidate: Kept, written: int, read: int) -> bool:
+        """Whether the row holds nothing else between the two loops."""
+        done = self._rows[store]
+        if self._value_of(store) == candidate.position:
+            if written != done:
+                return False
+        elif read > done:
+            return False
+        return all(
+            kept is candidate or kept.store != store or written >= kept.read or kept.written >= read
+            for kept in self.kept
+        )
+
+    def _value_of(self, store: int) -> int:
+        value = self._flow.body[store]
+        assert isinstance(value, Store)
+        return value.value
+
+    def _row_dtype(self, store: int) -> torch.dtype:
+        value = self._flow.body[store]
+        assert isinstance(value, Store)
+        return self._buffers[value.buffer].dtype
+
+    def _cost(self, position: int, read: int) -> int:
+        """What computing the value again in loop `read` costs."""
+        at_hand = {kept.position for kept in self.kept if kept.written < read}
+        seen: set[int] = set()
+        waiting = [position]
+        cost = 0
+        while waiting:
+            current = waiting.pop()
+            if current in seen or not self._flow.is_element[current]:
+                continue
+            seen.add(current)
+            value = self._flow.body[current]
+            if current in at_hand:
+                cost += 1
+                continue
+            if isinstance(value, Load):
+                narrow = self._buffers[value.buffer].dtype.itemsize < value.dtype.itemsize
+                cost += 3 if value.index.values else 2 if narrow else 1
+            elif isinstance(value, Pointwise):
+                cost += _COST_OF_HEAVY if value.op in HEAVY else _COST_OF_MEDIUM if value.op in _MEDIUM else 0
+            waiting.extend(arguments(value))
+        return cost
+
+
+def _usable_rows(flow: Flow, rows: Mapping[int, int]) -> dict[int, int]:
+    """Stores of whole rows, each element once, into memory that the kernel does not read."""
+    spans = domains(flow.body)
+    everything = frozenset[str]().union(*spans)
+    read = {value.buffer for value in flow.body if isinstance(value, Load)}
+    usable: dict[int, int] = {}
+    for position, done in rows.items():
+        value = flow.body[position]
+        assert isinstance(value, Store)
+        whole = spans[position] == everything and not value.index.values and value.mask is None
+        if whole and value.buffer not in read:
+            usable[position] = done
+    return usable

@@ -1,0 +1,34 @@
+"""Loads that a tile turns first (CPU): what is contiguous along the rows is copied, transposed, into an array that the
+loop over columns reads along. Reading it in place would take one element from each line of cache at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longhand.lower.ir import Load
+from longhand.options import Device
+from longhand.schedule.kernels.address_terms import Address
+from longhand.schedule.kernels.kernel_plan import Style
+from longhand.schedule.kernels.space import Space
+
+
+def turned_loads(
+    space: Space, style: Style, addresses: Mapping[int, Address], device: Device
+) -> tuple[int, ...]:
+    """Positions of the loads, unmasked and at places that are no data, that step by one element along the last row
+    axis and farther along the col axis.
+    """
+    if device is not Device.CPU or style is not Style.TRANSPOSED:
+        return ()
+    row, col = space.rows[-1].name, space.cols[0].name
+    return tuple(
+        position
+        for position, value in enumerate(space.body)
+        if isinstance(value, Load) and value.mask is None and _is_turned(addresses[position], row, col)
+    )
+
+
+def _is_turned(address: Address, row: str, col: str) -> bool:
+    steps = dict(address.axes)
+    return not address.values and steps.get(row) == () and steps.get(col, ()) != ()

@@ -1,0 +1,1 @@
+"""Equal layers: found in the plan, and made from one another."""

@@ -1,0 +1,1 @@
+"""Whose memory is whose: lifetimes, aliases, buffers that are used again."""

@@ -1,0 +1,332 @@
+"""Whose memory is whose: fresh buffers, kernels that write over what they read, and what is dropped when.
+
+A kernel may write its result over a tensor that it reads if nothing needs that tensor afterwards, both have the same
+number of elements of one dtype, and each element is read for the last time where (and before) it is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from longhand.lower.ir import Buffer, BufferKind, Extern
+from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer
+from longhand.schedule.memory.alias_legality import may_share
+from longhand.schedule.plan import (
+    Allocate,
+    Group,
+    Launch,
+    PlanStep,
+    Release,
+    Repeat,
+    Reuse,
+    UnitStep,
+    touched,
+)
+from longhand.schedule.sizes import Hints, guess, product, same
+
+TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
+WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
+
+# Library calls whose result is certainly memory of its own: nothing else may be overwritten in place.
+_FRESH_RESULTS = """
+    mm bmm addmm baddbmm addbmm addmv mv linear matmul convolution conv1d conv2d conv3d embedding clone cumsum
+    scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention sort topk argsort
+    max_pool2d max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d
+"""
+_FRESH = frozenset(_FRESH_RESULTS.split())
+
+
+@dataclasses.dataclass(frozen=True)
+class Lifetimes:
+    """When buffers are used for the last time.
+
+    Attributes:
+        first_use: By buffer, the position of the first step that touches it.
+        last_use: By buffer, the position of the last step that touches it or a view of it.
+        shared: Buffers whose memory an extern may have handed on as (part of) its result, and those results.
+    """
+
+    first_use: Mapping[str, int]
+    last_use: Mapping[str, int]
+    shared: frozenset[str]
+
+
+def place_buffers(
+    steps: Sequence[Launch | Extern],
+    kernels: Mapping[str, KernelPlan],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+) -> tuple[list[PlanStep], dict[str, KernelPlan]]:
+    """The steps with an Allocate or a Reuse before the first launch that writes a buffer.
+
+    Returns:
+        The steps, and the kernels with `may_alias` filled in.
+    """
+    lifetimes = find_lifetimes(steps)
+    placed: list[PlanStep] = []
+    made: set[str] = set()
+    taken: set[str] = set()
+    aliases: dict[str, set[tuple[str, str]]] = {}
+    for number, step in enumerate(steps):
+        if isinstance(step, Launch):
+            plan = kernels[step.kernel]
+            for pointer, name in _all_arguments(plan, step):
+                is_new = name not in made and buffers[name].kind is BufferKind.INTERMEDIATE
+                if pointer.access is Access.READ or not is_new:
+                    continue
+                made.add(name)
+                source = _reusable(step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken)
+                if source is None:
+                    placed.append(Allocate(name, is_result=name in kept))
+                    continue
+                taken.add(source[1])
+                placed.append(Reuse(name, source[1], in_place=True))
+                aliases.setdefault(step.kernel, set()).add((source[0], pointer.name))
+        placed.append(step)
+    return placed, {key: _with_aliases(plan, aliases.get(key, set())) for key, plan in kernels.items()}
+
+
+def find_lifetimes(steps: Sequence[Launch | Extern]) -> Lifetimes:
+    """Last uses; a result that may be a view of an argument keeps the argument alive."""
+    first_use: dict[str, int] = {}
+    last_use: dict[str, int] = {}
+    roots: dict[str, set[str]] = {}
+    shared: set[str] = set()
+    for number, step in enumerate(steps):
+        for name in touched(step):
+            first_use.setdefault(name, number)
+            for root in {name} | roots.get(name, set()):
+                last_use[root] = number
+        if isinstance(step, Extern) and _may_return_view(step):
+            sources = {view.buffer for view in step.views()}
+            inherited = sources.union(*(roots.get(source, set()) for source in sources))
+            for output in step.outputs:
+                roots[output] = inherited
+            shared |= inherited | set(step.outputs)
+    return Lifetimes(first_use, last_use, frozenset(shared))
+
+
+def release_buffers(
+    steps: Sequence[UnitStep],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hints: Hints,
+    handed_over: frozenset[str] = frozenset(),
+) -> list[UnitStep]:
+    """The steps with as few Releases as bring the peak of memory close to what it could be.
+
+    Args:
+        steps: Of the whole unit, or of one run of a Repeat.
+        buffers: All of them.
+        kept: Never released.
+        hints: For sizes.
+        handed_over: Inputs that nobody else holds: what the forward pass saved, in a backward pass.
+    """
+    spans = _spans(steps, buffers, kept, hints, handed_over)
+    ends = {span.end for span in spans}
+    inside = [peak_inside(step, buffers, kept, hints) for step in steps]
+    lowest = _peak(spans, inside, frozenset(range(len(spans))))[0]
+    released: frozenset[int] = frozenset()
+    while True:
+        peak, place = _peak(spans, inside, released)
+        if peak <= lowest * TOLERATED_PEAK or peak - lowest < WORTH_RELEASING:
+            break
+        idle = [n for n, span in enumerate(spans) if n not in released and span.end < place]
+        released |= {max(idle, key=lambda n: (spans[n].size, -n))}
+    dying: dict[int, list[str]] = {}
+    for number in sorted(released):
+        dying.setdefault(spans[number].end, []).extend(spans[number].names)
+    found: list[UnitStep] = []
+    for number, step in enumerate(steps):
+        found.append(step)
+        if number in ends and number in dying:
+            found.append(Release(tuple(dying[number])))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Span:
+    """One piece of memory: its names in turn, its bytes, the steps that make it and that use it last."""
+
+    names: tuple[str, ...]
+    size: int
+    start: int
+    end: int
+
+
+def _spans(
+    steps: Sequence[UnitStep],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hints: Hints,
+    handed_over: frozenset[str] = frozenset(),
+) -> list[_Span]:
+    """The memory that the steps make or are handed, and that may be released, in order of making."""
+    # What the runs of a Repeat read is dropped run by run, with the list that holds it.
+    in_repeats = {name for step in steps if isinstance(step, Repeat) for name in _names(step)}
+    given = [name for name in buffers if name in handed_over - in_repeats]
+    owner = {name: place for place, name in enumerate(given)}
+    spans = [_Span((name,), _bytes_of(buffers[name], hints), 0, 0) for name in given]
+    for number, step in enumerate(steps):
+        if isinstance(step, Reuse) and step.of in owner:
+            owner[step.buffer] = owner[step.of]
+            span = spans[owner[step.of]]
+            spans[owner[step.of]] = dataclasses.replace(span, names=(*span.names, step.buffer))
+        elif not isinstance(step, Reuse):
+            for name in _made(step):
+                owner[name] = len(spans)
+                spans.append(_Span((name,), _bytes_of(buffers[name], hints), number, number))
+        for name in _names(step):
+            if name in owner:
+                spans[owner[name]] = dataclasses.replace(spans[owner[name]], end=number)
+    ended_inside = {
+        n for n, span in enumerate(spans) if isinstance(steps[span.end], Repeat) and span.start == span.end
+    }
+    return [
+        span for n, span in enumerate(spans) if n not in ended_inside and not kept.intersection(span.names)
+    ]
+
+
+def _bytes_of(buffer: Buffer, hints: Hints) -> int:
+    return guess(product(buffer.shape), hints) * buffer.dtype.itemsize
+
+
+def peak_inside(step: UnitStep, buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints) -> int:
+    """Bytes that a Repeat's run needs besides what it takes and hands on; 0 for plain steps."""
+    if not isinstance(step, Repeat):
+        return 0
+    run, outputs = step.runs[0], step.outputs[0]
+    spans = _spans(run, buffers, kept | frozenset(outputs), hints)
+    gone = frozenset(n for n, span in enumerate(spans) if _is_released(span, run))
+    return _peak(spans, [0] * len(run), gone)[0]
+
+
+def _is_released(span: _Span, steps: Sequence[UnitStep]) -> bool:
+    return isinstance(steps[span.end], Release)
+
+
+def _peak(spans: Sequence[_Span], inside: Sequence[int], released: frozenset[int]) -> tuple[int, int]:
+    """(bytes, step) where most is alive at once, if only `released` go before the end."""
+    length = len(inside)
+    change = [0] * (length + 1)
+    for number, span in enumerate(spans):
+        change[span.start] += span.size
+        if number in released:
+            change[span.end + 1] -= span.size
+    alive = highest = place = 0
+    for step in range(length):
+        alive += change[step]
+        if alive + inside[step] > highest:
+            highest, place = alive + inside[step], step
+    return highest, place
+
+
+def release_run(
+    run: Sequence[PlanStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
+) -> tuple[PlanStep, ...]:
+    """`release_buffers` for one run of a Repeat; what it takes from outside is left to whoever made it."""
+    return tuple(step for step in release_buffers(run, buffers, kept, hints) if not isinstance(step, Repeat))
+
+
+def _names(step: UnitStep) -> tuple[str, ...]:
+    """The buffers that a step names; of a Repeat those that are seen from outside."""
+    if not isinstance(step, Repeat):
+        return touched(step)
+    inside = {name for run in step.runs for one in run for name in _made(one)}
+    seen = dict.fromkeys(name for run in step.runs for one in run for name in touched(one))
+    return (*(name for name in seen if name not in inside), *_made(step))
+
+
+def _made(step: UnitStep) -> tuple[str, ...]:
+    """The buffers that begin with a step."""
+    match step:
+        case Extern():
+            return tuple(name for name in step.outputs if name)
+        case Allocate() | Reuse():
+            return (step.buffer,)
+        case Repeat():
+            return tuple(dict.fromkeys(name for run in step.outputs for name in run))
+    return ()
+
+
+def _arguments(plan: KernelPlan, launch: Launch | Group) -> list[tuple[Pointer, str]]:
+    """(pointer, buffer) for each pointer that the caller passes."""
+    pointers = [pointer for pointer in plan.pointers if not pointer.scratch]
+    return list(zip(pointers, launch.buffers, strict=True))
+
+
+def _all_arguments(plan: KernelPlan, launch: Launch) -> list[tuple[Pointer, str]]:
+    """The arguments of every group."""
+    return [argument for group in launch.groups for argument in _arguments(plan, group)]
+
+
+def _reusable(
+    launch: Launch,
+    plan: KernelPlan,
+    pointer: str,
+    number: int,
+    buffers: Mapping[str, Buffer],
+    name: str,
+    lifetimes: Lifetimes,
+    untouchable: frozenset[str],
+) -> tuple[str, str] | None:
+    """The pointer and the buffer of a tensor that the launch may overwrite with buffer `name` (its `pointer`).
+
+    Of several the one made last: it is in the cache, and what is older may be the caller's in the first of many layers.
+    """
+    target = buffers[name]
+    found: tuple[str, str] | None = None
+    if launch.others:
+        return None  # the memory of lists is the caller's, but for what few lists hand on to each other
+    for other, source in _arguments(plan, launch):
+        candidate = buffers[source]
+        if (
+            candidate.kind is BufferKind.INTERMEDIATE
+            and source != name
+            and source not in untouchable
+            and source not in lifetimes.shared
+            and lifetimes.last_use[source] == number
+            and launch.buffers.count(source) == 1
+            and candidate.dtype is target.dtype
+            and candidate.layout_is_known
+            and _holds_like(candidate, target)
+            and may_share(plan, other.name, pointer)
+        ):
+            is_later = found is None or lifetimes.first_use[source] > lifetimes.first_use[found[1]]
+            found = (other.name, source) if is_later else found
+    return found
+
+
+def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:
+    """The plan with both pointers of each pair told about the other."""
+    if not pairs:
+        return plan
+    pointers = tuple(
+        dataclasses.replace(
+            pointer,
+            may_alias=tuple(
+                sorted(
+                    {a if b == pointer.name else b for a, b in pairs if pointer.name in (a, b)}
+                    | set(pointer.may_alias)
+                )
+            ),
+        )
+        for pointer in plan.pointers
+    )
+    return dataclasses.replace(plan, pointers=pointers)
+
+
+def _may_return_view(step: Extern) -> bool:
+    """Whether a call's result may share memory with an argument: all but those known not to."""
+    return step.target._schema.name.removeprefix("aten::") not in _FRESH
+
+
+def _holds_like(one: Buffer, other: Buffer) -> bool:
+    """Whether the memory of one buffer is seen as the other by nothing but another shape."""
+    if len(one.shape) == len(other.shape) and all(
+        same(a, b) for a, b in zip((*one.shape, *one.stride), (*other.shape, *other.stride), strict=True)
+    ):
+        return True
+    return same(product(one.shape), product(other.shape)) and one.is_contiguous and other.is_contiguous

@@ -1,0 +1,62 @@
+"""LONGHAND_VERIFY=1: the rules that a plan keeps after every pass; the tests always check them.
+
+`schedule.verification.body_rules` holds what is checked of one nest or launch, `schedule.verification.memory_rules`
+what is checked of steps in their order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from longhand.errors import BrokenPlanError
+from longhand.lower.ir import Extern, Nest, Step
+from longhand.schedule.draft import Draft, flattened
+from longhand.schedule.plan import Launch, PlanStep
+from longhand.schedule.verification.body_rules import launch_faults, nest_faults, view_faults
+from longhand.schedule.verification.memory_rules import memory_faults
+from longhand.schedule.verification.rules import Fault
+
+
+class Verifier:
+    """Checks the drafts of one plan. A step that a pass left as it is, is not checked again by itself."""
+
+    def __init__(self, is_on: bool) -> None:
+        self._is_on = is_on
+        # By identity of the step, its kernel and its buffers; the values keep these alive, so that no id comes twice.
+        self._checked: dict[tuple[int, ...], tuple[object, ...]] = {}
+
+    @classmethod
+    def from_environment(cls) -> Verifier:
+        """As LONGHAND_VERIFY says now."""
+        return cls(os.environ.get("LONGHAND_VERIFY", "") not in ("", "0"))
+
+    def check(self, pass_name: str, draft: Draft) -> None:
+        """Checks what a pass made.
+
+        Raises:
+            BrokenPlanError: It breaks a rule.
+        """
+        if not self._is_on:
+            return
+        for fault in self._faults(draft):
+            raise BrokenPlanError(pass_name, fault.step, fault.rule.value, fault.what)
+
+    def _faults(self, draft: Draft) -> Iterator[Fault]:
+        steps: tuple[Step | PlanStep, ...] = (
+            tuple(flattened(draft.unit_steps)) if draft.has_kernels else draft.loops
+        )
+        yield from memory_faults(steps, draft)
+        for step in steps:
+            kernel = draft.kernels[step.kernel] if isinstance(step, Launch) else None
+            key = (id(step), id(kernel), id(draft.buffers))
+            if key in self._checked:
+                continue
+            match step:
+                case Nest():
+                    yield from nest_faults(step, draft)
+                case Launch():
+                    yield from launch_faults(step, draft)
+                case Extern():
+                    yield from view_faults(step, draft)
+            self._checked[key] = (step, kernel, draft.buffers)
