@@ -27,6 +27,7 @@ from longhand.lower.lowerings import (
     activations,
     arithmetic,
     batch_norm,
+    boundary_padding,
     class_losses,
     creation,
     indexing,
@@ -38,7 +39,6 @@ from longhand.lower.lowerings import (
     reductions,
     viewing,
 )
-from longhand.lower.lowerings import boundary_padding as edges
 from longhand.lower.lowerings.alignment import align_products
 from longhand.lower.lowerings.externs import call_extern
 from longhand.lower.lowerings.mutation import written_in_place
@@ -60,7 +60,7 @@ FAMILIES = (
     batch_norm,
     class_losses,
     creation,
-    edges,
+    boundary_padding,
     indexing,
     joining,
     log_likelihood,

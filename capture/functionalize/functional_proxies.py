@@ -1,6 +1,6 @@
 """What stands for a tensor or a number while a graph is made functional, and calls on such.
 
-`functional` says how handles on one memory form a tree.
+`functionalize` says how handles on one memory form a tree.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-__all__ = ["Handle", "Memory", "Number", "on_storage_of", "signature", "without_defaults"]
+from longhand.capture import torch_private
+
+__all__ = ["Handle", "Memory", "Number", "number_behind", "on_storage_of", "signature", "without_defaults"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -106,3 +108,13 @@ def signature(leaf: Any) -> Any:
         fake = leaf.fake
         return ("tensor", str(tuple(fake.shape)), str(fake.stride()), fake.dtype, str(fake.device))
     return ("number", str(leaf.value)) if isinstance(leaf, Number) else (type(leaf), repr(leaf))
+
+
+def number_behind(value: Any) -> tuple[Any, torch.dtype, torch.device] | None:
+    """(number, dtype, device) of a constant with one element that a decomposition made."""
+    if isinstance(value, fx.GraphModule):
+        return (0, torch.float32, torch.device("cpu"))
+    constant = torch_private.fake_constant(value)
+    if constant is None or constant.dim() != 0 or isinstance(constant, torch_private.FakeTensor):
+        return None
+    return constant.item(), value.dtype, value.device

@@ -22,7 +22,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.functionalize import gradient_tracking as carrying
+from longhand.capture.functionalize import gradient_tracking
 from longhand.capture.functionalize.decompositions import (
     CHECKS,
     COMPOSITE_VIEWS,
@@ -34,6 +34,7 @@ from longhand.capture.functionalize.functional_proxies import (
     Handle,
     Memory,
     Number,
+    number_behind,
     on_storage_of,
     signature,
     without_defaults,
@@ -75,7 +76,7 @@ class Rewriter:
         rules: dict[str, Rule],
         rule_for_write: Callable[[torch._ops.OpOverload], Rule],
         fake_mode: torch_private.FakeTensorMode,
-        gradients: carrying.Carrying | None = None,
+        gradients: gradient_tracking.Carrying | None = None,
         *,
         device: Device,
     ) -> None:
@@ -193,7 +194,7 @@ class Rewriter:
                 "Write it with gradients on, or write into a clone of it.",
             )
         if self.gradients.is_stopped and node in self.gradients:
-            node = self.emit(carrying.detach, (node,))
+            node = self.emit(gradient_tracking.detach, (node,))
         memory.carries = memory.carries or node in self.gradients
         return node
 
@@ -207,7 +208,9 @@ class Rewriter:
                 or self.read(leaf) not in self.gradients
             ):
                 return leaf
-            return self.keep(carrying.detach, (leaf,), {}, self.evaluate(carrying.detach, (leaf,), {}))
+            return self.keep(
+                gradient_tracking.detach, (leaf,), {}, self.evaluate(gradient_tracking.detach, (leaf,), {})
+            )
 
         return fx.node.map_aggregate(results, stop)
 
@@ -347,7 +350,7 @@ class Rewriter:
         if any(node.target is target for node in calls):
             return None
         for node in traced.graph.nodes:
-            if node.op == "get_attr" and _number_behind(getattr(traced, node.target)) is None:
+            if node.op == "get_attr" and number_behind(getattr(traced, node.target)) is None:
                 return None
         return traced
 
@@ -376,7 +379,7 @@ class Rewriter:
         value = getattr(module, str(node.target))
         if isinstance(value, fx.GraphModule):
             return value
-        number, dtype, device = _number_behind(value) or (0, value.dtype, value.device)
+        number, dtype, device = number_behind(value) or (0, value.dtype, value.device)
         return self.call(aten.full.default, ([], number), {"dtype": dtype, "device": device})
 
     def copy(self, node: fx.Node, known: dict[fx.Node, Any], traced_values: bool) -> Any:
@@ -400,13 +403,3 @@ def _is_composite_view(target: torch._ops.OpOverload, args: Any) -> bool:
 def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
     """functools.partial, as a plain closure that mypy and readers follow."""
     return lambda *rest: function(*first, *rest)
-
-
-def _number_behind(value: Any) -> tuple[Any, torch.dtype, torch.device] | None:
-    """(number, dtype, device) of a constant with one element that a decomposition made."""
-    if isinstance(value, fx.GraphModule):
-        return (0, torch.float32, torch.device("cpu"))
-    constant = torch_private.fake_constant(value)
-    if constant is None or constant.dim() != 0 or isinstance(constant, torch_private.FakeTensor):
-        return None
-    return constant.item(), value.dtype, value.device

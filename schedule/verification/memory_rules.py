@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import torch
+
 from longhand.lower.ir import BufferKind, Extern, Load, Nest, Step, Store
 from longhand.schedule.draft import Draft
 from longhand.schedule.plan import Access, Allocate, Group, KernelPlan, Launch, PlanStep, Release, Reuse
 from longhand.schedule.sizes import product, same
 from longhand.schedule.verification.rules import Fault, Rule, named
+
+_FILLS = frozenset({torch.ops.aten.zero_.default, torch.ops.aten.fill_.Scalar})  # whatever is there
 
 
 def memory_faults(steps: Sequence[Step | PlanStep], draft: Draft) -> Iterator[Fault]:
@@ -49,9 +53,11 @@ class _Memory:
             case Launch():
                 yield from self._launch(step)
             case Extern():
+                filled = set(step.mutates) if step.target in _FILLS else set()
                 named_in = [*(view.buffer for view in step.views()), *step.mutates]
-                yield from self._reads(name for name in named_in if name not in self._arriving)
+                yield from self._reads(name for name in named_in if name not in self._arriving | filled)
                 self._written.update(filter(None, step.outputs))
+                self._written.update(filled)
                 self._written.update(self._arriving.intersection(step.mutates))
                 self._block.update((name, name) for name in step.outputs if name)
                 yield from self._exist(filter(None, step.outputs))

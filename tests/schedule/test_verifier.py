@@ -283,3 +283,17 @@ def test_the_documentation_lists_the_passes_in_order() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = [f"| {one.name} | {one.doc[:-1]} |" for one in PASSES]
     assert "\n".join(rows) in text
+
+
+def test_a_fill_reads_nothing() -> None:
+    """`zero_` of fresh memory: what writes a whole tensor needs nothing there before."""
+
+    def scattered(index: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(5, 3).index_add(0, index, x)
+
+    program = lower(traced(scattered, [torch.tensor([0, 2, 2, 4]), rand(4, 3)]), TARGETS["cpu"])
+    draft = Draft.of(program, TARGETS["cpu"])
+    for one in PASSES:
+        draft = one.apply(draft)
+        Verifier(is_on=True).check(one.name, draft)
+    assert torch.ops.aten.zero_.default in {getattr(step, "target", None) for step in draft.steps}
