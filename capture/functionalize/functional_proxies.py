@@ -14,8 +14,18 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.functionalize.decompositions import COMPOSITE_VIEWS, packet_name
 
-__all__ = ["Handle", "Memory", "Number", "number_behind", "on_storage_of", "signature", "without_defaults"]
+__all__ = [
+    "Handle",
+    "Memory",
+    "Number",
+    "is_composite_view",
+    "number_behind",
+    "on_storage_of",
+    "signature",
+    "without_defaults",
+]
 
 
 @dataclasses.dataclass(eq=False)
@@ -118,3 +128,11 @@ def number_behind(value: Any) -> tuple[Any, torch.dtype, torch.device] | None:
     if constant is None or constant.dim() != 0 or isinstance(constant, torch_private.FakeTensor):
         return None
     return constant.item(), value.dtype, value.device
+
+
+def is_composite_view(target: torch._ops.OpOverload, args: Any) -> bool:
+    """Whether a call is a view that is made of views, of tensors that lie in memory as they look."""
+    if target.namespace != "aten" or packet_name(target) not in COMPOSITE_VIEWS:
+        return False
+    given = [leaf.fake for leaf in pytree.tree_leaves(args) if isinstance(leaf, Handle)]
+    return not any(value.is_complex() or value.is_neg() for value in given)

@@ -22,10 +22,8 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.functionalize import gradient_tracking
 from longhand.capture.functionalize.decompositions import (
     CHECKS,
-    COMPOSITE_VIEWS,
     decomposition_table,
     is_kept,
     packet_name,
@@ -34,11 +32,13 @@ from longhand.capture.functionalize.functional_proxies import (
     Handle,
     Memory,
     Number,
+    is_composite_view,
     number_behind,
     on_storage_of,
     signature,
     without_defaults,
 )
+from longhand.capture.functionalize.gradient_tracking import Carrying, detach
 from longhand.options import Device
 
 aten = torch.ops.aten
@@ -76,7 +76,7 @@ class Rewriter:
         rules: dict[str, Rule],
         rule_for_write: Callable[[torch._ops.OpOverload], Rule],
         fake_mode: torch_private.FakeTensorMode,
-        gradients: gradient_tracking.Carrying | None = None,
+        gradients: Carrying | None = None,
         *,
         device: Device,
     ) -> None:
@@ -194,7 +194,7 @@ class Rewriter:
                 "Write it with gradients on, or write into a clone of it.",
             )
         if self.gradients.is_stopped and node in self.gradients:
-            node = self.emit(gradient_tracking.detach, (node,))
+            node = self.emit(detach, (node,))
         memory.carries = memory.carries or node in self.gradients
         return node
 
@@ -208,9 +208,7 @@ class Rewriter:
                 or self.read(leaf) not in self.gradients
             ):
                 return leaf
-            return self.keep(
-                gradient_tracking.detach, (leaf,), {}, self.evaluate(gradient_tracking.detach, (leaf,), {})
-            )
+            return self.keep(detach, (leaf,), {}, self.evaluate(detach, (leaf,), {}))
 
         return fx.node.map_aggregate(results, stop)
 
@@ -233,7 +231,7 @@ class Rewriter:
                 return result
         if torch_private.writes(target):
             return self.rule_for_write(target)(self, target, args, kwargs, eager)
-        if not is_kept(target) or _is_composite_view(target, args):
+        if not is_kept(target) or is_composite_view(target, args):
             result = self.inlined(target, args, kwargs, eager)
             if result is not NotImplemented:
                 return result
@@ -391,13 +389,6 @@ class Rewriter:
         args = fx.node.map_aggregate(node.args, lookup)
         kwargs = fx.node.map_aggregate(node.kwargs, lookup)
         return self.call(node.target, args, dict(kwargs), node.meta.get("val") if traced_values else None)
-
-
-def _is_composite_view(target: torch._ops.OpOverload, args: Any) -> bool:
-    if target.namespace != "aten" or packet_name(target) not in COMPOSITE_VIEWS:
-        return False
-    given = [leaf.fake for leaf in pytree.tree_leaves(args) if isinstance(leaf, Handle)]
-    return not any(value.is_complex() or value.is_neg() for value in given)
 
 
 def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
