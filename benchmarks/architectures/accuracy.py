@@ -25,8 +25,8 @@ class Reference:
     Attributes:
         eager: Eager's.
         exact: The same in float64; eager's where it does not run there, or chooses other elements.
-        errors: How far eager is off, of each: from the exact one, from a second run of its own and, without float64,
-            from a run on weights and inputs that differ in their last bit.
+        errors: How far eager is off, of each: from the exact one, from a second run of its own and, without float64
+            or where it is asked for, from a run on weights and inputs that differ in their last bit.
     """
 
     eager: list[torch.Tensor]
@@ -49,12 +49,19 @@ class Accuracy:
     note: str = ""
 
 
-def reference(example: Example, run: Run) -> Reference:
-    """Runs the original as often as it takes to know how exact it is; `run` makes a copy of the example's."""
+def reference(example: Example, run: Run, *, in_last_bits: bool = False) -> Reference:
+    """Runs the original as often as it takes to know how exact it is.
+
+    Args:
+        example: What is called.
+        run: Calls a copy of it.
+        in_last_bits: Whether eager errs, besides, by what it moves where weights and inputs move by a bit: a batch
+            norm over a few elements may hit its gradients by chance, and be off by a third with the next bit.
+    """
     eager = run(example)
     others = [run(example)]
     exact = _exact(example, run, eager)
-    if exact is None:
+    if exact is None or in_last_bits:
         others.append(run(_in_other_bits(example)))
     errors = []
     for place, mine in enumerate(eager):

@@ -76,7 +76,8 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
     """Calls of the compiled model, against eager and float64; the third is watched: the second may fill caches.
 
     Some models ask whether they are compiled, and compute something else then, or raise, whatever compiles them. They
-    are held against what they compute in eager when they are told so; a row that raises then cannot be made.
+    are held against what they compute in eager when they are told so; a row that raises then cannot be made. Others
+    are so ill conditioned that eager is right by chance: they are held against what its last bits make of it.
     """
     longhand.reset()
     module, args, kwargs = copied(example, None if dtype is torch.float32 else dtype)
@@ -103,6 +104,11 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
         if _is_right(when_compiled, dtype):
             found = when_compiled
             numbers["asks"] = "is_compiling"
+    if not _is_right(found, dtype):
+        by_bits = accuracy(actual, reference(again, run, in_last_bits=True))
+        if _is_right(by_bits, dtype):
+            found = by_bits
+            numbers["noise"] = "last bits"
     numbers |= {"error": found.error, "eager_error": found.eager_error}
     if not _is_right(found, dtype):
         if watched.is_in_eager:

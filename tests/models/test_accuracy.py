@@ -46,6 +46,29 @@ def test_without_float64_eager_is_as_exact_as_its_last_bits():
     assert found.error == 0 and 1e-4 < found.eager_error < 1e-2
 
 
+class Cancels(nn.Module):
+    """Eager hits the difference of large numbers exactly; a bit in either is a thousand times what float64 shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((4,), 1000.0))
+
+    def forward(self, x):
+        return (x + 1001.0) - self.weight
+
+
+def test_where_eager_is_right_by_chance_its_last_bits_are_its_error():
+    def run(example):
+        one = copied(example)
+        return step(one[0], *one, train=False)
+
+    example = (Cancels(), (ZERO,), {})
+    off = [ONE + 1e-4]
+    assert accuracy(off, reference(example, run)).eager_error < 1e-8
+    found = accuracy(off, reference(example, run, in_last_bits=True))
+    assert 1e-5 < found.eager_error < 1e-3 and found.error < 1e-3
+
+
 class Asks(nn.Module):
     """Computes something else where it is compiled, or raises, as some models of transformers do with their masks."""
 

@@ -41,13 +41,14 @@ def cat_and_column_sum_partial_kernel(
     in_cols = col < n_cols
     split = tl.program_id(1)
     chunk = tl.cdiv(n_rows, tl.num_programs(1) * ROWS) * ROWS
+    begin = tl.minimum(split * chunk, n_rows)  # an unrolled loop must not begin past its end
     end = tl.minimum((split + 1) * chunk, n_rows)
 
     in_first = col < boundary
     in_first_two = col < second_boundary
 
     acc = tl.zeros([ROWS, COLS], tl.float32)
-    for start in tl.range(split * chunk, end, ROWS, loop_unroll_factor=2):
+    for start in tl.range(begin, end, ROWS, loop_unroll_factor=2):
         row = start + tl.arange(0, ROWS)[:, None]
         in_range = (row < n_rows) & in_cols
         d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_first, other=0.0).to(tl.float32)

@@ -39,10 +39,11 @@ def gelu_and_d_gelu_column_sum_partial_kernel(
     in_cols = col < n_cols
     split = tl.program_id(1)
     chunk = tl.cdiv(n_rows, tl.num_programs(1) * ROWS) * ROWS
+    begin = tl.minimum(split * chunk, n_rows)  # an unrolled loop must not begin past its end
     end = tl.minimum((split + 1) * chunk, n_rows)
 
     acc = tl.zeros([ROWS, COLS], tl.float32)
-    for start in tl.range(split * chunk, end, ROWS, loop_unroll_factor=2):
+    for start in tl.range(begin, end, ROWS, loop_unroll_factor=2):
         row = start + tl.arange(0, ROWS)[:, None]
         in_rows = row < n_rows
         in_range = in_rows & in_cols

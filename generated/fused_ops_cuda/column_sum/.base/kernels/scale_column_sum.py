@@ -33,10 +33,11 @@ def scale_column_sum_partial_kernel(
     in_cols = col < n_cols
     split = tl.program_id(1)
     chunk = tl.cdiv(n_rows, tl.num_programs(1) * ROWS) * ROWS
+    begin = tl.minimum(split * chunk, n_rows)  # an unrolled loop must not begin past its end
     end = tl.minimum((split + 1) * chunk, n_rows)
 
     acc = tl.zeros([ROWS, COLS], tl.float32)
-    for start in tl.range(split * chunk, end, ROWS, loop_unroll_factor=2):
+    for start in tl.range(begin, end, ROWS, loop_unroll_factor=2):
         row = start + tl.arange(0, ROWS)[:, None]
         in_range = (row < n_rows) & in_cols
         x = tl.load(x_ptr + row * n_cols + col, mask=in_range, other=0.0).to(tl.float32)
