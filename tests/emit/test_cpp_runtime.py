@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import re
 import stat
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.emit.cpp_kernels import runtime_in
+from longhand.emit.names.words import RESERVED_IN_KERNEL
+from tests.emit.cpp_kernels import TEMPLATES, runtime_in
 
 SCALE = """// scale: out = x * factor + n.
 #include "shift.h"
@@ -348,3 +350,13 @@ def test_threads_and_children_have_their_own_memory(pool: ModuleType) -> None:
         os._exit(0 if float(x.numpy()[0, 0]) == 2 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert bool((x == 1).all())
+
+
+def test_no_kernel_is_called_what_the_binding_defines() -> None:
+    """A kernel stands in one translation unit with it: a function called `method` would be ambiguous."""
+    text = (TEMPLATES / "runtime" / "cpp.py.jinja").read_text()
+    binding = text[text.index("namespace {") : text.index('extern "C" PyObject')]
+    defined = set(re.findall(r"^(?:[\w:<>]+ )+\**(\w+)(?=\(|;| =|\[)", binding, re.MULTILINE))
+    defined |= set(re.findall(r"^struct (\w+)", binding, re.MULTILINE))
+    assert {"method", "exchange", "call", "Tensor"} <= defined
+    assert defined <= RESERVED_IN_KERNEL
