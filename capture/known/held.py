@@ -5,7 +5,8 @@ written to memory for itself, the same in each call, the values are computed her
 
 On the CPU they are what eager makes. On CUDA only what every device rounds alike is computed ahead: whole numbers,
 bools, and of floats sums, products and what merely moves them. A logarithm that falls into another bucket there
-would be another index.
+would be another index. And there the unit must have weights: whoever moves them to the GPU moves what it holds, too,
+while a model without any computes wherever its arguments are.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
         names: The nodes that a plan writes to memory without reading anything.
         device: Decides what may be computed ahead.
     """
+    weights = (InputKind.PARAMETER, InputKind.BUFFER)
+    if device is Device.CUDA and not any(entry.kind in weights for entry in captured.inputs):
+        return captured
     graph = captured.graph
     seen_outside = set(_behind_views([node for node in graph.nodes if node.op == "output"]))
     values = {

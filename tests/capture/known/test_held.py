@@ -22,12 +22,13 @@ TARGETS = {Device.CPU: Target(Device.CPU), Device.CUDA: Target(Device.CUDA, "sm_
 class Placed(nn.Module):
     """Writes to positions that no input decides, by a library call."""
 
-    def __init__(self, positions: Callable[[int], torch.Tensor]) -> None:
+    def __init__(self, positions: Callable[[int], torch.Tensor], has_weight: bool = True) -> None:
         super().__init__()
         self.positions = positions
+        self.scale = nn.Parameter(torch.ones(())) if has_weight else 1.0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.scatter_reduce(1, self.positions(x.shape[1]), x, "amax")
+        return self.scale * x.scatter_reduce(1, self.positions(x.shape[1]), x, "amax")
 
 
 def held(module: nn.Module, device: Device, *args: torch.Tensor) -> tuple[CapturedGraph, CapturedGraph]:
@@ -54,7 +55,15 @@ def test_whole_numbers_are_held_on_every_device(device: Device) -> None:
     _, graph = held(Placed(distances), device, X)
     (value,) = graph.constants.values()
     torch.testing.assert_close(value, distances(6), rtol=0, atol=0)
-    assert [entry.kind for entry in graph.inputs] == [InputKind.ARGUMENT, InputKind.CONSTANT]
+    assert [entry.kind for entry in graph.inputs][-1] is InputKind.CONSTANT
+
+
+def test_a_model_without_weights_holds_nothing_on_a_gpu() -> None:
+    """Nobody moves it there: its unit would have the constant on the CPU, and refuse every call."""
+    before, after = held(Placed(distances, has_weight=False), Device.CUDA, X)
+    assert after is before
+    _, on_cpu = held(Placed(distances, has_weight=False), Device.CPU, X)
+    assert on_cpu.constants
 
 
 def test_a_logarithm_is_held_on_the_cpu_alone() -> None:
