@@ -26,6 +26,7 @@ from torch import fx
 # What the later rooms ask of an operator in the graph that is not ATen's.
 from longhand.capture.autograd.eager_derivative import Differentiated as Differentiated
 from longhand.capture.autograd.eager_derivative import differentiated as differentiated
+from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
 from longhand.capture.torch_private import registered_by as registered_by
 
 
@@ -145,6 +146,7 @@ class GraphOutput:
 
 
 @dataclasses.dataclass(frozen=True)
+@nan_equals_itself
 class Literal:
     """A result that is no tensor."""
 

@@ -24,6 +24,8 @@ from typing import TypeAlias
 import sympy
 import torch
 
+from longhand.capture.graph import nan_equals_itself
+
 Size: TypeAlias = int | sympy.Expr
 
 
@@ -149,6 +151,7 @@ class ReduceOp(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
+@nan_equals_itself
 class Load:
     """An element of a buffer.
 
@@ -167,6 +170,7 @@ class Load:
 
 
 @dataclasses.dataclass(frozen=True)
+@nan_equals_itself
 class Constant:
     """A number written in the source."""
 
@@ -177,6 +181,7 @@ class Constant:
 
 
 @dataclasses.dataclass(frozen=True)
+@nan_equals_itself
 class Scalar:
     """A number that the caller passes, so that one kernel serves calls that differ in it: ``eps``, a symbolic size."""
 

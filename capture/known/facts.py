@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import sympy
 
+from longhand.capture.nan_equality import nan_equals_itself
+
 Size: TypeAlias = int | sympy.Expr
 Number = bool | int | float
 
@@ -63,6 +65,7 @@ def sum_of(left: Affine, right: Affine) -> Affine:
 
 
 @dataclasses.dataclass(frozen=True)
+@nan_equals_itself
 class Same:
     """Every element is one number, a bool in a tensor of bools."""
 
@@ -77,6 +80,7 @@ class Position:
 
 
 @dataclasses.dataclass(frozen=True)
+@nan_equals_itself
 class Choice:
     """One number where all `conditions` are at least 0, another elsewhere.
 
