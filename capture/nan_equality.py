@@ -24,5 +24,5 @@ def nan_equals_itself(decorated: type[T]) -> type[T]:
         # A dictionary looks for the same object before it asks for an equal one.
         return type(self) is type(other) and vars(self) == vars(other)
 
-    decorated.__eq__ = equals  # type: ignore[method-assign, assignment]
+    decorated.__eq__ = equals  # type: ignore[method-assign]
     return decorated
