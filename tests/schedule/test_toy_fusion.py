@@ -29,7 +29,9 @@ def fuse_neighbours(draft: Draft) -> Draft:
     return draft.with_steps(steps)
 
 
-TOY = PlanPass("fuse_neighbours", "Neighbours that share a tensor, however little that saves.", fuse_neighbours)
+TOY = PlanPass(
+    "fuse_neighbours", "Neighbours that share a tensor, however little that saves.", fuse_neighbours
+)
 
 
 def with_toy() -> tuple[PlanPass, ...]:
@@ -47,7 +49,9 @@ def two_around_a_library_call(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_a_rule_in_the_list_fuses_and_the_plan_stays_right(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_in_the_list_fuses_and_the_plan_stays_right(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`planned` holds the plan's results against eager, and the verifier looks at what each pass made."""
     given = [rand(6, 40) for _ in range(7)]
     assert len(launches(planned(two_that_share_little, *given, target=target))) == 2
