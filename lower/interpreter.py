@@ -6,9 +6,8 @@ vary), every load is a gather from the flat buffer. `precision` replaces float32
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import sympy
@@ -25,89 +24,15 @@ from longhand.lower.body import (
     PointwiseOp,
     Position,
     Reduce,
-    ReduceOp,
     Scalar,
     Size,
     Store,
     Value,
 )
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Program, View
+from longhand.lower.ops import PRIMITIVES, REDUCTIONS
 
-Op = PointwiseOp
 Sizes = Mapping[sympy.Symbol, int]
-
-_OPERATIONS: dict[PointwiseOp, Callable[..., torch.Tensor]] = {
-    Op.ADD: torch.add,
-    Op.SUB: torch.sub,
-    Op.MUL: torch.mul,
-    Op.DIV: torch.true_divide,
-    Op.FLOOR_DIV: functools.partial(torch.div, rounding_mode="floor"),
-    Op.TRUNC_DIV: functools.partial(torch.div, rounding_mode="trunc"),
-    Op.REMAINDER: torch.remainder,
-    Op.FMOD: torch.fmod,
-    Op.FMA: lambda a, b, c: a * b + c,
-    Op.NEG: torch.neg,
-    Op.ABS: torch.abs,
-    Op.SIGN: torch.sign,
-    Op.MAXIMUM: torch.maximum,
-    Op.MINIMUM: torch.minimum,
-    Op.FMAX: torch.fmax,
-    Op.FMIN: torch.fmin,
-    Op.COPYSIGN: torch.copysign,
-    Op.NEXTAFTER: torch.nextafter,
-    Op.RECIPROCAL: torch.reciprocal,
-    Op.FLOOR: torch.floor,
-    Op.CEIL: torch.ceil,
-    Op.TRUNC: torch.trunc,
-    Op.ROUND: torch.round,
-    Op.POW: torch.pow,
-    Op.SQRT: torch.sqrt,
-    Op.RSQRT: torch.rsqrt,
-    Op.EXP: torch.exp,
-    Op.EXP2: torch.exp2,
-    Op.EXPM1: torch.expm1,
-    Op.LOG: torch.log,
-    Op.LOG2: torch.log2,
-    Op.LOG10: torch.log10,
-    Op.LOG1P: torch.log1p,
-    Op.SIN: torch.sin,
-    Op.COS: torch.cos,
-    Op.TAN: torch.tan,
-    Op.ASIN: torch.asin,
-    Op.ACOS: torch.acos,
-    Op.ATAN: torch.atan,
-    Op.ATAN2: torch.atan2,
-    Op.SINH: torch.sinh,
-    Op.COSH: torch.cosh,
-    Op.TANH: torch.tanh,
-    Op.ASINH: torch.asinh,
-    Op.ACOSH: torch.acosh,
-    Op.ATANH: torch.atanh,
-    Op.ERF: torch.erf,
-    Op.ERFC: torch.erfc,
-    Op.SIGMOID: torch.sigmoid,
-    Op.HYPOT: torch.hypot,
-    Op.EQ: torch.eq,
-    Op.NE: torch.ne,
-    Op.LT: torch.lt,
-    Op.LE: torch.le,
-    Op.GT: torch.gt,
-    Op.GE: torch.ge,
-    Op.ISNAN: torch.isnan,
-    Op.ISINF: torch.isinf,
-    Op.SIGNBIT: torch.signbit,
-    Op.LOGICAL_AND: torch.logical_and,
-    Op.LOGICAL_OR: torch.logical_or,
-    Op.LOGICAL_XOR: torch.logical_xor,
-    Op.LOGICAL_NOT: torch.logical_not,
-    Op.BITWISE_AND: torch.bitwise_and,
-    Op.BITWISE_OR: torch.bitwise_or,
-    Op.BITWISE_XOR: torch.bitwise_xor,
-    Op.BITWISE_NOT: torch.bitwise_not,
-    Op.SHIFT_LEFT: torch.bitwise_left_shift,
-    Op.SHIFT_RIGHT: torch.bitwise_right_shift,
-    Op.WHERE: torch.where,
-}
 
 
 def run_program(
@@ -263,11 +188,11 @@ class _Space:
 
     def pointwise(self, value: Pointwise) -> torch.Tensor:
         args = [self.values[arg] for arg in value.args]
-        if value.op is Op.CAST:
+        if value.op is PointwiseOp.CAST:
             dtype = self.dtype(value.dtype)
             narrow = value.narrow
             return args[0].to(dtype) if narrow is None else args[0].to(narrow).to(dtype)
-        found = _OPERATIONS[value.op](*args)
+        found = PRIMITIVES[value.op].in_torch(*args)
         expected = self.dtype(value.dtype)
         if found.dtype is not expected:
             raise LoweringError(f"{value} gives {found.dtype}, not {expected}.")
@@ -280,35 +205,9 @@ class _Space:
             raise LoweringError(f"{value} reduces over an axis that its argument does not vary over.")
         kept = [dim for dim in range(argument.dim()) if dim not in dims]
         rows = argument.permute(*kept, *dims).reshape([argument.shape[dim] for dim in kept] + [-1])
-        found = _reduce_last(value, rows).to(self.dtype(value.dtype))
+        found = REDUCTIONS[value.op].of_rows(rows).to(self.dtype(value.dtype))
         shape = [1 if dim in dims else argument.shape[dim] for dim in range(argument.dim())]
         return found.reshape(shape)
-
-
-def _reduce_last(value: Reduce, rows: torch.Tensor) -> torch.Tensor:
-    match value.op:
-        case ReduceOp.SUM:
-            return rows.sum(-1, dtype=rows.dtype)
-        case ReduceOp.PROD:
-            return rows.prod(-1, dtype=rows.dtype)
-        case ReduceOp.MAX:
-            return rows.amax(-1)
-        case ReduceOp.MIN:
-            return rows.amin(-1)
-        case ReduceOp.ARGMAX:
-            return _first(rows, rows.amax(-1, keepdim=True))
-        case ReduceOp.ARGMIN:
-            return _first(rows, rows.amin(-1, keepdim=True))
-        case ReduceOp.ANY:
-            return rows.any(-1)
-        case ReduceOp.ALL:
-            return rows.all(-1)
-
-
-def _first(rows: torch.Tensor, extreme: torch.Tensor) -> torch.Tensor:
-    """The first position that holds the extreme value (the first NaN if that is NaN)."""
-    hits = torch.where(extreme.isnan(), rows.isnan(), rows == extreme)
-    return hits.to(torch.int8).argmax(-1)
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:

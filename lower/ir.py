@@ -1,9 +1,9 @@
 """The loop program: what a captured graph becomes, and all that the scheduler sees.
 
 A `Program` is an ordered list of steps over buffers. A step is a `Nest` (loops that we write ourselves) or an
-`Extern` (one call of a library). A nest is a set of named atomic `Axis` and a body (`lower.body`, whose names are this
-module's too). Fusing two nests is putting their axes in relation and concatenating their bodies. Tiles, passes and
-index arithmetic come later, in schedule/.
+`Extern` (one call of a library). A nest is a set of named atomic `Axis` and a body (`lower.body` and `lower.ops`, whose
+names are this module's too). Fusing two nests is putting their axes in relation and concatenating their bodies. Tiles,
+passes and index arithmetic come later, in schedule/.
 
 Views are never steps: they are folded into the index of the load that reads through them. A view that splits a
 dimension splits the axis; what does not factor (a reshape of a transposed tensor, say) is a copy, as it is in eager.
@@ -39,14 +39,18 @@ from longhand.lower.body import (
     compute_dtype,
     domains,
 )
+from longhand.lower.ops import PRIMITIVES, REDUCTIONS, Cost
 from longhand.lower.sizes import contiguous_strides, same
 
 __all__ = [
     "BOUNDARIES",
+    "PRIMITIVES",
+    "REDUCTIONS",
     "Axis",
     "Buffer",
     "BufferKind",
     "Constant",
+    "Cost",
     "Extent",
     "Extern",
     "Index",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import torch
 
 from longhand.lower.ir import (
+    PRIMITIVES,
     Constant,
     Extent,
     Load,
@@ -26,27 +26,6 @@ from longhand.lower.ir import (
 from longhand.schedule.bodies import rewrite
 from longhand.schedule.sizes import product
 
-_FOLDED: dict[PointwiseOp, Callable[..., torch.Tensor]] = {
-    PointwiseOp.ADD: torch.add,
-    PointwiseOp.SUB: torch.sub,
-    PointwiseOp.MUL: torch.mul,
-    PointwiseOp.DIV: torch.div,
-    PointwiseOp.NEG: torch.neg,
-    PointwiseOp.ABS: torch.abs,
-    PointwiseOp.SQRT: torch.sqrt,
-    PointwiseOp.RECIPROCAL: torch.reciprocal,
-    PointwiseOp.MAXIMUM: torch.maximum,
-    PointwiseOp.MINIMUM: torch.minimum,
-    PointwiseOp.EQ: torch.eq,
-    PointwiseOp.NE: torch.ne,
-    PointwiseOp.LT: torch.lt,
-    PointwiseOp.LE: torch.le,
-    PointwiseOp.GT: torch.gt,
-    PointwiseOp.GE: torch.ge,
-    PointwiseOp.LOGICAL_AND: torch.logical_and,
-    PointwiseOp.LOGICAL_OR: torch.logical_or,
-    PointwiseOp.LOGICAL_NOT: torch.logical_not,
-}
 _EXACT_WIDENINGS = {
     (torch.float32, torch.float64),
     (torch.int32, torch.int64),
@@ -164,7 +143,7 @@ def _simplify(value: Value, body: list[Value]) -> Value | int:
     if not isinstance(value, Pointwise):
         return value
     args = [body[position] for position in value.args]
-    if value.op in _FOLDED and all(isinstance(arg, Constant) for arg in args):
+    if PRIMITIVES[value.op].folds and all(isinstance(arg, Constant) for arg in args):
         return _fold(value, [arg for arg in args if isinstance(arg, Constant)])
     if value.op is PointwiseOp.CAST:
         return _simplify_cast(value, args[0], body)
@@ -176,7 +155,7 @@ def _fold(value: Pointwise, args: list[Constant]) -> Value:
     operands = [torch.tensor(arg.value, dtype=arg.dtype) for arg in args]
     if any(operand.dtype is not operands[0].dtype for operand in operands):
         return value
-    result = _FOLDED[value.op](*operands)
+    result = PRIMITIVES[value.op].in_torch(*operands)
     if result.dtype is not value.dtype:
         return value
     return Constant(result.item(), value.dtype, name=value.name, origin=value.origin)

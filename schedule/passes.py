@@ -85,7 +85,9 @@ def _join_lists(draft: Draft) -> Draft:
 
 
 def _place_buffers(draft: Draft) -> Draft:
-    steps, kernels = place_buffers(draft.calls, draft.kernels, draft.buffers, draft.kept)
+    steps, kernels = place_buffers(
+        draft.calls, draft.kernels, draft.buffers, draft.kept, draft.options.target.device
+    )
     return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
 
 

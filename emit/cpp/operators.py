@@ -11,20 +11,11 @@ from collections.abc import Callable
 import torch
 
 from longhand.emit.cpp.types import cpp_type
-from longhand.emit.text.expression import Operator, Precedence, Text, call, infix
+from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
 from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Store, Value
 
 P = PointwiseOp
 
-
-class _Same(Operator):
-    """A conversion that C++ does not need to write."""
-
-    def apply(self, arguments: list[Text]) -> Text:
-        return arguments[0]
-
-
-_SAME = _Same("{0}")
 
 # libm functions with a SIMD version in glibc's libmvec.
 VECTOR_FUNCTIONS: dict[PointwiseOp, str] = {
@@ -195,7 +186,7 @@ def _integer_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
     if op is P.SIGNBIT:
         return Operator("{0} < 0", Precedence.COMPARE, (Precedence.BIT_OR,))
     if op in (P.FLOOR, P.CEIL, P.TRUNC, P.ROUND):
-        return _SAME
+        return SAME
     if op in (P.ISNAN, P.ISINF):
         return Operator("false")
     if op is P.FMA:
@@ -210,11 +201,11 @@ def _cast(value: Pointwise, source: torch.dtype) -> Operator:
     target = value.narrow or value.dtype
     if target is torch.bool:
         if source is torch.bool:
-            return _SAME
+            return SAME
         zero = {torch.float32: "0.0f", torch.float64: "0.0"}.get(source, "0")
         return Operator(f"{{0}} != {zero}", Precedence.COMPARE, (Precedence.BIT_OR,))
     if target == source:
-        return _SAME
+        return SAME
     if target is torch.uint8 and source.is_floating_point:
         # A negative float has no meaning as an unsigned integer in C++; PyTorch goes through int64.
         return Operator("static_cast<uint8_t>(static_cast<int64_t>({0}))")

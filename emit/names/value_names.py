@@ -12,9 +12,10 @@ import torch
 from longhand.capture.graph import GradientPart
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.choice_names import choice_words
-from longhand.emit.names.value_nouns import REDUCED, noun_of
+from longhand.emit.names.value_nouns import noun_of
 from longhand.emit.names.words import Scope, element_words, further_words, plural, without_counter
 from longhand.lower.ir import (
+    PRIMITIVES,
     Constant,
     Extent,
     Load,
@@ -34,20 +35,6 @@ from longhand.schedule.plan import Access, KernelPlan, Style
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 
-_UNARY = frozenset(
-    {
-        PointwiseOp.EXP,
-        PointwiseOp.EXP2,
-        PointwiseOp.LOG,
-        PointwiseOp.LOG2,
-        PointwiseOp.TANH,
-        PointwiseOp.SIGMOID,
-        PointwiseOp.ERF,
-        PointwiseOp.SIN,
-        PointwiseOp.COS,
-        PointwiseOp.SQRT,
-    }
-)
 _SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
 _PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
 
@@ -263,16 +250,16 @@ class ValueWords:
                 yield "sum_of_squares"
             stored = self._stored(position)
             if stored and sum(isinstance(other, Reduce) for other in self.plan.body) > 1:
-                yield f"{stored}_{REDUCED[value.op]}"
+                yield f"{stored}_{noun_of(value)}"
             place = (
                 "row"
                 if self.plan.rows and set(value.axes) == {axis.name for axis in self.plan.cols}
                 else "col"
             )
             place = place if domains(self.plan.body)[position] else "total"
-            yield f"{place}_{REDUCED[value.op]}"
+            yield f"{place}_{noun_of(value)}"
             for name in named:
-                yield f"{name}_{REDUCED[value.op]}"
+                yield f"{name}_{noun_of(value)}"
             inner = self.plan.body[value.arg]
             if value.op is ReduceOp.SUM and isinstance(inner, Pointwise) and inner.op is PointwiseOp.MUL:
                 yield "sum_of_products"
@@ -280,7 +267,12 @@ class ValueWords:
         if not isinstance(value, Pointwise):
             yield "position"
             return
-        if value.op in _UNARY and len(named) == 1 and len(named[0]) <= 12 and value.op.value not in named[0]:
+        if (
+            PRIMITIVES[value.op].leads_names
+            and len(named) == 1
+            and len(named[0]) <= 12
+            and value.op.value not in named[0]
+        ):
             yield f"{value.op.value}_{named[0]}"
         if value.op in (PointwiseOp.MUL, PointwiseOp.DIV) and self._with_number(value):
             yield f"scaled_{named[0]}" if named else noun_of(value)

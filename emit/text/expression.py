@@ -61,6 +61,17 @@ class Operator:
         return Text(self.template.format(*printed), self.precedence)
 
 
+class Same(Operator):
+    """An operation that changes nothing and is not written: a conversion between equal types, the floor of an int."""
+
+    def apply(self, arguments: list[Text]) -> Text:
+        """The argument, however loosely it binds."""
+        return arguments[0]
+
+
+SAME = Same("{0}")
+
+
 def infix(symbol: str, precedence: Precedence) -> Operator:
     """A left-associative binary operator."""
     return Operator(f"{{0}} {symbol} {{1}}", precedence, (precedence, Precedence(precedence + 1)))

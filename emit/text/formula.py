@@ -10,7 +10,7 @@ from longhand.emit.names.words import listed, plural
 from longhand.emit.text.operation_formula import op_formula
 from longhand.emit.text.reference_joins import find_joins
 from longhand.emit.text.value_formula import formula_in_steps, value_formula
-from longhand.lower.ir import Load, ReduceOp, Store
+from longhand.lower.ir import Load, Store
 from longhand.schedule.plan import Access, KernelPlan, Style
 
 _LONGEST = 88
@@ -18,10 +18,6 @@ _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _THREE_LINES = 300
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
-_OF_TWO = frozenset(
-    {"cross_entropy"}
-)  # what it compares with belongs to the formula; a norm's weight does not
-_REDUCED = {ReduceOp.PROD: "prod", ReduceOp.ARGMAX: "argmax", ReduceOp.ARGMIN: "argmin"}
 
 
 def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:

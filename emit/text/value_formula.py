@@ -27,7 +27,6 @@ from longhand.lower.ir import (
     PointwiseOp,
     Position,
     Reduce,
-    ReduceOp,
     Scalar,
     Store,
 )
@@ -37,7 +36,6 @@ _LONGEST = 88  # of a result's formula
 _SHORT = 16  # what stays inside a formula in steps, whatever it is called in the kernel
 # What it compares with belongs to the formula; a norm's weight does not.
 _OF_TWO = frozenset({"cross_entropy"})
-_REDUCED = {ReduceOp.PROD: "prod", ReduceOp.ARGMAX: "argmax", ReduceOp.ARGMIN: "argmin"}
 
 
 def value_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
@@ -108,7 +106,7 @@ class _Formula:
                 return self._position(position)
             case Reduce(op=op):
                 arg = self._value(value.arg)
-                return None if arg is None else Text(f"{_REDUCED.get(op, op.value)}({arg.text})")
+                return None if arg is None else Text(f"{op.value}({arg.text})")
             case Pointwise():
                 return self._pointwise(value)
         return None

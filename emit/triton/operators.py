@@ -11,7 +11,7 @@ from collections.abc import Container
 
 import torch
 
-from longhand.emit.text.expression import Operator, Precedence, call, infix
+from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
 from longhand.emit.triton.types import language_dtype
 from longhand.errors import LoweringError
 from longhand.lower.ir import (
@@ -119,6 +119,8 @@ _INTEGER = {
     Op.FMOD: infix("%", _P.PRODUCT),
     Op.MAXIMUM: call("tl.maximum", 2),
     Op.MINIMUM: call("tl.minimum", 2),
+    Op.SIGNBIT: Operator("{0} < 0", _P.COMPARE, (_P.BIT_OR,)),
+    **dict.fromkeys((Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND), SAME),
 }
 
 # What Triton writes out for float32 alone: its own are exact for float64.
@@ -205,7 +207,7 @@ class OperatorTable:
             return _cast(value) if value.args[0] in self._tensors else _cast_of_number(value)
         if value.op in _FLIPPED and value.args[0] in self._named and value.args[1] in self._tensors:
             return _FLIPPED[value.op]
-        if value.op is Op.SIGNBIT:
+        if value.op is Op.SIGNBIT and dtype.is_floating_point:
             bits = "tl.int64" if dtype is torch.float64 else "tl.int32"
             return Operator(f"{{0}}.to({bits}, bitcast=True) < 0", _P.COMPARE, (_P.ATOM,))
         if value.op is Op.EXP and not self._is_narrow and not self._is_shifted(value):

@@ -4,44 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from longhand.lower.ir import Buffer, Load, Nest, Pointwise, PointwiseOp, Reduce, Size, Store, domains
+from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Nest, Pointwise, Reduce, Size, Store, domains
 from longhand.schedule.bodies import loads, reduced_axes, sizes_of, stores
 from longhand.schedule.fusion.legality import depends_on_reduction, reduces_columns
 from longhand.schedule.sizes import product, rank
 
 Hint = Callable[[Size], int]  # the size at capture
 
-EXPENSIVE = frozenset(
-    {
-        PointwiseOp.POW,
-        PointwiseOp.EXP,
-        PointwiseOp.EXP2,
-        PointwiseOp.EXPM1,
-        PointwiseOp.LOG,
-        PointwiseOp.LOG2,
-        PointwiseOp.LOG10,
-        PointwiseOp.LOG1P,
-        PointwiseOp.SIN,
-        PointwiseOp.COS,
-        PointwiseOp.TAN,
-        PointwiseOp.ASIN,
-        PointwiseOp.ACOS,
-        PointwiseOp.ATAN,
-        PointwiseOp.ATAN2,
-        PointwiseOp.SINH,
-        PointwiseOp.COSH,
-        PointwiseOp.TANH,
-        PointwiseOp.ASINH,
-        PointwiseOp.ACOSH,
-        PointwiseOp.ATANH,
-        PointwiseOp.ERF,
-        PointwiseOp.ERFC,
-        PointwiseOp.SIGMOID,
-        PointwiseOp.REMAINDER,
-        PointwiseOp.FLOOR_DIV,
-        PointwiseOp.FMOD,
-    }
-)
 SHARED_PART = 5  # side by side only if they save at least a fifth of what they move
 REPEATS = 4  # an expensive value may be computed this often for each time it was before
 SHORT_OF_ROWS = 64
@@ -126,7 +95,9 @@ def absorb_problem(
         buffers: Of the program.
         hint: Sizes at capture.
     """
-    heavy = any(isinstance(value, Pointwise) and value.op in EXPENSIVE for value in producer.body)
+    heavy = any(
+        isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY for value in producer.body
+    )
     places = {load.index for _, load in loads(consumer) if load.buffer == buffer}
     uses = len(places) + n_readers - 1
     sizes = sizes_of(producer)
@@ -148,7 +119,7 @@ def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
     """Whether computing a producer's value again is cheaper than loading it: fills, masks, casts to a wider type."""
     most = MOST_FREE_VALUES if loads(producer) else MOST_INDEX_VALUES
     if len(producer.body) > most or any(
-        isinstance(v, Pointwise) and v.op in EXPENSIVE for v in producer.body
+        isinstance(v, Pointwise) and PRIMITIVES[v.op].cost is Cost.HEAVY for v in producer.body
     ):
         return False
     if reduced_axes(producer) or any(value.index.values for _, value in loads(producer)):
@@ -182,7 +153,7 @@ def _repeated_work(nest: Nest, hint: Hint) -> int:
     found = domains(nest.body)
     repeated = 0
     for position, value in enumerate(nest.body):
-        if not (isinstance(value, Pointwise) and value.op in EXPENSIVE):
+        if not (isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY):
             continue
         domain = found[position]
         hoisted = domain == set(order[: len(domain)]) or (rows != set(order) and domain <= rows)

@@ -7,8 +7,10 @@ import math
 from collections.abc import Mapping
 
 from longhand.lower.ir import (
+    PRIMITIVES,
     Axis,
     Buffer,
+    Cost,
     Load,
     Nest,
     Pointwise,
@@ -42,7 +44,7 @@ from longhand.schedule.kernels.key import kernel_key
 from longhand.schedule.kernels.masks import Masking, find_masking
 from longhand.schedule.kernels.pass_levels import Passes, find_passes, store_pass
 from longhand.schedule.kernels.space import Family, Space, find_space
-from longhand.schedule.kernels.staging import HEAVY, Stager
+from longhand.schedule.kernels.staging import Stager
 from longhand.schedule.kernels.transposed_staging import turned_loads
 from longhand.schedule.kernels.tunables import (
     Work,
@@ -307,7 +309,9 @@ def _work(
         has_rows=bool(space.rows),
         has_cols=bool(space.cols),
         is_split=loops.is_split,
-        is_heavy=any(isinstance(value, Pointwise) and value.op in HEAVY for value in space.body),
+        is_heavy=any(
+            isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY for value in space.body
+        ),
         is_long=is_long_row(_count(space.cols, hints)),
         writes_rows=loops.passes.writes_elements,
         is_turned=is_turned,

@@ -349,11 +349,6 @@ class KernelPlan:
         """The col axes, outermost first."""
         return tuple(axis for axis in self.axes if axis.role is AxisRole.COL)
 
-    @property
-    def has_warps(self) -> bool:
-        """Whether a block is shared by threads that run apart: a CUDA kernel."""
-        return any(tunable.name == "NUM_WARPS" for tunable in self.tunables)
-
     def has_wide_index(self, axes: Iterable[str]) -> bool:
         """Whether an index over any of these axes must be int64."""
         return self._any(self.widths.axes, axes)

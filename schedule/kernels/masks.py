@@ -9,11 +9,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Value, arguments
+from longhand.lower.ir import (
+    PRIMITIVES,
+    REDUCTIONS,
+    Constant,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Reduce,
+    ReduceOp,
+    Value,
+    arguments,
+)
 from longhand.schedule.kernels.flow import Flow
 
 Lane = float | int | bool | None  # None: unknown
@@ -92,20 +103,8 @@ def _guards(flow: Flow, padding: Mapping[int, float | int | bool]) -> tuple[int,
 def _is_ignored(reduce: Reduce, lane: Lane) -> bool:
     if lane is None or lane != lane:
         return False
-    match reduce.op:
-        case ReduceOp.SUM:
-            return lane == 0
-        case ReduceOp.PROD:
-            return lane == 1
-        case ReduceOp.ANY:
-            return lane is False
-        case ReduceOp.ALL:
-            return lane is True
-        case ReduceOp.MAX | ReduceOp.ARGMAX:
-            return lane == -math.inf
-        case ReduceOp.MIN | ReduceOp.ARGMIN:
-            return lane == math.inf
-    return False
+    identity = REDUCTIONS[reduce.op].identity
+    return lane is identity if isinstance(identity, bool) else lane == identity
 
 
 def _lanes(flow: Flow, padding: Mapping[int, float | int | bool]) -> list[Lane]:
@@ -146,7 +145,7 @@ def _pointwise(body: tuple[Value, ...], value: Pointwise, args: list[Lane]) -> L
         return False
     if value.op is PointwiseOp.LOGICAL_OR and True in [arg for arg in args if isinstance(arg, bool)]:
         return True
-    function = _FUNCTIONS.get(value.op)
+    function = PRIMITIVES[value.op].on_numbers
     if function is None or value.narrow is not None:
         return None
     known = [arg for arg in args if arg is not None]
@@ -167,39 +166,6 @@ def _cast(lane: float | int | bool, dtype: torch.dtype) -> Lane:
     if dtype.is_floating_point:
         return float(lane)
     return int(lane) if math.isfinite(lane) else None
-
-
-_FUNCTIONS: Mapping[PointwiseOp, Callable[..., float | int | bool]] = {
-    PointwiseOp.ADD: lambda a, b: a + b,
-    PointwiseOp.SUB: lambda a, b: a - b,
-    PointwiseOp.MUL: lambda a, b: a * b,
-    PointwiseOp.DIV: lambda a, b: a / b,
-    PointwiseOp.FMA: lambda a, b, c: a * b + c,
-    PointwiseOp.NEG: lambda a: -a,
-    PointwiseOp.ABS: abs,
-    PointwiseOp.MAXIMUM: max,
-    PointwiseOp.MINIMUM: min,
-    PointwiseOp.EXP: math.exp,
-    PointwiseOp.EXP2: lambda a: 2.0**a,
-    PointwiseOp.EXPM1: math.expm1,
-    PointwiseOp.SQRT: math.sqrt,
-    PointwiseOp.TANH: math.tanh,
-    PointwiseOp.ERF: math.erf,
-    PointwiseOp.SIN: math.sin,
-    PointwiseOp.EQ: lambda a, b: a == b,
-    PointwiseOp.NE: lambda a, b: a != b,
-    PointwiseOp.LT: lambda a, b: a < b,
-    PointwiseOp.LE: lambda a, b: a <= b,
-    PointwiseOp.GT: lambda a, b: a > b,
-    PointwiseOp.GE: lambda a, b: a >= b,
-    PointwiseOp.ISNAN: lambda a: a != a,
-    PointwiseOp.ISINF: lambda a: math.isinf(a),
-    PointwiseOp.LOGICAL_AND: lambda a, b: a and b,
-    PointwiseOp.LOGICAL_OR: lambda a, b: a or b,
-    PointwiseOp.LOGICAL_XOR: lambda a, b: a != b,
-    PointwiseOp.LOGICAL_NOT: lambda a: not a,
-    PointwiseOp.CAST: lambda a: a,
-}
 
 
 def _feeding_reductions(body: tuple[Value, ...]) -> set[int]:

@@ -11,47 +11,10 @@ from collections.abc import Mapping
 
 import torch
 
-from longhand.lower.ir import Buffer, Load, Pointwise, PointwiseOp, Store, arguments, domains
+from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Pointwise, Store, arguments, domains
 from longhand.schedule.kernels.flow import Flow
 
-# Operations that cost far more than a load.
-HEAVY = frozenset(
-    {
-        PointwiseOp.EXP,
-        PointwiseOp.EXP2,
-        PointwiseOp.EXPM1,
-        PointwiseOp.LOG,
-        PointwiseOp.LOG2,
-        PointwiseOp.LOG10,
-        PointwiseOp.LOG1P,
-        PointwiseOp.POW,
-        PointwiseOp.SIN,
-        PointwiseOp.COS,
-        PointwiseOp.TAN,
-        PointwiseOp.ASIN,
-        PointwiseOp.ACOS,
-        PointwiseOp.ATAN,
-        PointwiseOp.ATAN2,
-        PointwiseOp.SINH,
-        PointwiseOp.COSH,
-        PointwiseOp.TANH,
-        PointwiseOp.ASINH,
-        PointwiseOp.ACOSH,
-        PointwiseOp.ATANH,
-        PointwiseOp.ERF,
-        PointwiseOp.ERFC,
-        PointwiseOp.SIGMOID,
-        PointwiseOp.HYPOT,
-        PointwiseOp.FMOD,
-        PointwiseOp.REMAINDER,
-        PointwiseOp.FLOOR_DIV,
-        PointwiseOp.TRUNC_DIV,
-    }
-)
-_MEDIUM = frozenset({PointwiseOp.DIV, PointwiseOp.SQRT, PointwiseOp.RSQRT, PointwiseOp.RECIPROCAL})
-# In loads of float32 from the L1 cache, roughly. Other operations cost nothing beside the loads.
-_COST_OF_HEAVY = 4
-_COST_OF_MEDIUM = 1
+_LOADS = {Cost.NOTHING: 0, Cost.MEDIUM: 1, Cost.HEAVY: 4}  # of float32 from the L1 cache, roughly
 # Staging pays from this cost on: an output row is written anyway, a scratch row takes cache of its own.
 _WORTH_AN_OUTPUT_ROW = 2
 _WORTH_A_SCRATCH_ROW = 3
@@ -162,7 +125,7 @@ class Stager:
                 narrow = self._buffers[value.buffer].dtype.itemsize < value.dtype.itemsize
                 cost += 3 if value.index.values else 2 if narrow else 1
             elif isinstance(value, Pointwise):
-                cost += _COST_OF_HEAVY if value.op in HEAVY else _COST_OF_MEDIUM if value.op in _MEDIUM else 0
+                cost += _LOADS[PRIMITIVES[value.op].cost]
             waiting.extend(arguments(value))
         return cost
 

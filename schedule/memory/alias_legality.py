@@ -7,17 +7,20 @@ load may be printed inside the statement that uses it, no later store may depend
 On a GPU several warps hold the same elements where a block has fewer than the program has threads (rows of 16, eight
 at a time). One of them stores its copy; another may be late, and loads what the first has stored. Where every result
 is as large as the block that is of no consequence: nobody stores the late copy. But a sum that is stored may be made
-of it. So what is added up for a result of its own is not overwritten there.
+of it. So what is added up for a result of its own is not overwritten there, in whatever kernel: how many threads hold
+an element follows from sizes of the call and from tunables, which people edit, and a reduction between a load and a
+store makes warps wait for each other only where Triton's layout spreads it over warps.
 """
 
 from __future__ import annotations
 
 from longhand.lower.ir import Load, Reduce, Store, arguments
+from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan
 
 
-def may_share(plan: KernelPlan, read: str, written: str) -> bool:
-    """Whether the pointer `written` may hold the memory of the pointer `read` in a launch."""
+def may_share(plan: KernelPlan, read: str, written: str, device: Device) -> bool:
+    """Whether the pointer `written` may hold the memory of the pointer `read` in a launch on `device`."""
     pointers = {pointer.name: pointer for pointer in plan.pointers}
     source, target = pointers[read], pointers[written]
     if source.access is not Access.READ or target.access is not Access.WRITE:
@@ -37,7 +40,7 @@ def may_share(plan: KernelPlan, read: str, written: str) -> bool:
         return False
     if _feeds_later_store(plan, set(loads), stores[0]):
         return False
-    if plan.has_warps and _is_in_a_stored_sum(plan, set(loads), stores[0]):
+    if device is Device.CUDA and _is_in_a_stored_sum(plan, set(loads), stores[0]):
         return False
     return _last_read(plan, loads) <= _first_write(plan, stores[0])
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
+from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer
 from longhand.schedule.memory.alias_legality import may_share
 from longhand.schedule.plan import (
@@ -58,8 +59,16 @@ def place_buffers(
     kernels: Mapping[str, KernelPlan],
     buffers: Mapping[str, Buffer],
     kept: frozenset[str],
+    device: Device,
 ) -> tuple[list[PlanStep], dict[str, KernelPlan]]:
     """The steps with an Allocate or a Reuse before the first launch that writes a buffer.
+
+    Args:
+        steps: Of the whole unit, in their order.
+        kernels: By key.
+        buffers: All of them.
+        kept: Never overwritten: the caller sees them.
+        device: What the kernels run on; it decides what they may do in place.
 
     Returns:
         The steps, and the kernels with `may_alias` filled in.
@@ -77,7 +86,9 @@ def place_buffers(
                 if pointer.access is Access.READ or not is_new:
                     continue
                 made.add(name)
-                source = _reusable(step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken)
+                source = _reusable(
+                    step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken, device
+                )
                 if source is None:
                     placed.append(Allocate(name, is_result=name in kept))
                     continue
@@ -271,6 +282,7 @@ def _reusable(
     name: str,
     lifetimes: Lifetimes,
     untouchable: frozenset[str],
+    device: Device,
 ) -> tuple[str, str] | None:
     """The pointer and the buffer of a tensor that the launch may overwrite with buffer `name` (its `pointer`).
 
@@ -292,7 +304,7 @@ def _reusable(
             and candidate.dtype is target.dtype
             and candidate.layout_is_known
             and _holds_like(candidate, target)
-            and may_share(plan, other.name, pointer)
+            and may_share(plan, other.name, pointer, device)
         ):
             is_later = found is None or lifetimes.first_use[source] > lifetimes.first_use[found[1]]
             found = (other.name, source) if is_later else found

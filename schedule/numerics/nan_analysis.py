@@ -14,29 +14,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value, arguments
-
-Op = PointwiseOp
-
-# NaN in, NaN out, for every argument.
-_STRICT = frozenset(
-    {
-        *(Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FMA, Op.NEG, Op.ABS, Op.RECIPROCAL, Op.MAXIMUM, Op.MINIMUM),
-        *(
-            Op.SQRT,
-            Op.RSQRT,
-            Op.EXP,
-            Op.EXP2,
-            Op.EXPM1,
-            Op.LOG,
-            Op.LOG2,
-            Op.LOG10,
-            Op.LOG1P,
-            Op.TANH,
-            Op.SIGMOID,
-        ),
-    }
-)
+from longhand.lower.ir import PRIMITIVES, Pointwise, Reduce, ReduceOp, Store, Value, arguments
 
 
 class _Nan(enum.Enum):
@@ -85,7 +63,7 @@ def _state(value: Value, args: list[_State], reduce: Reduce) -> _State:
         case Reduce() if value.op is ReduceOp.SUM and set(value.axes) == set(reduce.axes):
             if kinds & {_Nan.THERE, _Nan.EVERYWHERE}:
                 return _State(_Nan.EVERYWHERE)
-        case Pointwise() if value.op in _STRICT and value.dtype.is_floating_point:
+        case Pointwise() if PRIMITIVES[value.op].keeps_nan and value.dtype.is_floating_point:
             if _Nan.EVERYWHERE in kinds:
                 return _State(_Nan.EVERYWHERE)
             if _Nan.THERE in kinds:

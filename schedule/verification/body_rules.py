@@ -9,6 +9,7 @@ import sympy
 import torch
 
 from longhand.lower.ir import (
+    PRIMITIVES,
     Buffer,
     Extent,
     Extern,
@@ -41,10 +42,6 @@ from longhand.schedule.sizes import known_at_most, plus, product, times
 from longhand.schedule.verification.mask_rules import escapes
 from longhand.schedule.verification.rules import Fault, Rule, named
 
-_COMPARISONS = frozenset(
-    {PointwiseOp.EQ, PointwiseOp.NE, PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE}
-)
-_TESTS = frozenset({PointwiseOp.ISNAN, PointwiseOp.ISINF, PointwiseOp.SIGNBIT})
 _ARG = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN})
 _LOGIC = frozenset({ReduceOp.ANY, ReduceOp.ALL})
 
@@ -205,14 +202,15 @@ def _reduce_problem(value: Reduce, argument: torch.dtype) -> str | None:
 
 
 def _pointwise_problem(value: Pointwise, given: list[torch.dtype]) -> str | None:
+    primitive = PRIMITIVES[value.op]
+    if len(given) != primitive.n_arguments:
+        return f"{value.op.value} takes {primitive.n_arguments} arguments, not {len(given)}"
     if value.op is PointwiseOp.CAST:
         is_right = True
     elif value.op is PointwiseOp.WHERE:
         is_right = given[0] is torch.bool and given[1] is given[2] is value.dtype
-    elif value.op in _COMPARISONS:
-        is_right = value.dtype is torch.bool and given[0] is given[1]
-    elif value.op in _TESTS:
-        is_right = value.dtype is torch.bool
+    elif primitive.yields_bool:
+        is_right = value.dtype is torch.bool and given[0] is given[-1]
     else:
         is_right = all(dtype is value.dtype for dtype in given)
     return None if is_right else f"{value.op.value} of {', '.join(map(str, given))} yields {value.dtype}"

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import torch
 
-from longhand.lower.interpreter import _OPERATIONS as OPERATIONS
 from longhand.lower.ir import (
     Buffer,
     Constant,
@@ -29,6 +28,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.lower.ops import PRIMITIVES
 from longhand.schedule.kernels.address import evaluate
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch, OnlineSoftmax, Style
 
@@ -376,7 +376,7 @@ def reduce_last(value: Reduce, argument: torch.Tensor) -> torch.Tensor:
 def pointwise(value: Pointwise, args: list[torch.Tensor]) -> torch.Tensor:
     if value.op is PointwiseOp.CAST:
         return args[0].to(value.narrow or value.dtype).to(value.dtype)
-    return OPERATIONS[value.op](*args)
+    return PRIMITIVES[value.op].in_torch(*args)
 
 
 def all_arguments_earlier(body: tuple[Value, ...]) -> bool:
