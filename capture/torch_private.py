@@ -376,7 +376,7 @@ def has_global_module_hooks() -> bool:
 
 # Asked by torch's own Python code; the answers are fixed while we capture.
 is_scripting = torch._jit_internal.is_scripting
-get_tracing_state = torch._C._get_tracing_state
+get_tracing_state, is_tracing = torch._C._get_tracing_state, torch._C._is_tracing
 log_api_usage_once = torch._C._log_api_usage_once
 
 
@@ -456,5 +456,5 @@ def global_state() -> tuple[Any, ...]:
         torch.is_inference_mode_enabled(),
         torch.are_deterministic_algorithms_enabled(),
         torch._C._len_torch_function_stack(),
-        get_tracing_state() is None,
+        is_tracing(),
     )

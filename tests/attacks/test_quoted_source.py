@@ -31,7 +31,7 @@ def texts(folder):
     return {
         path: path.read_bytes().decode()
         for path in folder.rglob("*")
-        if path.is_file() and path.suffix != ".pt"
+        if path.is_file() and path.suffix not in (".pt", ".pyc")
     }
 
 

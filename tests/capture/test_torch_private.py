@@ -215,6 +215,7 @@ def test_sizes_that_are_symbols_and_sizes_that_are_not():
 def test_what_torch_asks_itself():
     assert torch_private.is_scripting() is False
     assert torch_private.get_tracing_state() is None
+    assert torch_private.is_tracing() is False
     assert torch_private.log_api_usage_once("longhand.test") is None
 
 

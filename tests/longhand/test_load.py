@@ -44,6 +44,8 @@ def make():
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project with a model and its unit; the file of the model."""
+    # Python takes bytecode for current whose source was edited within its second and has its length, as tests do.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "pyproject.toml").write_text("")
     model = tmp_path / "loaded_model.py"
     model.write_text(MODEL)

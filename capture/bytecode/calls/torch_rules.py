@@ -127,6 +127,7 @@ RULES[torch.jit.is_scripting] = _always(False)
 RULES[torch.jit.is_tracing] = _always(False)
 RULES[torch_private.is_scripting] = _always(False)
 RULES[torch_private.get_tracing_state] = _always(None)
+RULES[torch_private.is_tracing] = _always(False)
 RULES[torch_private.log_api_usage_once] = _always(None)
 
 

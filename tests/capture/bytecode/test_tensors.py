@@ -177,6 +177,8 @@ def torch_state(x):
         torch.get_default_dtype(),
         torch.is_grad_enabled(),
         torch.jit.is_scripting(),
+        torch._C._get_tracing_state(),
+        torch._C._is_tracing(),  # asked by modules with hooks from torch 2.15 on
     )
 
 
