@@ -130,13 +130,19 @@ class LoopPrinter:
         found = []
         for place, reduction in enumerate(one.reductions):
             if isinstance(reduction, OnlineSoftmax):
-                words: tuple[str, ...] = ("running_max", "running_sum")
-            elif self._reduce(reduction).op in ARG_OPS:
-                words = (f"{self.word(reduction)}_best", f"{self.word(reduction)}_index")
+                start: tuple[object, ...] = (self._reduce(reduction.max).dtype,)
+                words: tuple[tuple[str, ...], ...] = (("running_max",), ("running_sum",))
             else:
-                words = ("acc" if len(plain) == 1 else f"{self.word(reduction)}_acc",)
-            # Every loop starts its own: those at one place may share a name.
-            names = tuple(self.scope.name(("accumulator", place, word), word) for word in words)
+                reduce, word = self._reduce(reduction), self.word(reduction)
+                start = (reduce.op, reduce.dtype, self._element_dtype(reduction))
+                if reduce.op in ARG_OPS:
+                    words = ((f"{word}_best",), (f"{word}_index",))
+                elif len(plain) == 1:
+                    words = (("acc", f"{word}_acc"),)
+                else:
+                    words = ((f"{word}_acc",),)
+            # Every loop starts its own: those at one place that start alike may share a name.
+            names = tuple(self.scope.name(("accumulator", place, each[0], start), *each) for each in words)
             found.append(Accumulator(reduction, names))
         return found
 

@@ -28,7 +28,9 @@ def limit_interpreter() -> None:
     Time of this process and not of the clock: the machine may be busy.
     """
     if os.environ.get("TRITON_INTERPRET") == "1":
-        resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS + 5))
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)  # nobody may ask for more than they were given
+        seconds = _SECONDS if most == resource.RLIM_INFINITY else min(_SECONDS, most)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, most))
 
 
 def move_to_cpu(package: ModuleType) -> None:

@@ -28,12 +28,15 @@ def compare_training(unit: object, call: Call) -> tuple[Comparison, ...]:
 
     Returns:
         Every result, gradient, buffer and argument that is written into, by name. A gradient that only one of them
-        has is wrong.
+        has is wrong. A table that only the unit has is its own, and must stay as it was made.
     """
     eager_call, our_call = copied(call), copied(call)
+    bound_unit = bound(unit, our_call.model)
+    tables = _tables(bound_unit, eager_call.model)
     eager = step_of(eager_call.model, eager_call)
-    ours = step_of(bound(unit, our_call.model), our_call)
-    exact = exact_results(call, lambda one: step_of(one.model, one), eager)
+    ours = step_of(bound_unit, our_call)
+    exact = {**exact_results(call, lambda one: step_of(one.model, one), eager), **tables}
+    eager |= tables
     found = []
     for name in dict.fromkeys((*eager, *ours)):
         mine, theirs = ours.get(name), eager.get(name)
@@ -67,6 +70,18 @@ def step_of(run: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
         found |= {f"gradient of {name}": p.grad for name, p in named if p.grad is not None}
         found |= {f"{name} after the call": buffer for name, buffer in owner.named_buffers()}
     return found
+
+
+def _tables(unit: Callable[..., Any], original: Callable[..., Any]) -> dict[str, torch.Tensor]:
+    """Copies of the buffers that the unit holds and the original does not: what no input decides."""
+    if not (isinstance(unit, nn.Module) and isinstance(original, nn.Module)):
+        return {}
+    known = {name for name, _ in original.named_buffers(remove_duplicate=False)}
+    return {
+        f"{name} after the call": buffer.detach().clone()
+        for name, buffer in unit.named_buffers()
+        if name not in known
+    }
 
 
 def _leaf(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """A unit's kernels are checked against longhand's own references: every one of them, the backward pass's too."""
 
+import ast
 import json
 import re
 
@@ -58,3 +59,22 @@ def test_a_kernel_that_the_check_does_not_call_has_not_passed(tmp_path):
     check.write_text(check.read_text().replace(call, call.partition("=")[0] + "= torch.relu(x) * 2"))
     (row,) = check_kernels(out, [name]).kernels
     assert not row.is_right and "did not call it" in row.mismatch
+
+
+def test_what_rounding_decides_is_right_either_way_and_nothing_else(trained):
+    check = ast.parse((trained / "check.py").read_text())
+    (function,) = (node for node in check.body if getattr(node, "name", "") == "differences")
+    exec(ast.unparse(function), words := {"torch": torch})
+    differences = words["differences"]
+
+    exact, plain = torch.tensor([True, False, True, False]), torch.tensor([True, False, False, True])
+    assert differences(plain, exact, plain).tolist() == [0, 0, 0, 0]
+    assert differences(exact, exact, plain).tolist() == [0, 0, 0, 0]
+    assert differences(torch.tensor([False, True, True, True]), exact, plain).tolist() == [1, 1, 0, 0]
+    # A place that neither float64 nor the tensors' own types choose.
+    place = torch.tensor([7])
+    assert differences(place, torch.tensor([3]), torch.tensor([4])).tolist() == [torch.inf]
+    # A number that only overflows in the tensors' own types is what it is there.
+    inf = torch.tensor([torch.inf])
+    assert differences(inf, torch.tensor([1e39], dtype=torch.float64), inf).tolist() == [0]
+    assert differences(torch.tensor([1e38]), torch.tensor([1e39]).double(), inf).tolist() == [torch.inf]

@@ -63,3 +63,38 @@ def test_a_wrong_gradient_is_found(unit: tuple[Path, Call]) -> None:
     finally:
         backward.write_text(text)
     assert [one.name for one in found if not one.is_right] == ["gradient of mix.weight"]
+
+
+class Windowed(nn.Module):
+    """Attention within a window, whose mask no input decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (6, 8)).transpose(1, 2).split(2, 1)
+        row, col = torch.arange(13)[:, None], torch.arange(13)[None, :]
+        allowed = (col <= row) & (row - col < 4)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+
+
+def test_a_table_of_the_units_own_is_right_while_it_stays(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    call = Call(Windowed(), (torch.randn(2, 13, 16),), {})
+    longhand.generate(call.model, call.args, out=tmp_path / "unit", train=True)
+    unit = longhand.load(tmp_path / "unit")
+    tables = [name for name, _ in unit().named_buffers()]
+    assert tables, "the mask is no table any more: this needs another model"
+    found = {comparison.name: comparison for comparison in compare_training(unit, call)}
+    assert not [name for name, comparison in found.items() if not comparison.is_right]
+    assert found[f"{tables[0]} after the call"].is_right
+
+    class Writing(unit):  # type: ignore[misc, valid-type]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result = super().forward(x)
+            getattr(self, tables[0]).data.zero_()
+            return result
+
+    wrong = [comparison.name for comparison in compare_training(Writing, call) if not comparison.is_right]
+    assert f"{tables[0]} after the call" in wrong

@@ -23,8 +23,14 @@ FEW = (
     "transformers/gpt2",
     "transformers/vit",
 )
-FEW_TRAINED = ("DenseTransition", "GraphConvolution")
+FEW_TRAINED = ("DeepSets", "DenseTransition", "GraphAttention", "GraphConvolution", "SlidingWindow")
 OTHERS = tuple(name for name in HANDWRITTEN if name not in FEW)
+
+
+def trains(name: str) -> bool:
+    """Whether a model has anything to train: a unit that trains is refused where it has not."""
+    make = HANDWRITTEN.get(name)
+    return make is None or any(True for _ in make()[0].parameters())
 
 
 def sweep(*words: str) -> None:
@@ -50,4 +56,6 @@ def test_other_units() -> None:
 
 @pytest.mark.slow
 def test_other_units_that_train() -> None:
-    sweep("--train", *FEW, *OTHERS)
+    trained = [name for name in (*FEW, *OTHERS) if trains(name)]
+    assert 0 < len({*FEW, *OTHERS} - set(trained)) < 5
+    sweep("--train", *trained)

@@ -85,14 +85,19 @@ def results_of(reference, read):
 
 
 def differences(found, exact, plain):
-    """How far each element is from `exact`, where float64 and the tensors' own types agree on what is finite.
+    """How far each element is from `exact`, where float64 and the tensors' own types agree: on what is finite, on each
+    whole number and comparison.
 
-    Elsewhere (an overflow that float64 does not have) `found` must be what `plain` is, or the difference is infinite.
+    Elsewhere (an overflow that float64 does not have, a comparison that rounding decides) `found` must be what `plain`
+    is, or a decision that `exact` takes too; else the difference is infinite.
     """
+    is_rounded = plain.is_floating_point()
     found, exact, plain = torch.broadcast_tensors(found.double(), exact.double(), plain.double())
-    is_finite = exact.isfinite() & plain.isfinite()
+    agree = exact.isfinite() & plain.isfinite() if is_rounded else exact == plain
     same = (found == plain) | (found.isnan() & plain.isnan())
-    difference = torch.where(is_finite, (found - exact).abs(), torch.where(same, 0.0, torch.inf))
+    if not is_rounded:
+        same |= found == exact
+    difference = torch.where(agree, (found - exact).abs(), torch.where(same, 0.0, torch.inf))
     return torch.where(difference.isnan(), torch.inf, difference)
 
 

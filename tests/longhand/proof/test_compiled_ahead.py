@@ -95,3 +95,18 @@ def test_without_a_compiler_the_unit_is_written_all_the_same(caches, monkeypatch
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert models.generated(caches / "unit").in_torch == ()
     assert not list((caches / "xdg").rglob("*.so"))
+
+
+def test_it_compiles_where_processor_time_is_limited(caches):
+    """`ulimit -t 120`: nobody may ask for more than they were given."""
+    limited = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (120, 120))\n"
+        "from pathlib import Path\n"
+        "from tests.longhand.proof import test_one_bad_kernel as models\n"
+        "models.generated(Path(sys.argv[1]), device='cuda')\n"
+    )
+    command = [sys.executable, "-W", "error::UserWarning", "-c", limited, str(caches / "unit")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "does not compile" not in done.stderr, done.stderr[-2000:]
