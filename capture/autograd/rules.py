@@ -96,13 +96,29 @@ def _attention(
         return None
     query, key, value = given["query"], given["key"], given["value"]
     mask, scale, causal, p = given["attn_mask"], given["scale"], given["is_causal"], given["dropout_p"]
-    if given["enable_gqa"] or query.fake.ndim != 4:
-        return None
-    if mask is not None or query.fake.dtype not in (torch.float16, torch.bfloat16) or query.fake.shape[3] % 8:
+    if given["enable_gqa"] or mask is not None or not _suits_flash(query, key, value, causal, machine):
         return None
     if _suits_cudnn(query, key, machine) and p == 0:
         return _cudnn_attention(rewriter, (query, key, value), causal, scale)
     return _flash_attention(rewriter, (query, key, value), p, causal, scale)
+
+
+def _suits_flash(query: Handle, key: Handle, value: Handle, causal: bool, machine: Target) -> bool:
+    """What the flash kernel takes; where it would compute something else or raise, eager takes another one.
+
+    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.) Its causal mask ends with the last key, eager's begins with
+    the first one: they are one mask where there are as many queries as keys.
+    """
+    if query.fake.ndim != 4 or query.fake.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    if int("".join(filter(str.isdigit, machine.arch or ""))) < 80:
+        return False
+    (*several, n_queries, channels), (*of_keys, n_keys, key_channels) = query.fake.shape, key.fake.shape
+    if of_keys != several or key_channels != channels or value.fake.shape != key.fake.shape:
+        return False
+    if channels % 8 or channels > 256 or n_queries == 0 or n_keys == 0:
+        return False
+    return not causal or n_queries == n_keys
 
 
 def _suits_cudnn(query: Handle, key: Handle, machine: Target) -> bool:

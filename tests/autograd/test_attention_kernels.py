@@ -1,0 +1,65 @@
+"""Which of PyTorch's attention kernels a CUDA unit that trains calls: none that would raise or compute another mask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import longhand
+
+QUERY = (2, 4, 64, 32)
+
+
+class Attention(nn.Module):
+    """Attention alone."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+
+
+def written(
+    folder: Path, *shapes: tuple[int, ...], causal: bool = False, dtype: torch.dtype = torch.bfloat16
+) -> str:
+    tensors = tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
+    out = folder / "unit"
+    longhand.generate(Attention(causal), tensors, out=out, device="cuda", arch="sm_90", train=True, run=False)
+    return (out / "model.py").read_text()
+
+
+def test_whole_blocks_of_narrow_heads_are_cudnns(tmp_path: Path) -> None:
+    assert "_scaled_dot_product_cudnn_attention" in written(tmp_path, QUERY, QUERY, QUERY, causal=True)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 60, 32), (2, 4, 64, 256)])
+def test_others_are_the_flash_kernels(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    assert "_scaled_dot_product_flash_attention" in written(tmp_path, shape, shape, shape, causal=True)
+
+
+# Each of these the flash kernel refuses, but for the second: there its causal mask is another than eager's.
+REFUSED = {
+    "heads of 512": (((1, 2, 16, 512),) * 3, False),
+    "causal, more keys than queries": ((QUERY, (2, 4, 128, 32), (2, 4, 128, 32)), True),
+    "values of another width": ((QUERY, QUERY, (2, 4, 64, 64)), False),
+    "one head of keys for all": ((QUERY, (2, 1, 64, 32), (2, 1, 64, 32)), False),
+    "heads of 20": (((2, 4, 64, 20),) * 3, False),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_the_flash_kernel_would_not_do_is_left_to_eagers_choice(tmp_path: Path, why: str) -> None:
+    shapes, causal = REFUSED[why]
+    text = written(tmp_path, *shapes, causal=causal)
+    assert "flash_attention" not in text and "cudnn_attention" not in text
+
+
+def test_float32_is_left_to_eagers_choice(tmp_path: Path) -> None:
+    text = written(tmp_path, QUERY, QUERY, QUERY, dtype=torch.float32)
+    assert "flash_attention" not in text and "cudnn_attention" not in text
