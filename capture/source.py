@@ -97,16 +97,30 @@ def shape_words(file: str, first_line: int, last_line: int) -> dict[tuple[str, i
 
 def function_lines(file: str, line: int) -> tuple[int, int]:
     """The first and last line of the innermost function around a line; (line, line) where there is none."""
+    around = [(node.lineno, node.end_lineno or node.lineno) for node in _functions_around(file, line)]
+    return max(around, default=(line, line))
+
+
+def wrapper_of_method(file: str, line: int) -> ast.FunctionDef | None:
+    """The innermost function around a line if it is a decorator's: ``self`` comes first, and a function holds it."""
+    around = sorted(_functions_around(file, line), key=lambda node: node.lineno)
+    if len(around) < 2:
+        return None
+    inner, outer = around[-1], around[-2]
+    first = [*inner.args.posonlyargs, *inner.args.args][:1]
+    return inner if first and first[0].arg == "self" and inner in outer.body else None
+
+
+def _functions_around(file: str, line: int) -> list[ast.FunctionDef]:
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return line, line
-    around = [
-        (node.lineno, node.end_lineno or node.lineno)
+        return []
+    return [
+        node
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
-    return max(around, default=(line, line))
 
 
 def _shape_of(value: ast.expr) -> tuple[str | None, int | None]:

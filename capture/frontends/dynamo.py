@@ -26,7 +26,7 @@ from longhand.capture.frontends.finalize import Traced, finish
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.provenance import Frame, dotted_path, user_frames
-from longhand.capture.source import function_lines, shape_words
+from longhand.capture.source import function_lines, shape_words, wrapper_of_method
 from longhand.capture.storages import overlapping
 from longhand.options import Target
 
@@ -53,7 +53,7 @@ def capture_dynamo(
     placeholders = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
     held = _held_tensors(graph_module)
     values = [_example(node, value) for node, value in zip(placeholders, example_inputs, strict=True)]
-    frames = _first_frames(graph_module.graph)
+    frames, passing = _first_frames(graph_module.graph)
     name = _name(frames, placeholders)
     is_forward = bool(frames) and frames[0].statement.qualname.endswith(".forward")
     elements = {} if is_forward else _elements(placeholders, values)
@@ -62,12 +62,12 @@ def capture_dynamo(
     except Exception as error:
         raise capture_error(error, name) from None
     held |= lift_literals(traced)
-    inputs = _graph_inputs(placeholders, values, held, elements)
+    inputs = _graph_inputs(placeholders, values, held, elements, passing)
     # Whoever owns the weights, a unit with weights is a module: Dynamo passes them in each call.
     has_weights = any(entry.kind in (InputKind.PARAMETER, InputKind.BUFFER) for entry in inputs)
     if has_weights and elements:  # all arguments of a module come one by one
         elements = {}
-        inputs = _graph_inputs(placeholders, values, held, elements)
+        inputs = _graph_inputs(placeholders, values, held, elements, passing)
     nodes = [node for node in traced.graph.nodes if node.op == "placeholder"]
     inputs = [
         GraphInput(n.name, entry.kind, entry.target, entry.persistent)
@@ -208,11 +208,12 @@ def _graph_inputs(
     values: list[Any],
     held: dict[str, torch.Tensor],
     elements: Mapping[int, Element],
+    passing: frozenset[str],
 ) -> list[GraphInput]:
     inputs: list[GraphInput] = []
     taken: set[str] = {element.word for element in elements.values()}
     for place, (node, value) in enumerate(zip(placeholders, values, strict=True)):
-        kind, word = _origin(node, value)
+        kind, word = _origin(node, value, passing)
         if place in elements:
             kind, word = InputKind.ARGUMENT, f"{elements[place].word}_{elements[place].place}"
         unique, count = word, 1
@@ -224,16 +225,16 @@ def _graph_inputs(
     return inputs
 
 
-def _origin(node: fx.Node, value: Any) -> tuple[InputKind, str]:
+def _origin(node: fx.Node, value: Any, passing: frozenset[str]) -> tuple[InputKind, str]:
     """(kind, name) of a placeholder, from the expression that Dynamo found it by."""
     source = torch_private.dynamo_source_name(node) or str(node.target)
     if not isinstance(value, torch.Tensor):
-        return InputKind.SIZE, _plain(source)
+        return InputKind.SIZE, _plain(source, passing)
     if re.search(r"\._parameters\[[^\]]*\]$", source) or isinstance(value, torch.nn.Parameter):
         return InputKind.PARAMETER, _weight_path(source)
     if re.search(r"\._buffers\[[^\]]*\]$", source):
         return InputKind.BUFFER, _weight_path(source)
-    return InputKind.ARGUMENT, _plain(source)
+    return InputKind.ARGUMENT, _plain(source, passing)
 
 
 def _weight_path(source: str) -> str:
@@ -242,20 +243,32 @@ def _weight_path(source: str) -> str:
     return path if path.partition(".")[0].isidentifier() else _plain(source)
 
 
-def _plain(source: str) -> str:
-    """``batch_mask`` of ``L['batch']['mask']``; ``self`` is left out."""
+def _plain(source: str, passing: frozenset[str] = frozenset()) -> str:
+    """``batch_mask`` of ``L['batch']['mask']``; ``self`` is left out, and a dictionary that only passes it on."""
     words = [word for word in re.findall(r"\w+", re.sub(r"^[LG](?=\[)", "", source)) if word != "self"]
+    words = words[1:] if len(words) > 1 and words[0] in passing else words
     if len(words) > 1:  # no parameter of the user's
         words = [word.strip("_") or word for word in words]
     return re.sub(r"^L_|_$", "", "_".join(words)) or "value"
 
 
-def _first_frames(graph: fx.Graph) -> tuple[Frame, ...]:
+def _first_frames(graph: fx.Graph) -> tuple[tuple[Frame, ...], frozenset[str]]:
+    """The user's functions around the first call, the outermost first, and what passes arguments on to them.
+
+    Decorators of methods are left out: what they are called, and their ``**kwargs``, are nobody's words.
+    """
     for node in graph.nodes:
         frames = user_frames(node.meta.get("stack_trace") or "") if node.op.startswith("call") else ()
+        passing: set[str] = set()
+        while len(frames) > 1:
+            wrapper = wrapper_of_method(frames[0].file, frames[0].statement.line)
+            if wrapper is None:
+                break
+            passing |= {wrapper.args.kwarg.arg} if wrapper.args.kwarg else set()
+            frames = frames[1:]
         if frames:
-            return frames
-    return ()
+            return frames, frozenset(passing)
+    return (), frozenset()
 
 
 def _name(frames: tuple[Frame, ...], placeholders: list[fx.Node]) -> str:
