@@ -68,15 +68,27 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
         return captured
     inputs, constants = captured.inputs, dict(captured.constants)
     for node, value in values.items():
-        told: Provenance = node.meta.get("provenance", Provenance())
         taken = [part for entry in inputs for part in (entry.target, entry.target.partition(".")[0])]
-        target = unused_word(told.local or node.name, taken)
+        target = unused_word(_word(node), taken)
         placeholder = placeholder_for(graph, target, node.meta["val"])
         inputs = (*inputs, GraphInput(placeholder.name, InputKind.CONSTANT, target))
         constants[target] = value
         node.replace_all_uses_with(placeholder)
     remove_dead_code(graph)
     return dataclasses.replace(captured, inputs=inputs, constants=constants)
+
+
+def _word(node: fx.Node) -> str:
+    """The user's name for the value; else that of the first one with a name that it goes into, as its table."""
+    seen = {node}
+    waiting = [node]
+    for one in waiting:  # grows: the nearest come first
+        told: Provenance = one.meta.get("provenance", Provenance())
+        if told.local:
+            return told.local if one is node else f"{told.local}_table"
+        waiting += [user for user in one.users if user not in seen]
+        seen.update(one.users)
+    return f"{_name(node)}_table"
 
 
 def _behind_views(nodes: list[fx.Node]) -> Iterator[fx.Node]:

@@ -183,7 +183,8 @@ def test_no_edit_is_lost_in_a_few_pairs(tmp_path):
 
 @pytest.mark.slow
 def test_no_edit_is_lost_in_300_pairs(tmp_path, capsys):
-    counts = dict.fromkeys((Outcome.KEPT, Outcome.MERGED, Outcome.ASIDE, Outcome.CONFLICT), 0)
+    kinds = (Outcome.KEPT, Outcome.MERGED, Outcome.MOVED, Outcome.ASIDE, Outcome.CONFLICT)
+    counts = dict.fromkeys(kinds, 0)
     for seed in range(N_PAIRS):
         inspects = inspect_edits if seed % INSPECTED == 0 else None
         for outcome in check_pair(seed, tmp_path / str(seed), pair_models.VERSIONS, inspects=inspects):

@@ -58,6 +58,27 @@ def test_whole_numbers_are_held_on_every_device(device: Device) -> None:
     assert [entry.kind for entry in graph.inputs][-1] is InputKind.CONSTANT
 
 
+class Named(Placed):
+    """The places have a name of their own, or only what they go into has."""
+
+    def __init__(self, of_its_own: bool) -> None:
+        super().__init__(distances)
+        self.of_its_own = of_its_own
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.of_its_own:
+            places = distances(x.shape[1]) // 2
+            return self.scale * x.scatter_reduce(1, places, x, "amax")
+        largest = self.scale * x.scatter_reduce(1, distances(x.shape[1]) // 2, x, "amax")
+        return largest + 1
+
+
+@pytest.mark.parametrize(("of_its_own", "word"), [(True, "places"), (False, "largest_table")])
+def test_it_has_the_users_name(of_its_own: bool, word: str) -> None:
+    _, graph = held(Named(of_its_own), Device.CPU, X)
+    assert list(graph.constants) == [word]
+
+
 def test_a_model_without_weights_holds_nothing_on_a_gpu() -> None:
     """Nobody moves it there: its unit would have the constant on the CPU, and refuse every call."""
     before, after = held(Placed(distances, has_weight=False), Device.CUDA, X)
