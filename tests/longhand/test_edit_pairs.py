@@ -142,9 +142,9 @@ def check_pair(seed, out, versions, *, inspects=None):
                 if path.endswith(".py"):
                     compile("\n".join(now), path, "exec")
             case Outcome.MOVED:
-                home = next(one.path for one in report.files if one.source == path)
+                home = home_of(path, report)
                 now = (out / home).read_text().splitlines()
-                assert all(line in now for line in lines), context
+                assert all(line in now for line in renamed(lines, path, home)), context
                 moved.add(home)
             case _:
                 raise AssertionError(context)
@@ -156,11 +156,20 @@ def check_pair(seed, out, versions, *, inspects=None):
                 found = (out / path).read_bytes()
                 assert found == (content if isinstance(content, bytes) else content.encode()), path
         edited = {
-            next((one.path for one in report.files if one.source == path), path): lines
-            for path, lines in edited.items()
+            (home := home_of(path, report)): renamed(lines, path, home) for path, lines in edited.items()
         }
         check_once_more(out, edited, text_of(third, target, read_ledger(out)), f"{seed} -> {third}")
     return [file.outcome for file in outcomes.values() if file.path in before]
+
+
+def home_of(path, report):
+    """Where the edits of a file are now: its kernel may have another name."""
+    return next((one.path for one in report.files if one.source == path), path)
+
+
+def renamed(lines, path, home):
+    """The lines as they stand where the kernel has its new name."""
+    return [line.replace(Path(path).stem, Path(home).stem) for line in lines]
 
 
 def check_once_more(out, edited, new, context):
@@ -168,10 +177,13 @@ def check_once_more(out, edited, new, context):
     report = write_unit(new, out)
     named = {file.path: file.outcome for file in report.files}
     for path, lines in edited.items():
-        home = next((one.path for one in report.files if one.source == path), path)
+        home = home_of(path, report)
         places = [out / home, *(out / "kernels/aside").glob(f"{Path(path).stem}*{Path(path).suffix}")]
         texts = [place.read_text().splitlines() for place in places if place.is_file()]
-        assert any(all(line in text for line in lines) for text in texts), f"{context}: {path}"
+        wanted = (lines, renamed(lines, path, home))
+        assert any(
+            all(line in text for line in each) for text in texts for each in wanted
+        ), f"{context}: {path}"
         is_set_aside_before = path not in named
         assert is_set_aside_before or named[path] not in (Outcome.REPLACED, Outcome.REMOVED, Outcome.SAME)
 
