@@ -25,7 +25,7 @@ from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finish
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
-from longhand.capture.provenance import as_attributes, Frame, dotted_path, user_frames
+from longhand.capture.provenance import Frame, as_attributes, dotted_path, user_frames
 from longhand.capture.source import function_lines, shape_words
 from longhand.capture.storages import overlapping
 from longhand.options import Target

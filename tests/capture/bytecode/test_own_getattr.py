@@ -25,7 +25,8 @@ class Mixin(nn.Module):
         return super().__getattr__(name)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if hasattr(self, "absent"):  # it looks through every store
+        x = x + self.__dict__["_parameters"]["scale"]
+        if "absent" in self.__dict__["_modules"] or "shift" not in self.__dict__["_buffers"]:
             return x
         return self.linear(x).sin() * self.scale + self.shift
 
