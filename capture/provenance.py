@@ -108,9 +108,14 @@ def _module(node: fx.Node) -> tuple[str, str]:
     return dotted_path(path), name
 
 
+def as_attributes(path: str) -> str:
+    """``L['self']._modules`` of ``L['self'].__dict__['_modules']``, as a class's own ``__getattr__`` finds it."""
+    return re.sub(r"\.__dict__\[['\"](\w+)['\"]\]", r".\1", path)
+
+
 def dotted_path(path: str) -> str:
     """``blocks.0.attn`` of ``L['self']._modules['blocks'][0].attn`` and the like."""
-    path = re.sub(r"^[LG]\[['\"]\w+['\"]\]", "", path)
+    path = re.sub(r"^[LG]\[['\"]\w+['\"]\]", "", as_attributes(path))
     path = re.sub(r"\._(?:modules|parameters|buffers)(?=\[)", "", path)
     path = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", path)
     return path.removeprefix("L__self__").lstrip(".")

@@ -25,7 +25,7 @@ from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finish
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
-from longhand.capture.provenance import Frame, dotted_path, user_frames
+from longhand.capture.provenance import Frame, as_attributes, dotted_path, user_frames
 from longhand.capture.source import function_lines, shape_words, wrapper_of_method
 from longhand.capture.storages import overlapping
 from longhand.options import Target
@@ -227,7 +227,7 @@ def _graph_inputs(
 
 def _origin(node: fx.Node, value: Any, passing: frozenset[str]) -> tuple[InputKind, str]:
     """(kind, name) of a placeholder, from the expression that Dynamo found it by."""
-    source = torch_private.dynamo_source_name(node) or str(node.target)
+    source = as_attributes(torch_private.dynamo_source_name(node) or str(node.target))
     if not isinstance(value, torch.Tensor):
         return InputKind.SIZE, _plain(source, passing)
     if re.search(r"\._parameters\[[^\]]*\]$", source) or isinstance(value, torch.nn.Parameter):

@@ -74,7 +74,9 @@ class BackwardWriter(ModelWriter):
         assert forward.training is not None
         self._lists = list_words(self.steps)
         self._records = {record.owner: record for record in forward.training.records}
-        self.layers = tuple(self._layers_of(step) for step in self.steps if isinstance(step, Loop))
+        layers = [self._layers_of(step) for step in self.steps if isinstance(step, Loop)]
+        # As the Function saves them: records first.
+        self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
 
     def _layers_of(self, loop: Loop) -> Layers:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""

@@ -105,6 +105,7 @@ class BodyWriter:
         self._is_on_cpu = plan.options.target.device is Device.CPU
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
+        self.holds: dict[str, str] = {}  # by variable: what was bound to it last
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
         """The paragraphs of `steps`.
@@ -118,6 +119,8 @@ class BodyWriter:
         for place, step in enumerate(steps):
             if isinstance(step, Loop | FirstCall):
                 lines = waiting + loop_lines[place]
+                for made in (name for plain in plain_steps(step) for name in buffers_made(plain)):
+                    self.holds[self.variables.get(made, "")] = made
                 if place and isinstance(step, Loop) and isinstance(steps[place - 1], FirstCall):
                     paragraphs[-1].lines += lines
                 else:
@@ -215,6 +218,8 @@ class BodyWriter:
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         names = [self.variables[b] for b in step.buffers if self.variables.get(b, "").isidentifier()]
+        # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
+        names = [name for name in names if self.holds.get(name, step.buffers[0]) in step.buffers]
         names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
         still = _rebound_or_alive(self, names, steps, place)
         if self._is_in_branch:
@@ -263,6 +268,7 @@ class BodyWriter:
         for held in self.seen_as.values():
             if variable in held:
                 held.remove(variable)
+        self.holds[variable] = buffer
         return variable
 
     def _view_lines(self, step: Extern) -> list[str]:

@@ -137,8 +137,10 @@ class _Writer:
         The second is the word in it that stands for the block's place in the list.
         """
         classes = self.blocks[path.rpartition(".")[0]]
-        own = [one for one in classes if position in one.positions]
-        like = own or [one for one in classes if construct_block(self.root, path, one.position) == one.made]
+        like = [one for one in classes if position in one.positions]
+        if not like and not any(owner.startswith(f"{path}.") for owner in self.blocks):
+            # Lists inside that are looped over are of classes of their own, which no block's class makes.
+            like = [one for one in classes if construct_block(self.root, path, one.position) == one.made]
         if not like:
             return self.module(branch, path), ""
         self.tie_to_outside(branch, path, f"{path}.")

@@ -14,16 +14,15 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from longhand.emit.module.view_calls import literal_text
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.kernel_names import FILL
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.value_nouns import noun_of
 from longhand.emit.names.words import RESERVED_IN_MODULE, Scope
 from longhand.emit.text.expression import Precedence, Text
-from longhand.emit.text.numbers import number_operand
 from longhand.emit.text.reference_calls import Group, find_groups
 from longhand.emit.text.reference_joins import Join, find_joins
+from longhand.emit.text.reference_numbers import number_text, prints_number
 from longhand.emit.text.reference_ops import operation, reduction
 from longhand.emit.text.reference_views import StridedView, ViewFinder, flat_pointers
 from longhand.lower.ir import (
@@ -242,7 +241,7 @@ class _Writer:
             case Load():
                 return self._load(position, value) if join is None else self._pad(join, position, value)
             case Constant(value=number):
-                return _number(number)
+                return number_text(number)
             case Scalar():
                 return self._scalar(position, value)
             case Extent(axes=axes):
@@ -255,7 +254,7 @@ class _Writer:
             case Pointwise():
                 given = [self._value(argument) for argument in value.args]
                 types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
-                is_number = [isinstance(self.plan.body[a], Constant | Scalar | Extent) for a in value.args]
+                is_number = [prints_number(self.plan, a, {*self.groups, *self.joins}) for a in value.args]
                 return operation(value, given, types, is_number)
         raise AssertionError(f"a store is no value: {value}")
 
@@ -283,7 +282,7 @@ class _Writer:
             first = self.plan.body[parameter.position]
             if isinstance(first, Scalar) and (first.value, first.dtype) == (value.value, value.dtype):
                 return Text(self._number_word(self.names.scalars[parameter.position]))
-        return _number(float(value.value) if value.dtype.is_floating_point else int(value.value))
+        return number_text(float(value.value) if value.dtype.is_floating_point else int(value.value))
 
     def _load(self, position: int, value: Load) -> Text:
         word = self.names.pointers[value.buffer]
@@ -296,7 +295,7 @@ class _Writer:
             return Text(f"{word}[{at.text}]")
         mask = self._value(value.mask).text
         inside = f"{word}[torch.where({mask}, {at.text}, 0)]"
-        return Text(f"torch.where({mask}, {inside}, {_number(value.other).text})")
+        return Text(f"torch.where({mask}, {inside}, {number_text(value.other).text})")
 
     def _piece(self, position: int, word: str) -> Text:
         """What a piece of a cat is computed from: a slice along the axis, or all of a tensor."""
@@ -349,7 +348,7 @@ class _Writer:
         after = "0" if where.end is None else f"{size} - {self._number_word(self.names.scalars[where.end])}"
         n_after = len(self.plan.axes) - 1 - self._place(join.axis)
         widths = ", ".join(["0, 0"] * n_after + [f"{before}, {after}"])
-        fill = "" if not join.fill and join.fill == 0 else f", value={_number(value.other).text}"
+        fill = "" if not join.fill and join.fill == 0 else f", value={number_text(value.other).text}"
         return Text(f"F.pad({self.names.pointers[value.buffer]}, ({widths}){fill})")
 
     def _indices(self, address: Address) -> Text:
@@ -403,19 +402,6 @@ class _Writer:
                 self.used_numbers.add(self.names.ints[factor.name])
             elif isinstance(factor, ScalarRef):
                 self.used_numbers.add(self.names.scalars[factor.position])
-
-
-_SPECIAL = {
-    'float("nan")': "torch.nan",
-    'float("inf")': "torch.inf",
-    'float("-inf")': "-torch.inf",
-    "-3.4028234663852886e38": "torch.finfo(torch.float32).min",
-}
-
-
-def _number(number: float | int | bool) -> Text:
-    text = literal_text(number)
-    return number_operand(_SPECIAL.get(text, text))
 
 
 def _purpose(kernel: str, filled: str) -> str:

@@ -51,6 +51,17 @@ _OPERATORS: dict[PointwiseOp, Operator] = {
     PointwiseOp.ERF: call("torch.erf"),
     PointwiseOp.ERFC: call("torch.erfc"),
 }
+# On two numbers, Python's own arithmetic gives what torch's does.
+_ARITHMETIC = frozenset({PointwiseOp.ADD, PointwiseOp.SUB, PointwiseOp.MUL, PointwiseOp.DIV})
+# Which arguments may be no number, though another one is a tensor.
+_TENSORS_ONLY: dict[PointwiseOp, tuple[int, ...]] = {
+    PointwiseOp.ATAN2: (0, 1),
+    PointwiseOp.HYPOT: (0, 1),
+    PointwiseOp.NEXTAFTER: (0, 1),
+    PointwiseOp.COPYSIGN: (0,),
+    PointwiseOp.FMOD: (0,),
+    PointwiseOp.WHERE: (0,),
+}
 # torch.maximum and its kin take no numbers; clamp does, with the same NaN rule.
 _CLAMPS = {PointwiseOp.MAXIMUM: "min", PointwiseOp.MINIMUM: "max"}
 _PAIRS = {
@@ -74,10 +85,20 @@ def operation(value: Pointwise, given: list[Text], types: list[torch.dtype], is_
         return _cast(value, given[0], types[0], is_number[0])
     if value.op in _PAIRS:
         return _pair(value.op, given, is_number)
-    if is_number[0] and len(given) == 1:
-        given = [Text(f"torch.tensor({given[0].text})")]
-    operator = _OPERATORS.get(value.op)
-    return (operator or call(f"torch.{value.op.value}", len(given))).apply(given)
+    given = list(given)
+    operator = _OPERATORS.get(value.op) or call(f"torch.{value.op.value}", len(given))
+    wanted = _TENSORS_ONLY.get(value.op, ())
+    if all(is_number) and not stays_number(value.op, is_number):
+        wanted = (0, *wanted)
+    for i, text in enumerate(given):
+        if is_number[i] and i in wanted:
+            given[i] = Text(f"torch.tensor({text.text})")
+    return operator.apply(given)
+
+
+def stays_number(op: PointwiseOp, is_number: list[bool]) -> bool:
+    """Whether an operation on these is printed as a Python number: a cast, or arithmetic, of nothing but numbers."""
+    return all(is_number) and (op is PointwiseOp.CAST or op in _ARITHMETIC)
 
 
 def _pair(op: PointwiseOp, given: list[Text], is_number: list[bool]) -> Text:
@@ -86,6 +107,8 @@ def _pair(op: PointwiseOp, given: list[Text], is_number: list[bool]) -> Text:
         if op in _CLAMPS:
             return Text(f"{tensor.within(Precedence.ATOM)}.clamp({_CLAMPS[op]}={number.text})")
         return Text(f"{_PAIRS[op]}({tensor.text}, torch.tensor({number.text}))")
+    if all(is_number):
+        given = [Text(f"torch.tensor({text.text})") for text in given]
     return call(_PAIRS[op], 2).apply(given)
 
 

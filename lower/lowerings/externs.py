@@ -13,8 +13,14 @@ from longhand.capture.graph import differentiated
 from longhand.lower.body import Size
 from longhand.lower.context import Context
 from longhand.lower.ir import View
-from longhand.lower.layouts import CONVOLUTIONS, channels_last_strides, is_channels_last, is_convolution
-from longhand.lower.sizes import as_size, multiply, same
+from longhand.lower.layouts import (
+    CONVOLUTIONS,
+    channels_last_strides,
+    has_strides,
+    is_channels_last,
+    is_convolution,
+)
+from longhand.lower.sizes import as_size, contiguous_strides, multiply, same
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -89,6 +95,17 @@ _LIBRARY_OPS = """
 """
 _BEST_IN_LIBRARY = frozenset(_LIBRARY_OPS.split())
 
+# Kernels behind the call that people write, which is what makes their arguments contiguous: of others they raise, or
+# read the wrong elements.
+_TAKES_CONTIGUOUS = frozenset(
+    {
+        aten.native_group_norm.default,
+        aten.native_group_norm_backward.default,
+        aten._weight_norm_interface.default,
+        aten._weight_norm_interface_backward.default,
+    }
+)
+
 # Results of these would share memory with an argument; their twins copy.
 _COPYING_TWIN = {
     aten.view_as_real.default: aten.view_as_real_copy.default,
@@ -157,6 +174,8 @@ def _image(ctx: Context) -> TensorView | None:
 def extern_argument(ctx: Context, value: Any) -> Any:
     """An argument of the node as that of a library call: tensors as views of buffers."""
     if isinstance(value, fx.Node) and isinstance(ctx.values[value.name], TensorView):
+        if ctx.node.target in _TAKES_CONTIGUOUS:
+            return ctx.argument(_contiguous(ctx, ctx.values[value.name]))
         if _depends_on_layout(ctx.node.target):
             view = ctx.values[value.name]
             laid_out = ctx.as_in_eager(view, value.meta["val"])
@@ -170,6 +189,11 @@ def extern_argument(ctx: Context, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(extern_argument(ctx, item) for item in value)
     return as_size(value) if isinstance(value, torch.SymInt) else value
+
+
+def _contiguous(ctx: Context, view: TensorView) -> TensorView:
+    plain = ctx.readable(view)
+    return plain if has_strides(plain, contiguous_strides(plain.shape)) else ctx.copy(plain)
 
 
 def _is_read(node: fx.Node, position: int) -> bool:

@@ -88,6 +88,43 @@ class TwoStacks(nn.Module):
         return self.decoder(self.encoder(x))
 
 
+class TwoKinds(TwoStacks):
+    """The layers that run last save no records, the others do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = Watched(4)
+
+
+class Stage(nn.Module):
+    """One layer beside a list of layers."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(inputs, 16)
+        self.branches = nn.ModuleList([nn.ModuleList([Layer(nn.GELU())]), Stack(4).layers])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for branch in self.branches:
+            for layer in branch:
+                x = layer(x)
+        return self.first(torch.tanh(x))
+
+
+class Stages(nn.Module):
+    """The first stage is written out, with a loop over its list; the others are one class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages = nn.ModuleList(Stage(16) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 2 + x.roll(1, -1)
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+
 class Numbered(Stack):
     """Layers that are lists, in lists."""
 
@@ -147,6 +184,21 @@ def test_two_lists_of_one_name_are_kept_apart(tmp_path: Path) -> None:
         assert f"saved_{stack}_layers.append(saved)" in model
         assert f"d_{stack}_layers = {{}}" in backward
     assert backward.count("class LayerSaved(NamedTuple)") == 1
+
+
+def test_lists_with_records_and_without_are_taken_apart_as_they_were_saved(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    _, backward = unit_of(TwoKinds(), tmp_path / "unit")
+    assert "LayerSaved(*of_layers[at : at + n_each])" in backward
+    assert "= [of_layers[at : at + " in backward
+
+
+def test_a_layer_that_is_written_out_has_lists_of_classes_of_their_own(tmp_path: Path) -> None:
+    """Its list is looped over: no class of the layers after it makes that."""
+    torch.manual_seed(0)
+    model, _ = unit_of(Stages(), tmp_path / "unit")
+    assert "nn.ModuleList(Layer() for _ in range(4))" in model
+    assert "for layer in range(1, len(self.stages)):" in model
 
 
 def test_a_list_called_layer_is_not_the_one_layer(tmp_path: Path) -> None:
