@@ -26,11 +26,13 @@ from longhand.schedule.kernels.kernel_plan import (
     Pass,
     PlanAxis,
     Pointer,
+    Region,
     ScalarParameter,
     Stage,
     Style,
     Tunable,
 )
+from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, tensor_shape
 
 __all__ = [
     "Access",
@@ -52,6 +54,7 @@ __all__ = [
     "Pointer",
     "Product",
     "Refusal",
+    "Region",
     "Release",
     "Repeat",
     "Reuse",
@@ -65,9 +68,12 @@ __all__ = [
     "UnitPlan",
     "UnitStep",
     "Verdict",
+    "conditions_of",
+    "limit_along",
     "renamed_all",
     "renamed_argument",
     "renamed_plan_step",
+    "tensor_shape",
     "touched",
 ]
 

@@ -17,7 +17,7 @@ from longhand.emit.cpp.rows_and_columns import RowsAndColumnsText, rows_and_colu
 from longhand.emit.cpp.splits import SplitText, split_text
 from longhand.emit.cpp.templates import render_template
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
-from longhand.emit.names.pointer_shapes import is_part, shape_words
+from longhand.emit.names.pointer_shapes import shape_comment
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.quoting import cpp_comment
 from longhand.lower.ir import Store
@@ -238,14 +238,9 @@ def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -
     declaration = f"{const}{cpp_type(pointer.dtype)} *{names.pointers[pointer.name]}"
     if pointer.many:
         declaration = f"{const}{cpp_type(pointer.dtype)} *const *{names.lists[pointer.name]}"
-    sizes = shape_words(plan, names, pointer)
-    if sizes is None:
+    comment = shape_comment(plan, names, pointer)
+    if comment is None:
         comment = "read at computed places" if pointer.access is Access.READ else "written at computed places"
-    elif not sizes:
-        comment = "one element"
-    else:
-        comment = f"({', '.join(sizes)})" if len(sizes) > 1 else f"({sizes[0]},)"
-        comment = f"a part of {comment}" if is_part(plan, pointer) else comment
     if pointer.many:
         comment = f"n_tensors x {comment}"
     if pointer.access is Access.READ_WRITE:

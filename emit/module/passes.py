@@ -56,6 +56,5 @@ def kernels_of(passes: list[Pass]) -> dict[str, tuple[KernelPlan, Pass]]:
     for one in passes:
         for key, kernel in one.plan.kernels.items():
             known, first = found.get(key, (kernel, one))
-            # What only one of the passes needs in 64 bits is so for both: they call one file.
-            found[key] = (dataclasses.replace(known, widths=known.widths | kernel.widths), first)
+            found[key] = (known | kernel, first)  # both passes call one file
     return found

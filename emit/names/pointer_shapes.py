@@ -1,64 +1,36 @@
-"""The shapes of what a kernel is given, in words, for the comments on its pointers: ``(n_rows, n_cols)``."""
+"""The shapes of what a kernel is given, in words, for the comments on its pointers: ``(n_rows, n_cols)``.
+
+A unit's runtime compares tensors with these comments (templates/runtime): `(n_rows, n_cols)`, `the first (n_rows,
+n_cols)`, `(n_rows, n_cols) in memory` and `one element` are what it reads; of other words it takes nothing.
+"""
 
 from __future__ import annotations
 
 from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.text.reference_joins import conditions_of, limit_along
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar
-from longhand.schedule.plan import KernelPlan, Pointer, SizeOf
+from longhand.schedule.plan import KernelPlan, Pointer, Region, tensor_shape
 
 
 def shape_words(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple[str, ...] | None:
     """A word for each dimension; none for a single element, None where no shape says what is accessed."""
-    if pointer.dims is None:
-        return _table_shape(plan, names, pointer.name)
-    filled = _filled(plan, pointer.name)
-    return tuple(
-        names.scalars[filled[axis]] if axis in filled else names.axes[axis].size for axis in pointer.dims
-    )
+    shape = tensor_shape(plan, pointer)
+    if shape is None:
+        return None
+    return tuple(names.scalars[dim] if isinstance(dim, int) else names.axes[dim].size for dim in shape)
 
 
-def is_part(plan: KernelPlan, pointer: Pointer) -> bool:
-    """Whether the shape is that of a part of the tensor, which begins at an offset."""
-    return any(parameter.pointer == pointer.name and parameter.axis is None for parameter in plan.ints)
-
-
-def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
-    """The axes along which a tensor ends before the kernel does, and the scalar that says where: it is padded."""
-    found: list[dict[str, int]] = []
-    for position, value in enumerate(plan.body):
-        if not isinstance(value, Load) or value.buffer != pointer:
-            continue
-        conditions = () if value.mask is None else tuple(conditions_of(plan, value.mask))
-        limits = [limit_along(plan, condition, PointwiseOp.LT) for condition in conditions]
-        if plan.addresses[position].offset or any(limit is None for limit in limits):
-            return {}
-        found.append(dict(limit for limit in limits if limit is not None))
-    return found[0] if found and all(one == found[0] for one in found) else {}
-
-
-def _table_shape(plan: KernelPlan, names: KernelNames, pointer: str) -> tuple[str, str] | None:
-    """``("table_size", "n_cols")`` for a pointer that is read a row at a time, at rows that are data."""
-    found: set[tuple[str, str]] = set()
-    for position, value in enumerate(plan.body):
-        if not isinstance(value, Load) or value.buffer != pointer:
-            continue
-        address = plan.addresses[position]
-        if len(address.axes) != 1 or len(address.values) != 1 or address.offset:
-            return None
-        (axis, step), (row, product) = address.axes[0], address.values[0]
-        limit = _limit(plan, row)
-        if step != () or product != (SizeOf(axis),) or limit is None:
-            return None
-        found.add((names.scalars[limit], names.axes[axis].size))
-    return found.pop() if len(found) == 1 else None
-
-
-def _limit(plan: KernelPlan, row: int) -> int | None:
-    """The scalar that a looked-up position must be below."""
-    for value in plan.body:
-        if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[0] == row:
-            limit = value.args[1]
-            if isinstance(plan.body[limit], Scalar):
-                return limit
-    return None
+def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str | None:
+    """``(n_rows, n_cols)``, ``the first (n_rows, n_cols)``, ``one element``; None where no shape says it."""
+    words = shape_words(plan, names, pointer)
+    if words is None:
+        return None
+    if not words:
+        return {Region.WHOLE: "one element", Region.FIRST: "the first element"}.get(
+            pointer.region, "an element"
+        )
+    shape = f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+    match pointer.region:
+        case Region.WHOLE:
+            return shape
+        case Region.FIRST | Region.PART:
+            return f"{pointer.region.value} {shape}"
+    return f"{shape} {pointer.region.value}"

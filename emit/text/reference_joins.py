@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import aten_name
 from longhand.emit.names.unit_names import KernelNames
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Position, Scalar, arguments, domains
-from longhand.schedule.plan import Address, KernelPlan, ScalarRef
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, arguments, domains
+from longhand.schedule.plan import Address, KernelPlan, ScalarRef, conditions_of, limit_along
 
 _JOINS = frozenset({"cat", "concat", "stack", "constant_pad_nd"})
 
@@ -123,30 +123,6 @@ def _pad(plan: KernelPlan, position: int, load: Load) -> Join | None:
         return None
     (axis,) = axes
     return Join(axis, (position,), (Range(axis, start, end),), load.other)
-
-
-def conditions_of(plan: KernelPlan, position: int) -> Iterator[int]:
-    """The conditions that a mask is the conjunction of."""
-    value = plan.body[position]
-    if isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_AND:
-        for argument in value.args:
-            yield from conditions_of(plan, argument)
-    else:
-        yield position
-
-
-def limit_along(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, int] | None:
-    """(axis, position of the scalar) of a comparison of where we are along one axis."""
-    value = plan.body[position]
-    if not isinstance(value, Pointwise) or value.op is not op:
-        return None
-    at, limit = (plan.body[argument] for argument in value.args)
-    if not isinstance(at, Position) or not isinstance(limit, Scalar):
-        return None
-    address = plan.addresses[value.args[0]]
-    if len(address.axes) != 1 or address.axes[0][1] != () or address.offset or address.values:
-        return None
-    return address.axes[0][0], value.args[1]
 
 
 def _piece_loads(plan: KernelPlan, names: KernelNames, join: Join) -> dict[int, PieceLoad] | None:

@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 
 from longhand.emit.module.view_calls import literal_text
-from longhand.emit.names.pointer_shapes import is_part, shape_words
+from longhand.emit.names.pointer_shapes import shape_comment
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.triton.lists import foreach, lists, table_arguments, table_parameters
@@ -262,13 +262,9 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
     words = dtype_word(pointer.dtype)
     if pointer.scratch:
         return f"{words}, a result of each chunk"
-    sizes = shape_words(plan, names, pointer)
-    if sizes:
-        words += (
-            f"{', a part of' * is_part(plan, pointer)} ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-        )
-    elif sizes is not None:
-        words += ", one element"
+    shape = shape_comment(plan, names, pointer)
+    if shape is not None:
+        words += f" {shape}" if shape.startswith("(") else f", {shape}"
     aliases = [f"{names.pointers[alias]}_ptr" for alias in pointer.may_alias]
     if aliases and pointer.access is not Access.READ:
         words += f"; may be {' or '.join(aliases)}"

@@ -24,6 +24,7 @@ _PARTS = (
     "images",
     "constants",
     "pool",
+    "shapes",
     "cpp",
     "tensor_lists",
     "launch",

@@ -45,6 +45,7 @@ from longhand.schedule.kernels.masks import Masking, find_masking
 from longhand.schedule.kernels.pass_levels import Passes, find_passes, store_pass
 from longhand.schedule.kernels.space import Family, Space, find_space
 from longhand.schedule.kernels.staging import Stager
+from longhand.schedule.kernels.tensor_shapes import find_regions
 from longhand.schedule.kernels.transposed_staging import turned_loads
 from longhand.schedule.kernels.tunables import (
     Work,
@@ -121,7 +122,8 @@ def plan_kernel(
             plan, widths=find_index_widths(plan, _bounds(plan, launch, buffers, limits or {}))
         )
     key = kernel_key(plan)
-    return dataclasses.replace(plan, key=key), dataclasses.replace(launch, kernel=key)
+    plan = find_regions(dataclasses.replace(plan, key=key), launch.sizes, launch.scalars, buffers)
+    return plan, dataclasses.replace(launch, kernel=key)
 
 
 def _bounds(plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], limits: Limits) -> Bounds:

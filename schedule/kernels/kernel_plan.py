@@ -105,6 +105,26 @@ class Access(enum.Enum):
     READ_WRITE = "read_write"  # updates in place through one pointer
 
 
+class Region(enum.Enum):
+    """What a kernel takes of a tensor. The value is what the comment on its parameter adds to the shape."""
+
+    WHOLE = ""  # every element; the tensor is contiguous
+    IN_MEMORY = (
+        "in memory"  # every element; the tensor's dimensions lie in memory in another order (channels last)
+    )
+    FIRST = "the first"  # the elements that a contiguous tensor begins with
+    STRIDED = "by strides"  # every element, where strides that are arguments say
+    PART = "a part of"
+
+    def __or__(self, other: Region) -> Region:
+        """What is so for the calls of both."""
+        if self is other or (other is Region.WHOLE and self in (Region.IN_MEMORY, Region.FIRST)):
+            return self
+        if self is Region.WHOLE and other in (Region.IN_MEMORY, Region.FIRST):
+            return other
+        return Region.PART
+
+
 @dataclasses.dataclass(frozen=True)
 class Pointer:
     """A tensor argument of a kernel.
@@ -119,6 +139,7 @@ class Pointer:
         may_alias: Names of pointers that some launch passes the same memory for (in-place use is legal).
         scratch: True for partial results that the kernel's host function allocates itself (splits).
         many: FOREACH: a list with a tensor for each group; False for a tensor that all groups share.
+        region: How much of the tensor it is, in every call (see `schedule.kernels.tensor_shapes`).
     """
 
     name: str
@@ -128,6 +149,7 @@ class Pointer:
     may_alias: tuple[str, ...] = ()
     scratch: bool = False
     many: bool = False
+    region: Region = Region.WHOLE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,6 +360,14 @@ class KernelPlan:
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
     origins: tuple[str, ...] = ()
     bytes_moved: Size = 0
+
+    def __or__(self, other: KernelPlan) -> KernelPlan:
+        """The same kernel for the calls of both: what one of them needs, or must not be told, holds for both."""
+        pointers = tuple(
+            dataclasses.replace(one, region=one.region | two.region)
+            for one, two in zip(self.pointers, other.pointers, strict=True)
+        )
+        return dataclasses.replace(self, widths=self.widths | other.widths, pointers=pointers)
 
     @property
     def rows(self) -> tuple[PlanAxis, ...]:

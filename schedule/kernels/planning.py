@@ -50,7 +50,7 @@ class Planner:
             known = self.kernels.setdefault(
                 launch.kernel, dataclasses.replace(plan, origins=self._origins(nest))
             )
-            self.kernels[launch.kernel] = dataclasses.replace(known, widths=known.widths | plan.widths)
+            self.kernels[launch.kernel] = known | plan
             self._known[key] = (launch, names)
         launch, first_names = self._known[key]
         renamed = dict(zip(first_names, names, strict=True))

@@ -1,4 +1,6 @@
-"""``python -m tests.attacks.kills 1000``: two processes at once on one unit and one cache, killed at random moments.
+"""``python -m tests.attacks.kills 1000 -j 8``: two processes on one unit and cache, killed at random.
+
+With ``-j``, so many units, each with a cache and two processes of its own; ``--seed`` draws other moments.
 
 Each runs generate, ejects and their undoing, tune or a compiled call, and gets SIGKILL. After each pair every file of
 the unit is as some complete run wrote it. After each few pairs, on top of what they left, a run that nobody kills
@@ -7,10 +9,12 @@ brings the unit up to date and tidies up, and a compiled call that nobody kills 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -21,6 +25,7 @@ import time
 import traceback
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -143,10 +148,52 @@ def sweep(n_kills: int, seed: int = 0) -> Counter[str]:
             counts += kill_pair(out, source)
             check(out)
         finish(out)
-        print(f"{counts.total()} of {n_kills}: {dict(counts)}", flush=True)
+        print(f"seed {seed}: {counts.total()} of {n_kills}: {dict(counts)}", flush=True)
     shutil.rmtree(folder)
     return counts
 
 
+def sweep_into(results: Any, n_kills: int, seed: int) -> None:
+    """One of several sweeps at once: tells its counts, or what was lost."""
+    try:
+        results.put(sweep(n_kills, seed))
+    except BaseException:
+        results.put(traceback.format_exc())
+
+
+def main() -> int:
+    """Prints the counts of each command; 1 if something was lost."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kills", type=int)
+    parser.add_argument("-j", type=int, default=1, help="units at once, with two processes each")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    context = multiprocessing.get_context("spawn")  # each has an environment of its own
+    results = context.Queue()
+    share = -(-options.kills // options.j)
+    running = [
+        context.Process(target=sweep_into, args=(results, share, options.seed * options.j + number))
+        for number in range(options.j)
+    ]
+    for process in running:
+        process.start()
+    counts: Counter[str] = Counter()
+    lost = []
+    for _ in running:
+        found = results.get()
+        lost += [found] if isinstance(found, str) else []
+        counts += Counter() if isinstance(found, str) else found
+    for process in running:
+        process.join()
+    print("\n".join(lost))
+    print("\n".join(f"{count:6}  {command}" for command, count in counts.most_common()))
+    print(
+        f"{counts.total()} killed; " + (f"{len(lost)} sweeps lost something" if lost else "nothing was lost")
+    )
+    return int(bool(lost))
+
+
 if __name__ == "__main__":
-    print(f"killed, and nothing was lost: {dict(sweep(int(sys.argv[1])))}")
+    sys.exit(main())

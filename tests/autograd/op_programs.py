@@ -91,21 +91,34 @@ def programs(
     name: str, forms: Sequence[Form], seed: int = SEED, dtype: torch.dtype = torch.float32
 ) -> Iterator[Program]:
     """A program for each of the forms, each on another sample (while there are any), drawn by the seed."""
-    infos = [info for info in op_db if _name(info) == name]
-    for info in infos[:1]:
-        torch.manual_seed(seed)
-        random.seed(seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            carries = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
-            samples = list(info.sample_inputs("cpu", dtype, requires_grad=carries))
-        numbers = list(range(len(samples)))
-        random.Random(f"{seed} {name}").shuffle(numbers)
-        for place, form in enumerate(forms):
-            op = info.inplace_variant if form is Form.IN_PLACE else info.op
-            if numbers and op is not None:
-                number = numbers[place % len(numbers)]
-                yield _program(name, number, form, op, samples[number], dtype)
+    info, samples = _samples(name, seed, dtype)
+    numbers = list(range(len(samples)))
+    random.Random(f"{seed} {name}").shuffle(numbers)
+    for place, form in enumerate(forms):
+        op = info.inplace_variant if form is Form.IN_PLACE else info.op
+        if numbers and op is not None:
+            number = numbers[place % len(numbers)]
+            yield _program(name, number, form, op, samples[number], dtype)
+
+
+def every_program(name: str, dtype: torch.dtype, seed: int = SEED) -> Iterator[Program]:
+    """A program for each of an op's samples, in turn alone and between other arithmetic."""
+    info, samples = _samples(name, seed, dtype)
+    for number, sample in enumerate(samples):
+        yield _program(name, number, (Form.ALONE, Form.BETWEEN)[number % 2], info.op, sample, dtype)
+
+
+def _samples(name: str, seed: int, dtype: torch.dtype) -> tuple[Any, list[Any]]:
+    """An op of the database, and its samples; none of an op that this version of torch has not."""
+    info = next((info for info in op_db if _name(info) == name), None)
+    if info is None:
+        return None, []
+    torch.manual_seed(seed)
+    random.seed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        carries = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
+        return info, list(info.sample_inputs("cpu", dtype, requires_grad=carries))
 
 
 def seen(function: Callable[..., Any], arguments: Sequence[torch.Tensor], seed: int = SEED) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,11 @@ def test_sizes_of_zero_touch_nothing_that_is_not_there(
     planned = {name: plan_kernel(make.nest(), make.buffers, CPU) for name, make in CASES.items()}
     write_kernels(
         tmp_path,
-        {name: print_cpp_kernel(plan, plain_names(plan, name)) for name, (plan, _) in planned.items()},
+        {
+            # Without comments: by them, a tensor with elements is refused where there are to be none.
+            name: re.sub("  //.*", "", print_cpp_kernel(plan, plain_names(plan, name)))
+            for name, (plan, _) in planned.items()
+        },
     )
     runtime = runtime_in(tmp_path)
     for name, (plan, launch) in planned.items():

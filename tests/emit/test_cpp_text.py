@@ -60,7 +60,9 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
         for header, header_text in print_cpp_headers([text]).items():
             (kernels / header).write_text(format_cpp(header_text))
         runtime = tmp_path / "runtime.py"
-        parts = [TEMPLATES / "runtime" / part for part in ("cpp.py.jinja", "pool.py.jinja")]
+        parts = [
+            TEMPLATES / "runtime" / part for part in ("shapes.py.jinja", "cpp.py.jinja", "pool.py.jinja")
+        ]
         runtime.write_text("\n".join(part.read_text() for part in parts))
         spec = importlib.util.spec_from_file_location("runtime_of_test", runtime)
         assert spec is not None and spec.loader is not None

@@ -16,7 +16,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 extern "C" void embedding_add_and_layer_norm(
     const int64_t *tokens,            // (n_batches, n_positions)
     const float *token_embedding,     // (table_size, n_cols)
-    const float *position_embedding,  // (n_positions, n_cols)
+    const float *position_embedding,  // the first (n_positions, n_cols)
     const float *weight,              // (n_cols,)
     const float *bias,                // (n_cols,)
     float *x,                         // (n_batches, n_positions, n_cols)

@@ -11,9 +11,9 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 // One thread per block of rows.
 extern "C" void rotary(
     const float *q,           // (n_batches, n_positions, n_heads, n_cols)
-    const float *rotary_cos,  // (n_positions, n_cols)
-    const float *rotary_sin,  // (n_positions, n_cols)
-    float *rotary_q,          // (n_batches, n_positions, n_heads, n_cols)
+    const float *rotary_cos,  // the first (n_positions, n_cols)
+    const float *rotary_sin,  // the first (n_positions, n_cols)
+    float *rotary_q,          // (n_batches, n_positions, n_heads, n_cols) in memory
     long n_batches,
     long n_positions,
     long n_heads,

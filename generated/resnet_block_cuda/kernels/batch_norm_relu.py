@@ -26,12 +26,12 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def batch_norm_relu_kernel(
-    conv1_ptr,  # bf16 (n_rows, n_cols)
+    conv1_ptr,  # bf16 (n_rows, n_cols) in memory
     running_mean_ptr,  # bf16 (n_cols,)
     running_var_ptr,  # bf16 (n_cols,)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    out_ptr,  # bf16 (n_rows, n_cols); may be conv1_ptr
+    out_ptr,  # bf16 (n_rows, n_cols) in memory; may be conv1_ptr
     n_rows,
     n_cols,
     eps: tl.constexpr,

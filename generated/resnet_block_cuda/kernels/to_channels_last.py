@@ -19,7 +19,7 @@ NUM_WARPS = 8
 @triton.jit
 def to_channels_last_kernel(
     x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    x_channels_last_ptr,  # bf16 (n_batches, n_pixels, n_channels)
+    x_channels_last_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     n_pixels,
     n_channels,
     TILE: tl.constexpr,

@@ -27,12 +27,12 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def transpose_batch_norm_add_relu_kernel(
-    conv2_ptr,  # bf16 (n_batches, n_pixels, n_channels)
+    conv2_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_running_mean_ptr,  # bf16 (n_channels,)
     bn2_running_var_ptr,  # bf16 (n_channels,)
     bn2_weight_ptr,  # bf16 (n_channels,)
     bn2_bias_ptr,  # bf16 (n_channels,)
-    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels)
+    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     shortcut_1_running_mean_ptr,  # bf16 (n_channels,)
     shortcut_1_running_var_ptr,  # bf16 (n_channels,)
     shortcut_1_weight_ptr,  # bf16 (n_channels,)

@@ -1,7 +1,12 @@
 """What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
 
+import dataclasses
 import functools
+import inspect
+import math
 import operator
+import re
+import sys
 
 import torch
 import triton
@@ -72,6 +77,53 @@ def _fits(shape, expected):
     )
 
 
+# ---- Shapes: the comment on a kernel's tensor says what the tensor must be, and calls are held to it ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What the comment on a tensor says: `(n_rows, n_cols)`; `the first (n_rows, n_cols)` of one that may be larger;
+    `(n_rows, n_cols) in memory` of one whose own dimensions are in another order. No sizes are one element.
+    """
+
+    words: str
+    sizes: tuple[str, ...]
+    is_first: bool
+    in_memory: bool
+
+
+SHAPE = re.compile(r"(the first )?(?:\(([\w, ]+)\)|(?:one )?element)( in memory)?(?=;|$)")
+
+
+def read_shape(comment, numbers):
+    """The shape that a comment begins with; None where it has none, or one of other sizes than the call's `numbers`."""
+    said = SHAPE.match(comment)
+    sizes = tuple(re.findall(r"\w+", said[2] or "")) if said else ()
+    if said is None or not all(size in numbers or size.isdecimal() for size in sizes):
+        return None
+    return Shape(said[0], sizes, bool(said[1]), bool(said[3]))
+
+
+def check_shape(who, tensor, shape, numbers):
+    """Raise ValueError unless a tensor is as its comment says, at the numbers of this call."""
+    expected = math.prod(int(size) if size.isdecimal() else numbers[size] for size in shape.sizes)
+    if tensor.numel() < expected or (tensor.numel() > expected and not shape.is_first):
+        raise ValueError(
+            f"{who}: expected {shape.words}, {expected} elements, got shape {tuple(tensor.shape)}"
+        )
+    if not (tensor.is_contiguous() or (shape.in_memory and is_dense(tensor))):
+        raise ValueError(
+            f"{who}: expected a contiguous tensor, got shape {tuple(tensor.shape)} with strides "
+            f"{tensor.stride()}"
+        )
+
+
+def is_dense(tensor):
+    """Whether a tensor's elements lie one after the other, in whatever order of its dimensions."""
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return tensor.permute(order).is_contiguous()
+
+
 def ceil_div(a, b):
     """a / b, rounded up. (triton.cdiv takes 1.5 us outside of a kernel.)"""
     return -(-a // b)
@@ -85,15 +137,16 @@ def next_power_of_2(n):
 def fast_launch(kernel=None, *, large=False):
     """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
 
-    Without this decorator the kernel runs just the same. It changes nothing in Triton's interpreter. In versions of
-    Triton whose launcher it does not know it only keeps a * b + c one operation, as in those that it knows.
+    It also holds calls to what the comments on the kernel's tensors say: `x_ptr,  # bf16 (n_rows, n_cols)`. Without it
+    the kernel runs just the same. In versions of Triton whose launcher it does not know, and in Triton's interpreter,
+    it only checks, and keeps a * b + c one operation.
 
     Args:
         large: The kernel counts in 64 bits what may pass 2**31. Others refuse tensors that large: they would wrap.
     """
     if kernel is None:
         return functools.partial(fast_launch, large=large)
-    return FastLaunch(kernel, large) if isinstance(kernel, triton.JITFunction) else kernel
+    return FastLaunch(kernel, large) if isinstance(kernel, triton.JITFunction) else CheckedLaunch(kernel)
 
 
 KNOWN_LAUNCHERS = ("3.6.", "3.7.", "3.8.", "3.9.")
@@ -104,7 +157,10 @@ class FastLaunch:
 
     Triton compiles a kernel for the values of its constexprs, for whether pointers and integers are multiples of 16,
     and for integers that are 1 or need 64 bits. The key here tells more apart than that: the alignment of the
-    pointers, and every other argument as it is. The tensors must have the dtypes that the kernel's comments say.
+    pointers, and every other argument as it is.
+
+    The first call with its numbers is checked, and every call that another file than the unit's own makes. The unit's
+    own pass what was proven when it was generated of the inputs that it checks itself.
     """
 
     def __init__(self, kernel, large=False):
@@ -126,11 +182,14 @@ class FastLaunch:
     def launcher(self, grid):
         """What kernel[grid] is."""
         if not triton.__version__.startswith(KNOWN_LAUNCHERS):
-            return functools.partial(self.kernel[grid], enable_fp_fusion=True)
+            return functools.partial(CheckedLaunch(self.kernel)[grid], enable_fp_fusion=True)
         x, y, z = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
 
         def launch(*args, **options):
+            caller = current_frame(1).f_back  # who called the kernel's host function
+            if caller is None or caller.f_globals.get("__package__") != __package__:
+                self.check(args)
             addresses = [*map(data_ptr, args[:n_tensors])]
             numbers = args[n_tensors:]
             device = args[0].get_device()
@@ -154,7 +213,7 @@ class FastLaunch:
 
     def compile(self, device, alignment, grid, args, options):
         """Launch through Triton's own path, and keep what it compiled."""
-        self.check(args[: self.n_tensors])
+        self.check(args)
         with torch.cuda.device(device):
             compiled = self.kernel[grid](*args, **options, enable_fp_fusion=True)
         if compiled is not None:
@@ -171,18 +230,62 @@ class FastLaunch:
                 as_tuple,
             )
 
-    def check(self, tensors):
-        """Raise for tensors that the kernel cannot take. Only the first call with its numbers pays for this."""
-        for parameter, tensor in zip(self.kernel.params, tensors, strict=False):
-            if tensor.device != tensors[0].device:
-                raise ValueError(
-                    f"{parameter.name}: expected a tensor on {tensors[0].device}, got {tensor.device}"
-                )
+    def check(self, args):
+        """Raise for tensors that the kernel cannot take."""
+        check_said(self.kernel, args)
+        for parameter, tensor in zip(self.kernel.params, args[: self.n_tensors], strict=False):
             if tensor.numel() >= IN_32_BITS and not self.large:
                 raise ValueError(
                     f"{parameter.name}: expected less than {IN_32_BITS} elements, which this kernel counts in 32 bits, "
                     f"got {tensor.numel()}: generate it for tensors of that size"
                 )
+
+
+class CheckedLaunch:
+    """A kernel that Triton launches, or interprets, after its tensors were compared with its comments."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __getitem__(self, grid):
+        def launch(*args, **options):
+            check_said(self.kernel, args)
+            self.kernel[grid](*args, **options)
+
+        return launch
+
+    def __getattr__(self, name):
+        return getattr(self.kernel, name)
+
+
+def check_said(kernel, args):
+    """Raise TypeError or ValueError for tensors that are not as the comments on a kernel's parameters say."""
+    kernel = kernel.fn
+    named = dict(zip(kernel.__code__.co_varnames, args, strict=False))
+    for name, (dtype, comment) in said_of(kernel).items():
+        tensor, who = named[name], f"{kernel.__name__}: {name}"
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{who}: expected a tensor, got {type(tensor).__name__}")
+        if tensor.device != args[0].device:
+            raise ValueError(f"{who}: expected a tensor on {args[0].device}, got {tensor.device}")
+        if tensor.dtype != getattr(torch, SHORT.get(dtype, dtype)):
+            raise TypeError(f"{who}: expected {dtype}, got {tensor.dtype}")
+        shape = read_shape(comment, named)
+        if shape is not None:
+            check_shape(who, tensor, shape, named)
+
+
+SHORT = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+@functools.cache
+def said_of(function):
+    """What the comments say of a kernel's tensors: `x_ptr,  # bf16 (n_rows, n_cols)` is a dtype, and a shape."""
+    text = inspect.getsource(function)
+    said = re.findall(
+        r"^ +(\w+_ptr),  # (bf16|fp16|bool|u?int\d+|float\d+)\b(?:, | )?(.*)$", text, re.MULTILINE
+    )
+    return {name: (dtype, comment) for name, dtype, comment in said}
 
 
 def direct(compiled):
@@ -200,6 +303,8 @@ def direct(compiled):
 
 
 data_ptr = torch.Tensor.data_ptr
+
+current_frame = sys._getframe
 
 IN_32_BITS = 2**31 - 2**27  # a last block may end beyond the last element
 

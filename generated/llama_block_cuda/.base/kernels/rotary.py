@@ -25,7 +25,7 @@ def rotary_kernel(
     q_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
     rotary_cos_ptr,  # bf16 (n_positions, n_cols)
     rotary_sin_ptr,  # bf16 (n_positions, n_cols)
-    rotary_q_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
+    rotary_q_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols) in memory
     n_batches,
     n_positions,
     n_heads,

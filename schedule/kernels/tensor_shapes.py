@@ -1,0 +1,132 @@
+"""The shape of each tensor as a kernel walks it, and how much of the tensor that is: what its parameter's comment says.
+
+A unit's runtime reads these comments, and compares each tensor that a kernel is given with the numbers that come with
+it. So they must be right for every launch of the kernel: `Region` is what all of them have in common.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from longhand.lower.ir import Buffer, Load, Pointwise, PointwiseOp, Position, Scalar, Size, Store
+from longhand.schedule.kernels.address_terms import SizeOf
+from longhand.schedule.kernels.kernel_plan import KernelPlan, Pointer, Region
+from longhand.schedule.sizes import product, same
+
+
+def find_regions(
+    plan: KernelPlan,
+    sizes: Sequence[Size],
+    scalars: Sequence[Size | float],
+    buffers: Mapping[str, Buffer],
+) -> KernelPlan:
+    """The plan with the regions of its pointers in one launch: of these sizes of its axes, and these scalars."""
+    known: dict[str | int, Size | float] = dict(zip((axis.name for axis in plan.axes), sizes, strict=True))
+    known |= dict(zip((scalar.position for scalar in plan.scalars), scalars, strict=True))
+    pointers = tuple(
+        (
+            pointer
+            if pointer.scratch
+            else dataclasses.replace(pointer, region=_region(plan, pointer, buffers[pointer.name], known))
+        )
+        for pointer in plan.pointers
+    )
+    return dataclasses.replace(plan, pointers=pointers)
+
+
+def _region(
+    plan: KernelPlan, pointer: Pointer, buffer: Buffer, sizes: Mapping[str | int, Size | float]
+) -> Region:
+    shape = tensor_shape(plan, pointer)
+    if shape is None or any(one.pointer == pointer.name and one.axis is None for one in plan.ints):
+        return Region.PART
+    walked = [sizes[dim] for dim in shape]
+    is_all = same(product(size for size in walked if not isinstance(size, float)), product(buffer.shape))
+    if any(one.pointer == pointer.name for one in plan.ints):
+        return Region.STRIDED if is_all else Region.PART
+    if is_all:
+        return Region.WHOLE if buffer.is_contiguous else Region.IN_MEMORY
+    # What is read behind a condition may end before the kernel does.
+    is_walked = all(
+        getattr(value, "mask", None) is None or shape != pointer.dims
+        for value in plan.body
+        if isinstance(value, Load | Store) and value.buffer == pointer.name
+    )
+    return Region.FIRST if buffer.is_contiguous and is_walked else Region.PART
+
+
+def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | None:
+    """The axis, or the scalar by its position, that is the size of each dimension; none for a single element.
+
+    None where no shape says what is accessed.
+    """
+    if pointer.dims is None:
+        return _table_shape(plan, pointer.name)
+    filled = _filled(plan, pointer.name)
+    return tuple(filled.get(axis, axis) for axis in pointer.dims)
+
+
+def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
+    """The axes along which a tensor ends before the kernel does, and the scalar that says where: it is padded."""
+    found: list[dict[str, int]] = []
+    for position, value in enumerate(plan.body):
+        if not isinstance(value, Load) or value.buffer != pointer:
+            continue
+        conditions = () if value.mask is None else tuple(conditions_of(plan, value.mask))
+        limits = [limit_along(plan, condition, PointwiseOp.LT) for condition in conditions]
+        if plan.addresses[position].offset or any(limit is None for limit in limits):
+            return {}
+        found.append(dict(limit for limit in limits if limit is not None))
+    return found[0] if found and all(one == found[0] for one in found) else {}
+
+
+def _table_shape(plan: KernelPlan, pointer: str) -> tuple[int, str] | None:
+    """The scalar and the axis that are sizes of a pointer that is read a row at a time, at rows that are data."""
+    found: set[tuple[int, str]] = set()
+    for position, value in enumerate(plan.body):
+        if not isinstance(value, Load) or value.buffer != pointer:
+            continue
+        address = plan.addresses[position]
+        if len(address.axes) != 1 or len(address.values) != 1 or address.offset:
+            return None
+        (axis, step), (row, product) = address.axes[0], address.values[0]
+        limit = _limit(plan, row)
+        if step != () or product != (SizeOf(axis),) or limit is None:
+            return None
+        found.add((limit, axis))
+    return found.pop() if len(found) == 1 else None
+
+
+def _limit(plan: KernelPlan, row: int) -> int | None:
+    """The scalar that a looked-up position must be below."""
+    for value in plan.body:
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[0] == row:
+            limit = value.args[1]
+            if isinstance(plan.body[limit], Scalar):
+                return limit
+    return None
+
+
+def conditions_of(plan: KernelPlan, position: int) -> Iterator[int]:
+    """The conditions that a mask is the conjunction of."""
+    value = plan.body[position]
+    if isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_AND:
+        for argument in value.args:
+            yield from conditions_of(plan, argument)
+    else:
+        yield position
+
+
+def limit_along(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, int] | None:
+    """(axis, position of the scalar) of a comparison of where we are along one axis."""
+    value = plan.body[position]
+    if not isinstance(value, Pointwise) or value.op is not op:
+        return None
+    at, limit = (plan.body[argument] for argument in value.args)
+    if not isinstance(at, Position) or not isinstance(limit, Scalar):
+        return None
+    address = plan.addresses[value.args[0]]
+    if len(address.axes) != 1 or address.axes[0][1] != () or address.offset or address.values:
+        return None
+    return address.axes[0][0], value.args[1]

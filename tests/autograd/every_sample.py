@@ -1,0 +1,279 @@
+"""Every op of PyTorch's operator database, in every dtype that it takes on the CPU, on every sample.
+
+Each is generated and compiled: values and, where there are any, gradients. ``python -m tests.autograd.every_sample
+-j 16 --book build/samples.jsonl`` goes on where the book ends, and can be ended at any moment; ``--share 2/8`` takes
+the second of eight parts, ``--budget 600`` ten minutes, ``--most 4`` at most four samples, drawn, of an op in a dtype;
+``--table`` only prints what the book tells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import logging
+import multiprocessing
+import multiprocessing.connection
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import longhand
+from tests.autograd.op_programs import every_program, op_names
+from tests.autograd.op_sweep import BAD, Case, Door, Outcome, outcome
+
+LIMIT = 240.0  # seconds for one sample
+DTYPES = (
+    *("float32", "bfloat16", "float64", "int64", "bool", "float16", "complex64"),
+    *("int32", "uint8", "int8", "int16", "complex128"),
+)
+GOOD = (Outcome.RIGHT, Outcome.NEAR, Outcome.EAGER, Outcome.RAISES, Outcome.MORE)
+
+Job = tuple[str, str]  # an op and a dtype
+Key = tuple[str, str, int, str]  # with the sample's number and the door
+
+
+class Book:
+    """Rows as they come, a line of JSON each; what is known is not done again.
+
+    Attributes:
+        rows: By op, dtype, sample and door.
+        finished: Ops and dtypes with nothing left.
+    """
+
+    def __init__(self, path: Path, most: int | None) -> None:
+        self.path = path
+        self.rows: dict[Key, dict[str, Any]] = {}
+        self.finished: set[Job] = set()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                self._take(json.loads(line), most)
+            except ValueError:
+                continue  # the last line of a run that was ended
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keeps a row."""
+        self._take(row, row.get("most"))
+        with self.path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def known(self, job: Job) -> list[tuple[int, str]]:
+        """The samples and doors of a job that there are rows of."""
+        return [key[2:] for key in self.rows if key[:2] == job]
+
+    def _take(self, row: dict[str, Any], most: int | None) -> None:
+        if "finished" not in row:
+            self.rows[row["op"], row["dtype"], row["sample"], row["door"]] = row
+        elif row["most"] is None or row["most"] == most:
+            self.finished.add((row["op"], row["dtype"]))
+
+
+def work(connection: multiprocessing.connection.Connection, most: int | None) -> None:
+    """A process of its own: takes jobs with what is known of them, and answers with rows."""
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as cache, open(os.devnull, "w") as nothing:
+        os.environ["XDG_CACHE_HOME"] = os.environ["LONGHAND_CACHE_DIR"] = cache
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+        while (given := connection.recv()) is not None:
+            (name, dtype), known = given
+            try:
+                made = list(every_program(name, getattr(torch, dtype)))
+            except Exception as error:  # the database's own
+                made = []
+                words = f"no samples: {type(error).__name__}: {error}"[:500]
+                connection.send(_row(name, dtype, -1, Door.COMPILE, False, Outcome.RAISES, words))
+            if most is not None and len(made) > most:
+                made = random.Random(f"{name} {dtype}").sample(made, most)
+            for program in made:
+                for door in Door:
+                    if (program.number, door.name) in known:
+                        continue
+                    case = Case(program, door, any(tensor.requires_grad for tensor in program.tensors))
+                    connection.send((program.number, door.name, case.train))
+                    torch.compiler.reset()
+                    longhand.reset()
+                    try:
+                        kind, words = outcome(case)
+                    except Exception as error:
+                        kind, words = Outcome.CRASH, f"sweep: {type(error).__name__}: {error}"
+                    row = _row(name, dtype, program.number, door, case.train, kind, words)
+                    connection.send(row | ({"text": program.text} if kind in BAD else {}))
+            connection.send({"op": name, "dtype": dtype, "finished": len(made), "most": most})
+
+
+def _row(
+    name: str, dtype: str, number: int, door: Door, train: bool, kind: Outcome, words: str
+) -> dict[str, Any]:
+    row = {"op": name, "dtype": dtype, "sample": number, "door": door.name, "train": train}
+    return row | {"outcome": kind.name, "words": words[:800]}
+
+
+@dataclasses.dataclass
+class Worker:
+    """A process, and what it is at."""
+
+    process: Any
+    ours: multiprocessing.connection.Connection
+    job: Job | None = None
+    at: tuple[int, str, bool] | None = None
+    since: float = 0.0
+
+    @classmethod
+    def start(cls, most: int | None) -> Worker:
+        """An idle one."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(theirs, most), daemon=True)
+        process.start()
+        theirs.close()
+        return cls(process, ours, since=time.monotonic())
+
+    def give(self, job: Job, known: list[tuple[int, str]]) -> None:
+        """Something to do."""
+        self.job, self.at, self.since = job, None, time.monotonic()
+        self.ours.send((job, known))
+
+    def answers(self, book: Book) -> bool:
+        """Takes what it says; False if it died, or says nothing for too long: that is a row, too."""
+        words = "the process died"
+        try:
+            while self.ours.poll():
+                said = self.ours.recv()
+                self.since = time.monotonic()
+                if isinstance(said, tuple):
+                    self.at = said
+                    continue
+                book.add(said)
+                self.at = None
+                if said.get("outcome") in {kind.name for kind in BAD}:
+                    where = f"{said['op']} {said['dtype']} sample {said['sample']} {said['door'].lower()}"
+                    print(f"{said['outcome']}: {where}: {said['words'][:300]}", flush=True)
+                if "finished" in said:
+                    self.job = None
+            if time.monotonic() < self.since + LIMIT and self.process.is_alive():
+                return True
+            if self.process.is_alive():
+                words = f"no answer within {LIMIT:.0f} seconds"
+        except EOFError:
+            pass
+        self.process.kill()
+        self.process.join()
+        if self.job is not None:
+            number, door, train = self.at or (-1, Door.COMPILE.name, False)
+            book.add(_row(*self.job, number, Door[door], train, Outcome.CRASH, words))
+            print(f"CRASH: {self.job} sample {number} {door.lower()}: {words}", flush=True)
+        return False
+
+
+def sweep(jobs: list[Job], book: Book, *, n_processes: int, most: int | None, deadline: float) -> int:
+    """Does the jobs until the deadline; how many are left."""
+    left = [job for job in reversed(jobs) if job not in book.finished]
+    workers = [Worker.start(most) for _ in range(min(n_processes, len(left)))]
+    tries: collections.Counter[Job] = collections.Counter()
+    try:
+        while time.monotonic() < deadline and (left or any(worker.job for worker in workers)):
+            for place, worker in enumerate(workers):
+                if not worker.answers(book):
+                    tries[worker.job or ("", "")] += 1
+                    if worker.job is not None and worker.at is not None and tries[worker.job] < 50:
+                        left.append(worker.job)  # the other samples
+                    worker = workers[place] = Worker.start(most)
+                if worker.job is None and left:
+                    job = left.pop()
+                    worker.give(job, book.known(job))
+            multiprocessing.connection.wait([worker.ours for worker in workers], timeout=1.0)
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+    return len(left) + sum(worker.job is not None for worker in workers)
+
+
+def table(rows: Iterable[dict[str, Any]]) -> str:
+    """What the rows tell, in Markdown: counts for each dtype and door; what is refused, and why; what is wrong."""
+    found = [row for row in rows if row["sample"] >= 0 or row["outcome"] in {kind.name for kind in BAD}]
+    lines = ["| door | dtype | samples | right | " + " | ".join(kind.value for kind in Outcome) + " |"]
+    lines.append("|---" * (4 + len(Outcome)) + "|")
+    for door in Door:
+        for dtype in ("all", *DTYPES):
+            own = [row for row in found if row["door"] == door.name and dtype in ("all", row["dtype"])]
+            counts = collections.Counter(row["outcome"] for row in own)
+            if own:
+                good = sum(counts[kind.name] for kind in GOOD) / len(own)
+                numbers = " | ".join(str(counts[kind.name]) for kind in Outcome)
+                lines.append(f"| {door.value} | {dtype} | {len(own)} | {good:.2%} | {numbers} |")
+    for kind in (Outcome.REFUSED, Outcome.EAGER, Outcome.WRONG, Outcome.CRASH):
+        reasons: dict[str, collections.Counter[str]] = {}
+        for row in found:
+            if row["outcome"] == kind.name:
+                words = re.sub(
+                    r"\d+", "N", row["words"].strip().splitlines()[0] if row["words"].strip() else ""
+                )
+                ops = reasons.setdefault(f"{row['door'].lower()}: {words[:200]}", collections.Counter())
+                ops[f"{row['op']} {row['dtype']}"] += 1
+        lines += ["", f"## {kind.value.capitalize()}", ""]
+        for words, ops in sorted(reasons.items(), key=lambda item: -item[1].total()):
+            few = ", ".join(f"{op} ({count})" for op, count in ops.most_common(4))
+            lines.append(f"- {ops.total()} x {words} ({few}{', ...' if len(ops) > 4 else ''})")
+    return "\n".join(lines)
+
+
+def all_jobs() -> list[Job]:
+    """Each op in each dtype, in an order that any share of is like the whole."""
+    jobs = [(name, dtype) for dtype in DTYPES for name in op_names(dtype=getattr(torch, dtype))]
+    random.Random(0).shuffle(jobs)
+    return jobs
+
+
+def main() -> int:
+    """Sweeps and prints the table; 1 if something is wrong or crashed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ops", nargs="*", help="names as in the database; by default all")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("-j", type=int, default=1, help="processes at once")
+    parser.add_argument("--share", default="1/1", help="i/n: every n-th op and dtype from the i-th on")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds for all")
+    parser.add_argument("--most", type=int, help="samples of an op in a dtype")
+    parser.add_argument("--book", type=Path, default=Path("build/samples.jsonl"))
+    parser.add_argument("--again", action="store_true", help="what was wrong or crashed once more")
+    parser.add_argument("--table", action="store_true", help="only what the book tells")
+    options = parser.parse_args()
+    book = Book(options.book, options.most)
+    if options.again:
+        bad = {key for key, row in book.rows.items() if row["outcome"] in {kind.name for kind in BAD}}
+        book.finished -= {key[:2] for key in bad}
+        book.rows = {key: row for key, row in book.rows.items() if key not in bad}
+    if not options.table:
+        first, step = map(int, options.share.split("/"))
+        wanted = options.dtypes.split(",")
+        jobs = [(op, dtype) for op, dtype in all_jobs() if dtype in wanted and op in (options.ops or [op])]
+        deadline = time.monotonic() + options.budget
+        left = sweep(
+            jobs[first - 1 :: step], book, n_processes=options.j, most=options.most, deadline=deadline
+        )
+        print(
+            f"{left} ops left of {len(jobs[first - 1 :: step])}, each in one dtype"
+            if left
+            else "nothing is left"
+        )
+    print(table(book.rows.values()))
+    return int(any(row["outcome"] in {kind.name for kind in BAD} for row in book.rows.values()))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())
