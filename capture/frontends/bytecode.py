@@ -36,6 +36,7 @@ from longhand.capture.frontends.call import (
 from longhand.capture.frontends.dynamo import lift_literals, trace_graph
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.frontends.first_call import called_once
 from longhand.capture.frontends.marked_sizes import MarkedSizes
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.modes import mode_of
@@ -69,13 +70,24 @@ def capture_bytecode(
     call = _separate(model, (tuple(args), named))
     leaves = pytree.tree_leaves(call)
     marked = dynamic_dims(entry, call, dynamic_shapes)
-    sizes = MarkedSizes({id(leaves[position]): marks for position, marks in marked.items()})
-    try:
+    called = title(model, name)
+
+    def captured() -> tuple[WholeCall, MarkedSizes]:
+        sizes = MarkedSizes({id(leaves[position]): marks for position, marks in marked.items()})
         with torch.set_grad_enabled(train):
-            whole = capture_whole(model, _positional(entry, call[0]), call[1], sizes)
+            return capture_whole(model, _positional(entry, call[0]), call[1], sizes), sizes
+
+    try:
+        whole, sizes = captured()
     except BrokenCall as broken:
-        raise _every_break(model, call, broken.record, train, title(model, name)) from None
-    _refuse_changes(whole, title(model, name))
+        original, model = model, called_once(model, *call, train=train)
+        try:
+            if model is None:
+                raise
+            whole, sizes = captured()
+        except BrokenCall:
+            raise _every_break(original, call, broken.record, train, called) from None
+    _refuse_changes(whole, called)
     try:
         traced = _traced(whole, model, call, sizes, dynamic_shapes, name)
         sizes.refuse_fixed()
