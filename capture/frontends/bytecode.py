@@ -80,10 +80,11 @@ def capture_bytecode(
     try:
         whole, sizes = captured()
     except BrokenCall as broken:
-        original, model = model, called_once(model, *call, train=train)
+        original, copied = model, called_once(model, *call, train=train)
         try:
-            if model is None:
+            if copied is None:
                 raise
+            model = copied
             whole, sizes = captured()
         except BrokenCall:
             raise _every_break(original, call, broken.record, train, called) from None
