@@ -18,6 +18,7 @@ from benchmarks.architectures.calls import tensors
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
 from longhand.telling.summary import Summary
+from longhand.verify.interpretation import MadeOn
 from longhand.verify.verification import verify
 from tests.triton_compile import compile_launches
 
@@ -119,7 +120,7 @@ def _recorded(package: Any, given: Any, *, train: bool) -> dict[str, tuple[Any, 
         setattr(package.kernels, kernel, recorder(kernel))
     exported = getattr(package, package.__all__[0])
     args, kwargs = given
-    with torch.set_grad_enabled(train), torch.device("meta"):
+    with torch.set_grad_enabled(train), torch.device("meta"), MadeOn("meta"):
         unit = exported() if isinstance(exported, type) else exported
         if isinstance(unit, torch.nn.Module):
             unit = unit.to("meta").train(train)

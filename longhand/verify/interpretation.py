@@ -65,14 +65,18 @@ def mend_interpreter() -> None:
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _OnCpu():
+        with MadeOn("cpu"):
             return function(*args, **kwargs)
 
     return run
 
 
-class _OnCpu(TorchFunctionMode):
-    """Tensors that are made on CUDA are made on the CPU."""
+class MadeOn(TorchFunctionMode):
+    """Tensors that are made on CUDA are made on another device: the CPU, or meta."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.device = device
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -80,7 +84,7 @@ class _OnCpu(TorchFunctionMode):
         kwargs = kwargs or {}
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cuda":
-            kwargs = {**kwargs, "device": "cpu"}
+            kwargs = {**kwargs, "device": self.device}
         return func(*args, **kwargs)
 
 

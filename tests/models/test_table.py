@@ -51,7 +51,10 @@ QUICK = THIRTY[::2][:8] + THIRTY[::2][9:]
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in THIRTY],
+    [
+        *(pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in THIRTY),
+        "vit_mae",  # draws noise on the GPU, by name
+    ],
 )
 def test_kernels_compile(name):
     result = cubin_result(catalog.example(f"transformers/{name}"), "sm_90", train=False)
