@@ -40,7 +40,9 @@ def test_members_have_their_own_paths() -> None:
     (report,) = reports
     assert report.reason is None and report.folder is not None
     text = (report.folder / "model.py").read_text()
-    code = [line for line in text.splitlines() if not line.lstrip().startswith("#")]  # comments quote the model
+    code = [
+        line for line in text.splitlines() if not line.lstrip().startswith("#")
+    ]  # comments quote the model
     assert not [line for line in code if "__dict__" in line]
     for member in ("self.linear.weight", "self.scale", "self.shift"):
         assert member in text, text
