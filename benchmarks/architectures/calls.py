@@ -86,7 +86,11 @@ def agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> str:
 
 
 def step(call: Any, module: nn.Module, args: Any, kwargs: Any, *, train: bool) -> list[torch.Tensor]:
-    """The results of one call; in training also the gradients of the mean of squares, and what buffers hold then."""
+    """The results of one call; in training also the gradients of the mean of squares, and what buffers hold then.
+
+    A parameter without gradient counts as one of zeros: what only unused results of a graph depend on has zeros there
+    when it is compiled, by torch.compile too, and none in eager (docs/training.md).
+    """
     torch.manual_seed(0)
     if not train:
         with torch.no_grad():
@@ -96,6 +100,8 @@ def step(call: Any, module: nn.Module, args: Any, kwargs: Any, *, train: bool) -
     carrying = [value for value in results if value.requires_grad]
     loss = torch.stack([value.double().square().mean() for value in carrying]).sum()
     loss.backward()
-    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    gradients = [
+        torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters() if p.requires_grad
+    ]
     buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
     return [value.detach().clone() for value in (*results, *gradients, *buffers)]

@@ -96,3 +96,30 @@ def test_a_model_that_cannot_be_compiled_is_no_row(tmp_path, monkeypatch):
     example = (Asks(raises=True), (torch.randn(8, 8),), {})
     result = compiled_result(example, torch.float32, Frontend.BYTECODE, train=False)
     assert result.verdict is Verdict.NOT_MADE and "no such mask" in result.note, result
+
+
+class TwoResults(nn.Module):
+    """Only the first result is used where `forward` is not all that is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.used(x) + 0
+
+
+def test_no_gradient_counts_as_zeros_and_a_missing_one_is_wrong() -> None:
+    torch.manual_seed(0)
+    model, x = TwoResults(), torch.randn(3, 4)
+    found = step(model, model, (x,), {}, train=True)
+    assert [tensor.count_nonzero().item() > 0 for tensor in found] == [True, True, True, False, False]
+    detached = step(
+        lambda x: nn.functional.linear(x, model.used.weight.detach(), model.used.bias),
+        model,
+        (x,),
+        {},
+        train=True,
+    )
+    assert len(detached) == len(found)
+    assert not detached[1].any() and found[1].any()
