@@ -42,17 +42,24 @@ def repeatable(example: Example, *, train: bool = False) -> Example:
 
 def copied(example: Example, dtype: torch.dtype | None = None, device: str | None = None) -> Example:
     """The call on copies, with every float in a dtype."""
+    module, args, kwargs = example
+    module = copy.deepcopy(module)
+    if dtype is not None or device is not None:
+        module.to(device=device, dtype=dtype)
+    return module, *copied_arguments(args, kwargs, dtype, device)
+
+
+def copied_arguments(
+    args: Any, kwargs: Any, dtype: torch.dtype | None = None, device: str | None = None
+) -> tuple[Any, Any]:
+    """Copies of the arguments alone: a module that keeps results of a step for the next one cannot be copied."""
 
     def moved(value: torch.Tensor) -> torch.Tensor:
         kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
         return value.detach().to(device=device or value.device, dtype=kind, copy=True)
 
-    module, args, kwargs = example
-    module = copy.deepcopy(module)
-    if dtype is not None or device is not None:
-        module.to(device=device, dtype=dtype)
-    args, kwargs = pytree.tree_map_only(torch.Tensor, moved, (args, kwargs))
-    return module, args, kwargs
+    found: tuple[Any, Any] = pytree.tree_map_only(torch.Tensor, moved, (args, kwargs))
+    return found
 
 
 def tensors(result: Any) -> list[torch.Tensor]:

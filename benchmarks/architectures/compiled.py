@@ -14,7 +14,7 @@ import torch
 
 import longhand
 from benchmarks.architectures.accuracy import Accuracy, Run, accuracy, reference
-from benchmarks.architectures.calls import copied, step
+from benchmarks.architectures.calls import copied, copied_arguments, step
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
 from longhand.capture.bytecode.entry.entries import Event, EventKind
@@ -117,7 +117,7 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
             )
         note = found.note or f"error {found.error:.1e}, eager's {found.eager_error:.1e}"
         return Result(Verdict.WRONG, note, numbers)
-    step(watched.call, module, *copied((module, *again[1:]))[1:], train=train)
+    step(watched.call, module, *copied_arguments(*again[1:]), train=train)
     frames = _frames_of(lambda: step(watched.call, module, *again[1:], train=train))
     if reason := _why_eager(watched, frontend, [str(one.message) for one in told], frames, module):
         return Result(Verdict.EAGER, reason, numbers)
