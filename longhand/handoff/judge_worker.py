@@ -24,6 +24,7 @@ from longhand.loading import import_file
 from longhand.tune.bench import turns_side_by_side
 from longhand.tune.faster import FINAL_TURNS, Comparison
 from longhand.tune.kernel_times import Given, recorded_calls, run_calls
+from longhand.tune.own_calls import as_the_unit_calls
 from longhand.verify.check_worker import trusted_check
 from longhand.verify.worker_progress import tell
 
@@ -90,7 +91,7 @@ def _judged(
     fault, n_sizes = _at_other_sizes(checks, name, samples, seed)
     if fault:
         return {"fault": fault}
-    new = functools.partial(run_calls, getattr(check.kernels, name), calls)
+    new = functools.partial(run_calls, as_the_unit_calls(getattr(check.kernels, name)), calls)
     contestants: dict[str, Callable[[], Any]] = {"new": new, "old": runs[name], "again": runs[name]}
     turns = turns_side_by_side(contestants, device=check.DEVICE, n_turns=FINAL_TURNS, is_paired=True)
     compared = Comparison.of(turns["new"], turns["old"], turns["again"])

@@ -20,6 +20,7 @@ from longhand.emit.unit.on_disk import BASE, edits, read_unit
 from longhand.errors import UnitError
 from longhand.loading import import_file, load
 from longhand.tune.bench import Times, time_side_by_side
+from longhand.tune.own_calls import as_the_unit_calls
 
 _MOST_COPIED = 64 * 2**20  # bytes read; as many are written
 _LEAST_COPIED = 4096
@@ -146,7 +147,7 @@ def recorded_calls(
             if sizes not in known:
                 see(name, inspect.signature(check.KERNELS[name][0]).bind(*given, **named).args)
             known.setdefault(sizes, Given(given, named)).count += 1
-            calls[name] = functools.partial(run_calls, kernel, known)
+            calls[name] = functools.partial(run_calls, as_the_unit_calls(kernel), known)
             return kernel(*given, **named)
 
         return record

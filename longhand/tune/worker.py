@@ -24,6 +24,7 @@ import torch
 from longhand.emit.unit.on_disk import BASE
 from longhand.loading import import_file
 from longhand.tune.bench import turns_side_by_side
+from longhand.tune.own_calls import as_the_unit_calls
 from longhand.tune.tunable_text import with_values
 from longhand.verify.check_worker import trusted_check
 
@@ -78,10 +79,12 @@ class Workshop:
             call.restore()
 
         def run(kernel: Callable[..., Any]) -> Callable[[], None]:
+            launch = as_the_unit_calls(kernel)
+
             def run_all() -> None:
                 for call in calls:
                     for _ in range(call.count):
-                        kernel(*call.arguments, **call.named)
+                        launch(*call.arguments, **call.named)
 
             return run_all
 

@@ -12,6 +12,7 @@ import torch
 import triton
 
 from longhand.emit.unit.runtime_py import write_runtime
+from longhand.tune.own_calls import as_the_unit_calls
 from tests.emit.cpp_kernels import runtime_in
 
 SCALE = """// scale: out = x * weight, row by row.
@@ -214,3 +215,18 @@ def test_every_call_is_checked_but_for_the_units_own(runtime, monkeypatch):
     ):
         by_hand(*wrong)
     by_hand(*arguments())
+
+
+@pytest.mark.skipif(
+    not triton.__version__.startswith(("3.6.", "3.7.", "3.8.", "3.9.")), reason="Triton launches by itself"
+)
+def test_a_kernel_is_timed_as_its_unit_calls_it(runtime, monkeypatch):
+    fast = runtime.FastLaunch(triton.runtime.jit.JITFunction(scale_kernel))
+    monkeypatch.setattr(fast, "compile", lambda *_: None)
+    host = function_of("unit.kernels", "def call(*args): kernel[(1,)](*args)", kernel=fast)
+    host.__module__ = "unit.kernels.scale"
+    wrong = arguments(out_ptr=torch.zeros(3, 6, dtype=torch.bfloat16))
+    as_the_unit_calls(host)(*wrong)  # where it is checked, it raises
+    with pytest.raises(ValueError, match="15 elements"):
+        host(*wrong)
+    assert as_the_unit_calls(torch.add) is torch.add
