@@ -9,6 +9,15 @@ from __future__ import annotations
 from longhand.emit.names.unit_names import KernelNames
 from longhand.schedule.plan import KernelPlan, Pointer, Region, tensor_shape
 
+_ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
+_SHAPE = {
+    Region.WHOLE: "{}",
+    Region.IN_MEMORY: "{} in memory",
+    Region.FIRST: "the first {}",
+    Region.STRIDED: "{} by strides",
+    Region.PART: "a part of {}",
+}
+
 
 def shape_words(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple[str, ...] | None:
     """A word for each dimension; none for a single element, None where no shape says what is accessed."""
@@ -24,13 +33,5 @@ def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str
     if words is None:
         return None
     if not words:
-        return {Region.WHOLE: "one element", Region.FIRST: "the first element"}.get(
-            pointer.region, "an element"
-        )
-    shape = f"({', '.join(words)}{',' if len(words) == 1 else ''})"
-    match pointer.region:
-        case Region.WHOLE:
-            return shape
-        case Region.FIRST | Region.PART:
-            return f"{pointer.region.value} {shape}"
-    return f"{shape} {pointer.region.value}"
+        return _ELEMENT.get(pointer.region, "an element")
+    return _SHAPE[pointer.region].format(f"({', '.join(words)}{',' if len(words) == 1 else ''})")

@@ -106,15 +106,13 @@ class Access(enum.Enum):
 
 
 class Region(enum.Enum):
-    """What a kernel takes of a tensor. The value is what the comment on its parameter adds to the shape."""
+    """What a kernel takes of a tensor."""
 
-    WHOLE = ""  # every element; the tensor is contiguous
-    IN_MEMORY = (
-        "in memory"  # every element; the tensor's dimensions lie in memory in another order (channels last)
-    )
-    FIRST = "the first"  # the elements that a contiguous tensor begins with
-    STRIDED = "by strides"  # every element, where strides that are arguments say
-    PART = "a part of"
+    WHOLE = "whole"  # every element; the tensor is contiguous
+    IN_MEMORY = "in memory"  # every element; the dimensions lie in memory in another order (channels last)
+    FIRST = "first"  # the elements that a contiguous tensor begins with
+    STRIDED = "strided"  # every element, where strides that are arguments say
+    PART = "part"
 
     def __or__(self, other: Region) -> Region:
         """What is so for the calls of both."""
