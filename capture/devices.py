@@ -1,7 +1,8 @@
 """Maps what was traced on the CPU to the target's device, so that CUDA code needs no CUDA build of torch.
 
 A model whose every tensor is on the CPU is captured for CUDA as if all of it were there. A model that is on CUDA
-already keeps what it says, tensors that it holds on the CPU included.
+already keeps what it says, tensors that it holds on the CPU included: a stage that works on the CPU, as autograd does,
+notes which those are (``meta["on_host"]``), and they stay when the rest is moved.
 """
 
 from __future__ import annotations
@@ -31,15 +32,29 @@ def move_to_target(graph: fx.Graph, target: Target) -> None:
         return wanted if isinstance(leaf, torch.device) else leaf
 
     for node in graph.nodes:
+        if node.meta.get("on_host"):
+            continue
         if "val" in node.meta:
             node.meta["val"] = pytree.tree_map(move, node.meta["val"])
         node.args = fx.node.map_aggregate(node.args, move)
         node.kwargs = fx.node.map_aggregate(node.kwargs, move)
 
 
+def host_nodes(graph: fx.Graph) -> frozenset[fx.Node]:
+    """The nodes whose tensors are on the CPU while others are on a GPU."""
+    if _is_all_on_cpu(graph):
+        return frozenset()
+    return frozenset(
+        node for node in graph.nodes if any(value.device.type == "cpu" for value in _tensors(node))
+    )
+
+
 def _is_all_on_cpu(graph: fx.Graph) -> bool:
-    values = [leaf for node in graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
-    return all(value.device.type == "cpu" for value in values if isinstance(value, torch.Tensor))
+    return all(value.device.type == "cpu" for node in graph.nodes for value in _tensors(node))
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
 
 
 def _on_device(fake: torch_private.FakeTensor, device: torch.device) -> torch.Tensor:

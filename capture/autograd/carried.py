@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import fx
 
+from longhand.capture.devices import host_nodes
 from longhand.capture.functionalize.gradient_tracking import can_carry, stops
 from longhand.capture.graph import AliasKind, CapturedGraph
 from longhand.errors import CaptureError
@@ -41,6 +42,11 @@ def refuse_unsound(captured: CapturedGraph) -> None:
                 " grad.",
                 hint="Write a detached value, or return it instead.",
             )
+    if moved := relevant(captured) & host_nodes(captured.graph):
+        raise CaptureError(
+            f"Gradients flow through tensors on the CPU ({min(node.name for node in moved)}) in a call for a GPU.",
+            hint="Move them to the GPU once, outside the call.",
+        )
     for output in captured.outputs:
         if output.alias is not AliasKind.FRESH:
             raise CaptureError(

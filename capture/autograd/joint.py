@@ -24,6 +24,7 @@ from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback
+from longhand.capture.devices import host_nodes
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
@@ -81,6 +82,7 @@ class _Walk:
         self.derivatives = Derivatives(self.fake_mode, target.device)
         self.known: dict[fx.Node, Any] = {}
         self.relevant = relevant(captured)
+        self.host = host_nodes(captured.graph)
         self.pullbacks: dict[fx.Node, Pullback] = {}
         self.gradients: dict[fx.Node, Handle] = {}  # by node of the joint graph
         self.marked = 0
@@ -110,7 +112,12 @@ class _Walk:
         # Not graph.placeholder(): that turns LayerNorm into layer_norm.
         copy = self.rewriter.graph.create_node("placeholder", node.name, name=node.name)
         value = self._on_cpu(node.meta["val"])
-        copy.meta = {"val": value, "word": node.name, "provenance": Provenance()}
+        copy.meta = {
+            "val": value,
+            "word": node.name,
+            "provenance": Provenance(),
+            "on_host": node in self.host,
+        }
         if isinstance(value, torch.Tensor):
             self.known[node] = Handle(copy, value, Memory(placeholder=copy))
         else:
@@ -131,12 +138,13 @@ class _Walk:
         if node in self.relevant and isinstance(target, torch._ops.OpOverload):
             made = self._differentiated(node, target, args, kwargs, value)
         else:
-            made = self._copied(target, args, kwargs, value)
+            made = self._copied(node, args, kwargs, value)
         self.known[node] = made
         self._mark(node, made)
 
-    def _copied(self, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
-        emitted = self.rewriter.emit(target, args, kwargs, value=value)
+    def _copied(self, node: fx.Node, args: Any, kwargs: Any, value: Any) -> Any:
+        emitted = self.rewriter.emit(node.target, args, kwargs, value=value)
+        emitted.meta["on_host"] = node in self.host
         if isinstance(value, list | tuple):
             return [
                 None if part is None else self._item(emitted, position, part)
@@ -148,6 +156,7 @@ class _Walk:
 
     def _item(self, node: fx.Node, position: int, value: Any) -> Any:
         item = self.rewriter.emit(operator.getitem, (node, position), value=value)
+        item.meta["on_host"] = node.meta.get("on_host", False)
         return self.rewriter.fresh(item, value) if isinstance(value, torch.Tensor) else Number(item, value)
 
     def _differentiated(self, node: fx.Node, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
@@ -171,13 +180,13 @@ class _Walk:
         except (NotDifferentiable, RuntimeError, NotImplementedError) as error:
             looks_at_data = isinstance(error, DerivativeLooksAtData)
             if looks_at_data and self._differentiated_by_autograd(node, target, args, kwargs):
-                return self._copied(target, args, kwargs, value)
+                return self._copied(node, args, kwargs, value)
             raise CaptureError(
                 f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
                 where=_where(node),
             ) from None
         one = OneCall(self.rewriter, derivative, tensors)
-        results = one.forward(lambda: self._copied(target, args, kwargs, value))
+        results = one.forward(lambda: self._copied(node, args, kwargs, value))
         self.pullbacks[node] = lambda grads: [
             (tensors[place], gradient)
             for place, gradient in zip(wanted, one.backward([grads[i] for i in given]), strict=True)

@@ -229,7 +229,7 @@ class _Builder:
         return copy
 
     def _known(self, node: fx.Node, copy: fx.Node) -> fx.Node:
-        copy.meta = {key: node.meta[key] for key in ("val", "provenance") if key in node.meta}
+        copy.meta = {key: node.meta[key] for key in ("val", "provenance", "on_host") if key in node.meta}
         self.copies[node] = copy
         return copy
 
