@@ -98,13 +98,22 @@ class TensorView:
         return self._with((*self.dims[:dim], (), *self.dims[dim:]))
 
     def expand(self, shape: Sequence[Size]) -> TensorView:
-        """Broadcast to `shape`, new dimensions in front. Sizes must be known, never -1."""
+        """Broadcast to `shape`, new dimensions in front. Sizes must be known, never -1.
+
+        A dimension that is not 1 has the size that it is broadcast to: eager asks for that, and where one of the two
+        is symbolic the trace holds it as a condition. So it takes that size's form, ``c // (c // 4)`` as well as 4.
+        """
         missing = len(shape) - self.rank
         dims: list[Dim] = []
         for i, size in enumerate(shape):
             own = self.dims[i - missing] if i >= missing else ()
             is_one = all(atom.size == 1 for atom in own)
-            dims.append(_atoms(size, 0) if is_one and not same(size, 1) else own)
+            if is_one and not same(size, 1):
+                dims.append(_atoms(size, 0))
+            elif len(own) == 1 and not (isinstance(size, int) and isinstance(own[0].size, int)):
+                dims.append(_atoms(size, own[0].step))
+            else:
+                dims.append(own)
         return self._with(dims)
 
     # --- views that take a part ---

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
-import re
 from typing import Any
 
 import torch
@@ -14,10 +12,11 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.devices import move_to_target
 from longhand.capture.frontends.dynamo_run import note_of
+from longhand.capture.frontends.node_names import named
 from longhand.capture.frontends.regions import inline_region
+from longhand.capture.frontends.results import results_of
 from longhand.capture.functionalize.canonicalize import RULES, TRAINING_RULES
 from longhand.capture.functionalize.dead_code import remove_dead_code
-from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
 from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
 from longhand.capture.functionalize.gradient_tracking import Carrying
@@ -44,30 +43,7 @@ from longhand.options import Target
 
 aten = torch.ops.aten
 
-# Nodes whose result may be memory that is already there.
-_VIEWS = frozenset(
-    [
-        "reshape",
-        "permute",
-        "transpose",
-        "expand",
-        "select",
-        "slice",
-        "unsqueeze",
-        "squeeze",
-        "split_with_sizes",
-        "unbind",
-        "diagonal",
-        "unfold",
-        "view",
-        "view_as_complex",
-        "view_as_real",
-        "real",
-        "imag",
-        "as_strided",
-        "split",
-    ]
-)
+_READS = (aten.item.default, aten._local_scalar_dense.default)  # of a number, which changes nothing
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,6 +99,8 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     for node in traced.module.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
+        if not node.users and node.target in _READS:
+            continue  # the trace knew the number, and wrote it down where it is used
         rewriter.current = node
         _refuse_data_dependence(node)
         try:
@@ -142,7 +120,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     kept = _kept_inputs(traced, known)
     values = [known[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in traced.leaves]
     mutated = [handle for _, handle in kept if isinstance(handle, Handle) and handle.memory.version]
-    outputs = _outputs(rewriter, values, mutated)
+    outputs = results_of(rewriter, values, mutated)
     written = [(handle.memory.placeholder, rewriter.read(handle)) for handle in mutated]
     results = [output[0] for output in outputs if isinstance(output[0], fx.Node)]
     rewriter.graph.output((*results, *(node for _, node in written)))
@@ -150,7 +128,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
     fold_known(rewriter.graph, _emitter(rewriter))
     make_biases(rewriter.graph, _emitter(rewriter), target.device)
-    names, graph = _named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
+    names, graph = named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
     return with_tables(_assemble(traced, graph, names, known, kept, outputs, written), target.device)
 
@@ -281,115 +259,6 @@ def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:
             if isinstance(value, torch_private.FakeTensor):
                 return torch_private.fake_mode_of(value)
     return torch_private.FakeTensorMode(allow_non_fake_inputs=False)
-
-
-def _outputs(
-    rewriter: Rewriter, values: list[Any], mutated: list[Handle]
-) -> list[tuple[Any, AliasKind, Any]]:
-    """(node or constant, alias, base) for each result; a clone where fresh memory needs one."""
-    outputs: list[tuple[Any, AliasKind, Any]] = []
-    seen: dict[int, int] = {}  # memory -> the first result that shows it
-    taken = {_origin(rewriter.read(handle)) for handle in mutated}
-    for position, value in enumerate(values):
-        if isinstance(value, Number):
-            outputs.append((value.node, AliasKind.FRESH, None))
-        elif not isinstance(value, Handle):
-            outputs.append((value, AliasKind.FRESH, None))
-        elif value.memory.placeholder is not None:
-            outputs.append((rewriter.read(value), AliasKind.INPUT, value.memory.placeholder))
-        elif id(value.memory) in seen:
-            outputs.append((rewriter.read(value), AliasKind.OUTPUT, seen[id(value.memory)]))
-        else:
-            node = rewriter.read(value)
-            if _origin(node).op == "placeholder" or _origin(node) in taken:
-                node = rewriter.emit(aten.clone.default, (node,), value=value.fake)
-                node.meta.update({key: _words(value.node)[key] for key in _words(value.node)})
-            taken.add(_origin(node))
-            seen[id(value.memory)] = position
-            outputs.append((node, AliasKind.FRESH, None))
-    return outputs
-
-
-def _words(node: fx.Node) -> dict[str, Any]:
-    return {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
-
-
-def _origin(node: fx.Node) -> fx.Node:
-    """The node whose memory a node may show, through views."""
-    while node.op == "call_function":
-        target = node.target
-        if target is not operator.getitem and not (
-            isinstance(target, torch._ops.OpOverload)
-            and target.namespace == "aten"
-            and packet_name(target) in _VIEWS
-        ):
-            return node
-        source = node.args[0]
-        if not isinstance(source, fx.Node):
-            return node
-        if target is operator.getitem and not _is_view(source):
-            return node
-        node = source
-    return node
-
-
-def _is_view(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and packet_name(node.target) in _VIEWS
-
-
-def _named(graph: fx.Graph, paths: dict[str, str]) -> tuple[dict[fx.Node, str], fx.Graph]:
-    """The same graph with readable names: the user's local, a path, or the op's name."""
-    named = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
-    words = _unique_words(graph, paths)
-    for node in graph.nodes:
-        if node.op == "output":
-            named.output(fx.node.map_arg(node.args[0], copies.__getitem__))
-            continue
-        if node.op == "placeholder":
-            copy = named.create_node("placeholder", "", name=words[node])
-            copy.target = copy.name
-        else:
-            args = fx.node.map_arg(node.args, copies.__getitem__)
-            kwargs = fx.node.map_arg(node.kwargs, copies.__getitem__)
-            copy = named.create_node("call_function", node.target, args, kwargs, name=words[node])
-        copy.meta = {key: node.meta[key] for key in ("val", "provenance") if key in node.meta}
-        copies[node] = copy
-    return {node: copy.name for node, copy in copies.items()}, named
-
-
-def _unique_words(graph: fx.Graph, paths: dict[str, str]) -> dict[fx.Node, str]:
-    """A name for each node. Inputs choose first, then the user's locals, then ops: `cos` is the user's `cos`."""
-    words: dict[fx.Node, str] = {}
-    taken: set[str] = set()
-
-    def choose(node: fx.Node, word: str) -> None:
-        unique, count = word, 1
-        while unique in taken:
-            unique, count = f"{word}_{count}", count + 1
-        taken.add(unique)
-        words[node] = unique
-
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            choose(node, _word(paths[node.name]))
-    for node in graph.nodes:
-        if node.op == "call_function" and node.meta["provenance"].local is not None:
-            choose(node, _word(node.meta["provenance"].local))
-    for node in graph.nodes:
-        if node.op == "call_function" and node not in words:
-            choose(node, _word(_op_word(node)))
-    return words
-
-
-def _word(path: str) -> str:
-    return re.sub(r"\W+", "_", path).strip("_") or "value"
-
-
-def _op_word(node: fx.Node) -> str:
-    target: Any = node.target
-    name = packet_name(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
-    return name.strip("_")
 
 
 def _refuse_data_dependence(node: fx.Node) -> None:

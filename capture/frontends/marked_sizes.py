@@ -27,7 +27,7 @@ class MarkedSizes(DynamicSizes):
         self.marked = marked
         self._symbols: dict[str, Any] = {}
 
-    def static_dims(self, name: str, value: torch.Tensor) -> tuple[bool, ...]:
+    def static_dims(self, name: str, value: torch.Tensor, *, is_held: bool = False) -> tuple[bool, ...]:
         dims = self.marked.get(id(value), {})
         return tuple(dim not in dims and dim - value.dim() not in dims for dim in range(value.dim()))
 

@@ -36,7 +36,7 @@ from longhand.targets import tensors_of
 from longhand.verify.check_worker import trusted_check
 from longhand.verify.comparison import Comparison
 from longhand.verify.eager_check import compare_whole, eager_noise
-from longhand.verify.interpretation import move_to_cpu
+from longhand.verify.interpretation import import_on_cpu
 from longhand.verify.original import SEED, moved
 
 _PACKAGE = "longhand_tried_unit"
@@ -249,10 +249,10 @@ def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted
         return Trial(Verdict.NOT_RUN, "the example has shapes and no values")
     torch.manual_seed(SEED)
     _forget()
-    package = import_file(_PACKAGE, folder / "__init__.py", [str(folder)])
     if is_interpreted:
-        move_to_cpu(package)
-        call = moved(call, "cpu")
+        package, call = import_on_cpu(_PACKAGE, folder), moved(call, "cpu")
+    else:
+        package = import_file(_PACKAGE, folder / "__init__.py", [str(folder)])
     told_apart(call.model)
     _announce(package, enter)
     unit = getattr(package, package.__all__[0])

@@ -24,7 +24,7 @@ from longhand.errors import UnitError
 from longhand.factory import Call
 from longhand.loading import import_file
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
-from longhand.verify.interpretation import limit_interpreter, move_to_cpu
+from longhand.verify.interpretation import import_on_cpu, limit_interpreter
 from longhand.verify.varied_sizes import SizeRules, Sizes, in_words, with_tensors
 from longhand.verify.worker_progress import tell
 
@@ -34,12 +34,16 @@ _NAME = "longhand_checked_unit"
 def main(folder: Path, result: Path, sets: list[Sizes], names: list[str]) -> None:
     """Checks the named kernels, or all of them and the model, at each set of sizes."""
     limit_interpreter()
-    package = import_file(_NAME, folder / "__init__.py", [str(folder)])
+    is_moved = os.environ.get("TRITON_INTERPRET") == "1" and read_lock(folder)["device"] == "cuda"
+    package = (
+        import_on_cpu(_NAME, folder)
+        if is_moved
+        else import_file(_NAME, folder / "__init__.py", [str(folder)])
+    )
     check = trusted_check(folder, _NAME)
     kernels = [name for name in check.KERNELS if name in names or not names]
-    if os.environ.get("TRITON_INTERPRET") == "1" and check.DEVICE == "cuda":
+    if is_moved:
         check.DEVICE = "cpu"
-        move_to_cpu(package)
     seconds = _timed(package)
     part = _part(check, folder)
     rows: list[Any] = []

@@ -12,12 +12,15 @@ import os
 import resource
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
+
+from longhand.loading import import_file
 
 _SECONDS = 120
 
@@ -31,6 +34,14 @@ def limit_interpreter() -> None:
         _, most = resource.getrlimit(resource.RLIMIT_CPU)  # nobody may ask for more than they were given
         seconds = _SECONDS if most == resource.RLIM_INFINITY else min(_SECONDS, most)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, most))
+
+
+def import_on_cpu(name: str, folder: Path) -> Any:
+    """Imports a CUDA unit so that it runs on the CPU: see `move_to_cpu`. What it holds is made there, too."""
+    with MadeOn("cpu"):
+        package = import_file(name, folder / "__init__.py", [str(folder)])
+    move_to_cpu(package)
+    return package
 
 
 def move_to_cpu(package: ModuleType) -> None:
@@ -47,6 +58,8 @@ def move_to_cpu(package: ModuleType) -> None:
                     setattr(value, method, _on_cpu(vars(value)[method]))
             elif inspect.isfunction(value) and value.__module__ == part.__name__:
                 setattr(part, name, _on_cpu(value))
+                if vars(package).get(name) is value:  # as callers of the unit find it
+                    setattr(package, name, getattr(part, name))
     mend_interpreter()
 
 
@@ -85,7 +98,14 @@ class MadeOn(TorchFunctionMode):
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cuda":
             kwargs = {**kwargs, "device": self.device}
+        if func is torch.Tensor.to and len(args) > 1 and _is_cuda(args[1]):
+            args = (args[0], self.device, *args[2:])
         return func(*args, **kwargs)
+
+
+def _is_cuda(value: Any) -> bool:
+    """Whether the argument that `Tensor.to` is given first is a device of that kind."""
+    return isinstance(value, str | torch.device) and torch.device(value).type == "cuda"
 
 
 def _mend_splats(interpreter: Any) -> None:

@@ -13,11 +13,10 @@ import json
 import sys
 from pathlib import Path
 
-from longhand.loading import import_file
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 from longhand.verify.comparison import Comparison
 from longhand.verify.eager_check import compare_at_sizes, compare_whole
-from longhand.verify.interpretation import limit_interpreter, move_to_cpu
+from longhand.verify.interpretation import import_on_cpu, limit_interpreter
 from longhand.verify.original import call_of, moved
 from longhand.verify.varied_sizes import Sizes
 
@@ -27,8 +26,7 @@ _NAME = "longhand_interpreted_unit"
 def main(folder: Path, result: Path, sets: list[Sizes], factory: str | None = None) -> None:
     """Runs the unit and its original."""
     limit_interpreter()
-    package = import_file(_NAME, folder / "__init__.py", [str(folder)])
-    move_to_cpu(package)
+    package = import_on_cpu(_NAME, folder)
     unit = getattr(package, package.__all__[0])
     call = moved(call_of(folder, factory), "cpu")
     part = smaller(call) if bytes_moved(folder) > INTERPRETED_WHOLE else None

@@ -182,10 +182,13 @@ def _stack(ctx: Context, tensors: Sequence[TensorView], dim: int) -> TensorView:
 def _roll(ctx: Context, x: TensorView, shifts: Sequence[Size], dims: Sequence[int]) -> TensorView:
     if not dims or x.is_empty:
         raise Decline("roll of nothing, or over all dimensions at once, is left to ATen.")
-    if len(dims) > 1:
-        return rolled(ctx, x, dict(zip(wrap_all(dims, x.rank), shifts, strict=True)))
-    dim = wrap(dims[0], x.rank)
-    size, shift = x.size(dim), shifts[0]
+    ways: dict[int, Size] = {}
+    for dim, shift in zip(wrap_all(dims, x.rank), shifts, strict=True):
+        ways[dim] = add(ways.get(dim, 0), shift)  # a dimension that is named twice is rolled twice
+    if len(ways) > 1:
+        return rolled(ctx, x, ways)
+    ((dim, shift),) = ways.items()
+    size = x.size(dim)
     if not isinstance(size, int) or not isinstance(shift, int):
         raise Decline("roll by a symbolic size is left to ATen.")
     require_loop_dtypes(x.dtype)

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+import longhand
 from longhand.errors import CaptureError
 
 VIEWS = [
@@ -256,3 +257,16 @@ def test_another_op_that_writes_into_a_list_is_refused(captured):
 
     with pytest.raises(CaptureError, match="writes into a list of tensors"):
         captured(run, (torch.rand(2, 2),))
+
+
+def test_a_size_that_torch_computes(tmp_path):
+    """``torch.div`` of a size is a tensor; the trace reads it, and writes the number down where it is used."""
+
+    def chunks(x):
+        n = torch.div(x.size(1), 4, rounding_mode="trunc")
+        parts = x.view(x.size(0), n, 4, x.size(2))
+        return torch.einsum("bcxd,bcyd->bcxy", parts, parts)
+
+    x = torch.randn(2, 16, 3)
+    longhand.generate(chunks, (x,), out=tmp_path / "unit", device="cpu")
+    torch.testing.assert_close(longhand.load(tmp_path / "unit")(x), chunks(x))

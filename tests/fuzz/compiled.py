@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from longhand.verify.check_worker import move_to_cpu
+from longhand.verify.interpretation import move_to_cpu
 from tests.triton_compile import Recorder, compile_launch
 
 

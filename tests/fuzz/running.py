@@ -20,8 +20,8 @@ from torch import Tensor
 from longhand.api import generate
 from longhand.emit.unit.loading import load_unit
 from longhand.errors import LonghandError
-from longhand.verify.check_worker import move_to_cpu
 from longhand.verify.comparison import Comparison, compare
+from longhand.verify.interpretation import move_to_cpu
 from longhand.verify.original import InFloat64
 from tests.fuzz.programs import Program
 

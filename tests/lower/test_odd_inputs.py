@@ -119,6 +119,7 @@ def test_symbolic_sizes_go_through_views(check):
 def test_rolls(check):
     x = torch.randn(3, 4, 5)
     check(lambda x: (torch.roll(x, (1, -2), (0, 2)), torch.roll(x, -1, 1), torch.roll(x, 3, 0)), x)
+    check(lambda x: (torch.roll(x, (1, -1), (0, 0)), torch.roll(x, (1, 1, 1), (0, 2, -1))), x)
 
 
 def test_borders(check):

@@ -31,8 +31,14 @@ class DynamicSizes:
     seen: dict[str, list[int | None]] = dataclasses.field(default_factory=dict)
     equal_sizes_are_one: bool = True
 
-    def static_dims(self, name: str, value: torch.Tensor) -> tuple[bool, ...]:
-        """For each dimension whether it is to be static. Sizes 0 and 1 always are; weights too."""
+    def static_dims(self, name: str, value: torch.Tensor, *, is_held: bool = False) -> tuple[bool, ...]:
+        """For each dimension whether it is to be static. Sizes 0 and 1 always are; what a module holds is, too.
+
+        Args:
+            name: The input's path.
+            value: The input.
+            is_held: It is a module's buffer: no argument of a call tells its sizes.
+        """
         marked: set[int] = getattr(value, "_dynamo_dynamic_indices", set())
         sizes = list(value.shape)
         known = self.seen.setdefault(name, list(sizes))
@@ -42,7 +48,8 @@ class DynamicSizes:
                     known[position] = None
         else:
             known = self.seen[name] = list(sizes)
-        if self.dynamic is False or isinstance(value, torch.nn.Parameter) or not value.is_contiguous():
+        is_held = is_held or isinstance(value, torch.nn.Parameter)
+        if self.dynamic is False or is_held or not value.is_contiguous():
             return (True,) * len(sizes)
         return tuple(
             size < 2 or not (self.dynamic or known[position] is None or position in marked)

@@ -21,6 +21,11 @@ class Source:
     step: str
     name: str
 
+    @property
+    def is_buffer(self) -> bool:
+        """Whether a module holds the value as its buffer."""
+        return self.base is not None and self.base.step.endswith("._buffers")
+
     def expression(self) -> str:
         """The whole path as one expression."""
         return self.step if self.base is None else self.step.format(self.base.expression())

@@ -185,3 +185,22 @@ def test_what_eager_moves_by_in_its_last_bits_is_no_fault(tmp_path):
     assert plainly_wrong(compare_whole(tmp_path / "unit", off(1e-4), call))
     assert not wrong_results(tmp_path / "unit", off(1e-4), call)
     assert wrong_results(tmp_path / "unit", off(1e-2), call)
+
+
+def held_positions(x):
+    return x.index_copy(0, torch.tensor([5, 2], device=x.device), x[:2])
+
+
+def nothing_to_compute(x):
+    return x - x.mean(0, keepdim=True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it runs on the GPU there")
+@pytest.mark.parametrize(
+    ("function", "given"), [(held_positions, torch.arange(9)), (nothing_to_compute, torch.ones(3, 0, 4))]
+)
+def test_what_a_function_makes_on_cuda_is_made_on_the_cpu_where_there_is_no_gpu(function, given, tmp_path):
+    """The positions are held from the import on; the empty tensor is ATen's call."""
+    summary = longhand.generate(function, (given,), out=tmp_path / "unit", device="cuda", arch="sm_90")
+    assert '"cuda' in (tmp_path / "unit" / "model.py").read_text().partition("import torch")[2]
+    assert summary.trial == "run once, on the example: it computes what eager does"
