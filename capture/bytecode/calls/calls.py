@@ -181,8 +181,10 @@ def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str,
         raise Unsupported("a compiled module is called")
     has_hooks = any(state[name] for name in _HOOKS)
     if module.source is not None and not has_hooks:
+        # In its dict: CPython looks attributes up slowly where a class has a __getattr__, as every module's has.
+        held = attribute(module.source, "__dict__")
         for name in _HOOKS:
-            trace.guards.add(attribute(module.source, name), "not {}", f"{module.source.name} has no {name}")
+            trace.guards.add(held, "not {}[" + repr(name) + "]", f"{module.source.name} has no {name}")
     path = module.source.name if module.source is not None else type(module.value).__name__
     trace.modules.append((f"{id(module.value)}", path, type(module.value)))
     try:

@@ -46,7 +46,7 @@ from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.frames.interpreter import BreakHere, Interpreter
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.trace import Trace
-from longhand.capture.bytecode.values.sources import root
+from longhand.capture.bytecode.values.sources import Source, root
 from longhand.capture.bytecode.values.tracked import Cell, Const, Tensor, Value
 from longhand.capture.trace_isolation import untold_saves
 from longhand.errors import LonghandError
@@ -332,11 +332,12 @@ class _Attempt:
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
         parameters = tuple(parameter_name(name) for name in self.names)
+        check, places = trace.guards.check([_place(tensor) for tensor in trace.inputs])
         namespace |= {"state": torch_private.global_state, "STATE": self.state}
         text = entry_text(
             ", ".join(("f", *parameters)),
-            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT} and {trace.guards.check()}", *more],
-            [f"i{k} = {_place(tensor)}" for k, tensor in enumerate(trace.inputs)],
+            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT} and {check}", *more],
+            [f"i{k} = {place}" for k, place in enumerate(places)],
             [*lines, *outcome.lines, *outcome.effects, *outcome.late],
             ending,
         )
@@ -384,9 +385,9 @@ class _Attempt:
         return [f"sharing({names}) == {pattern!r}"]
 
 
-def _place(tensor: Tensor) -> str:
+def _place(tensor: Tensor) -> Source:
     assert tensor.source is not None
-    return tensor.source.expression()
+    return tensor.source
 
 
 def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:

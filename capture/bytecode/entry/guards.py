@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -52,6 +54,7 @@ class Guards:
     def __init__(self) -> None:
         self.constants: dict[str, Any] = {}
         self._by_id: dict[int, str] = {}
+        self._by_names: dict[tuple[str, ...], str] = {}
         self.guards: list[Guard] = []
         self._seen: set[tuple[str, str]] = set()
         self._fixed: dict[Source, torch.Tensor] = {}  # tensors of fixed sizes
@@ -62,6 +65,12 @@ class Guards:
             return repr(value)
         if type(value) is str and "{" not in value and "}" not in value:
             return repr(value)
+        if type(value) is tuple and all(type(part) is str for part in value):
+            # One name for equal keys of a dict, so that what they are is asked once.
+            return self._by_names.setdefault(value, self._bound(value))
+        return self._bound(value)
+
+    def _bound(self, value: Any) -> str:
         if id(value) not in self._by_id:
             name = f"C{len(self.constants)}"
             self._by_id[id(value)] = name
@@ -126,41 +135,71 @@ class Guards:
         for condition, readable in facts.items():
             self.add(source, condition, f"{source.name}: {readable}", is_joint=all(static))
 
-    def check(self) -> str:
-        """One expression over the entry's names; each step of a path is evaluated once.
+    def check(self, loads: Sequence[Source] = ()) -> tuple[str, list[str]]:
+        """One expression over the entry's names, and the texts of `loads` once it is true.
+
+        Each step of a path is evaluated once, and only what is read again gets a local: thousands of them make a frame
+        too large for CPython's own stack of frames, which then asks the system for memory in each call.
 
         The tensors of fixed sizes come last, in one call: a step that leads through one of them (its `grad`, say) is
         only read here, and what it leads to is checked like all else.
         """
-        known: dict[str, str] = {}
-
-        def walk(source: Source) -> str:
-            expression = source.expression()
-            if source.base is None:
-                return expression
-            if expression in known:
-                return known[expression]
-            base = walk(source.base)
-            known[expression] = f"v{len(known)}"
-            return f"({known[expression]} := {source.step.format(base)})"
-
+        alone = [guard for guard in self.guards if not guard.is_joint]
+        fixed = [*self._fixed]
+        paths = _Paths(_reads(alone) + Counter(source.expression() for source in (*fixed, *loads)))
+        for source in (*(guard.source for guard in alone), *fixed, *loads):
+            paths.count(source)
         parts = []
-        for guard in self.guards:
-            if guard.is_joint:
-                continue
-            first = walk(guard.source)
-            later = known.get(guard.source.expression(), guard.source.expression())
-            text, done = "", False
-            for piece in _pieces(guard.condition):
-                text += (later if done else first) if piece is None else piece
-                done = done or piece is None
-            parts.append(text if done else f"{text}")
-        if self._fixed:
+        for guard in alone:
+            pieces = _pieces(guard.condition)
+            parts.append("".join(paths.text(guard.source) if piece is None else piece for piece in pieces))
+        if fixed:
             self.constants["same_tensors"] = torch_private.tensor_check(tuple(self._fixed.values()))
-            tensors = [known.get(source.expression()) or walk(source) for source in self._fixed]
-            parts.append(f"same_tensors({', '.join(tensors)})")
+            parts.append(f"same_tensors({', '.join(map(paths.text, fixed))})")
             self._fixed.clear()  # they would live as long as the graph
-        return " and ".join(parts) or "True"
+        return " and ".join(parts) or "True", [paths.text(source) for source in loads]
+
+
+class _Paths:
+    """The texts of paths in one expression, where the first that reads a step keeps it for all others.
+
+    Args:
+        reads: How often each whole path is read.
+    """
+
+    def __init__(self, reads: Counter[str]) -> None:
+        self._reads = reads
+        self._known: dict[str, str] = {}
+        self._counted: set[str] = set()
+
+    def count(self, source: Source) -> None:
+        """Counts what the first evaluation of a path reads: the path to its last step."""
+        while source.base is not None and source.expression() not in self._counted:
+            self._counted.add(source.expression())
+            # A step may name its base twice, or not at all.
+            self._reads[source.base.expression()] += source.step.count("{}")
+            source = source.base
+
+    def text(self, source: Source) -> str:
+        """The path, or the local that holds what it leads to."""
+        expression = source.expression()
+        if source.base is None:
+            return expression
+        if expression in self._known:
+            return self._known[expression]
+        step = source.step.format(self.text(source.base))
+        if self._reads[expression] < 2:
+            return f"({step})"
+        self._known[expression] = name = f"v{len(self._known)}"
+        return f"({name} := {step})"
+
+
+def _reads(guards: Sequence[Guard]) -> Counter[str]:
+    """How often guards read the paths that they are about."""
+    reads: Counter[str] = Counter()
+    for guard in guards:
+        reads[guard.source.expression()] += _pieces(guard.condition).count(None)
+    return reads
 
 
 def _pieces(condition: str) -> list[str | None]:
