@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from longhand.verify.attention_on_cpu import register
+
 _SECONDS = 120
 
 
@@ -47,6 +49,7 @@ def move_to_cpu(package: ModuleType) -> None:
                     setattr(value, method, _on_cpu(vars(value)[method]))
             elif inspect.isfunction(value) and value.__module__ == part.__name__:
                 setattr(part, name, _on_cpu(value))
+    register()
     mend_interpreter()
 
 
