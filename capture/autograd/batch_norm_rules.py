@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
-from longhand.capture.autograd.rules import Rewritten, derivative_rule
+from longhand.capture.autograd.rules import Rewritten, Setting, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Handle
 from longhand.capture.functionalize.functionalize import Rewriter
-from longhand.options import Target
 
 aten = torch.ops.aten
 Pairs = list[tuple[Handle, Handle | None]]
@@ -27,7 +26,7 @@ Pairs = list[tuple[Handle, Handle | None]]
     aten._native_batch_norm_legit_functional.default,
     aten._native_batch_norm_legit.no_stats,
 )
-def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, machine: Target) -> Rewritten | None:
+def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: Setting) -> Rewritten | None:
     x, weight, bias = given["input"], given["weight"], given["bias"]
     is_mixed = x.fake.dtype.itemsize == 2 and eager[1].dtype is torch.float32
     if not is_mixed or not given["training"] or not x.fake.numel():

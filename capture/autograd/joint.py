@@ -23,7 +23,7 @@ from longhand.capture.autograd.eager_derivative import gradient_op
 from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
-from longhand.capture.autograd.rules import Pullback
+from longhand.capture.autograd.rules import Pullback, Setting
 from longhand.capture.devices import host_nodes
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
@@ -161,12 +161,13 @@ class _Walk:
 
     def _differentiated(self, node: fx.Node, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
         """The op's results, with its pullback noted."""
-        made = rewritten(self.rewriter, target, args, kwargs, value, self.target)
+        sources = _tensor_arguments(node)
+        nodes = frozenset(self.known[one].node for one in sources if one in self.relevant)
+        made = rewritten(self.rewriter, target, args, kwargs, value, Setting(self.target, nodes))
         if made is not None:
             self.pullbacks[node] = made.pullback
             return list(made.results) if isinstance(value, list | tuple) else made.results[0]
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
-        sources = _tensor_arguments(node)
         wanted = tuple(place for place, source in enumerate(sources) if source in self.relevant)
         given = self._given(node, value)
         fake_args, fake_kwargs = pytree.tree_map(

@@ -18,10 +18,9 @@ from typing import Any
 
 import torch
 
-from longhand.capture.autograd.rules import Rewritten, called, derivative_rule
+from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Handle
 from longhand.capture.functionalize.functionalize import Rewriter
-from longhand.options import Target
 
 aten = torch.ops.aten
 Pairs = list[tuple[Handle, Handle | None]]
@@ -29,7 +28,7 @@ Pairs = list[tuple[Handle, Handle | None]]
 
 @derivative_rule(aten.layer_norm.default)
 def _layer_norm(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
     if not given["normalized_shape"] or not eager.numel():
         return None
@@ -42,7 +41,7 @@ def _layer_norm(
 
 @derivative_rule(aten.rms_norm.default)
 def _rms_norm(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
     if not given["normalized_shape"] or not eager.numel():
         return None
@@ -123,7 +122,7 @@ class _Norm:
 
 
 @derivative_rule(aten._native_batch_norm_legit_functional.default)
-def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, machine: Target) -> Rewritten | None:
+def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: Setting) -> Rewritten | None:
     """In training, where the statistics are the batch's own."""
     x, weight, bias = given["input"], given["weight"], given["bias"]
     if not given["training"] or x.fake.ndim < 2 or not x.fake.numel():

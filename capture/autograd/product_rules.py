@@ -14,10 +14,9 @@ import torch
 from torch import fx
 
 from longhand.capture.autograd.marks import Mark, has_mark, set_mark
-from longhand.capture.autograd.rules import Rewritten, called, derivative_rule
+from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Handle
 from longhand.capture.functionalize.functionalize import Rewriter
-from longhand.options import Target
 
 aten = torch.ops.aten
 Pairs = list[tuple[Handle, Handle | None]]
@@ -28,7 +27,7 @@ _WIDE = (torch.bfloat16, torch.float32, torch.float64)
 
 @derivative_rule(aten.linear.default)
 def _linear(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
     """d x = d y @ W, d W = d y^T @ x over all rows, d b = the rows' sum."""
     x, weight, bias = given["input"], given["weight"], given["bias"]
@@ -83,7 +82,7 @@ def _unscaled(rewriter: Rewriter, gradient: Handle) -> tuple[Handle, Handle | No
 
 @derivative_rule(aten.cross_entropy_loss.default)
 def _cross_entropy(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
     """d logits = (softmax(logits) - one_hot(target)) * d loss / count."""
     logits, target = given["self"], given["target"]
@@ -141,7 +140,7 @@ def _cross_entropy(
 
 @derivative_rule(aten.embedding.default)
 def _embedding(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
     """Looked up by 0, 1, 2, ... it is the table's first rows."""
     table, indices = given["weight"], given["indices"]

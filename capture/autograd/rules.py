@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from longhand.capture.functionalize.functional_proxies import Handle
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import bound
+from longhand.capture.known.biases import ALIGNMENT
 from longhand.options import Device, Target
 
 aten = torch.ops.aten
@@ -36,7 +38,20 @@ class Rewritten:
     pullback: Pullback
 
 
-DerivativeRule = Callable[[Rewriter, dict[str, Any], torch.Tensor, Target], Rewritten | None]
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a rule may look at besides the call.
+
+    Attributes:
+        machine: What the derivative is for.
+        wanted: The tensors among the arguments, as nodes of the joint graph, that need a gradient.
+    """
+
+    machine: Target
+    wanted: frozenset[fx.Node]
+
+
+DerivativeRule = Callable[[Rewriter, dict[str, Any], torch.Tensor, Setting], Rewritten | None]
 DERIVATIVE_RULES: dict[torch._ops.OpOverload, DerivativeRule] = {}
 
 
@@ -61,16 +76,16 @@ def rewritten(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     eager: Any,
-    machine: Target,
+    setting: Setting,
 ) -> Rewritten | None:
     """What the rule for an op makes of a call; None where there is no rule for it."""
     rule = DERIVATIVE_RULES.get(op)
-    return None if rule is None else rule(rewriter, bound(op, args, kwargs), eager, machine)
+    return None if rule is None else rule(rewriter, bound(op, args, kwargs), eager, setting)
 
 
 @derivative_rule(aten.dropout.default, aten.native_dropout.default)
 def _dropout(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
     """The mask is drawn by ATen (as eager draws it on the CPU), once, and kept for the backward as bools."""
     x, p = given["input"], float(given["p"])
@@ -89,14 +104,21 @@ def _dropout(
 
 @derivative_rule(aten.scaled_dot_product_attention.default)
 def _attention(
-    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, machine: Target
+    rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
-    """On CUDA cuDNN's or the flash kernel for 16-bit types without a mask; else, and on the CPU, as traced."""
-    if machine.device is not Device.CUDA:
+    """On CUDA the kernel that eager takes: with a mask the memory-efficient one, for 16-bit types without one cuDNN's
+    or the flash kernel. Else, and on the CPU, as traced.
+    """
+    machine = setting.machine
+    if machine.device is not Device.CUDA or given["enable_gqa"]:
         return None
     query, key, value = given["query"], given["key"], given["value"]
     mask, scale, causal, p = given["attn_mask"], given["scale"], given["is_causal"], given["dropout_p"]
-    if given["enable_gqa"] or mask is not None or not _suits_flash(query, key, value, causal, machine):
+    if mask is not None:
+        if mask.node in setting.wanted or causal or not _suits_efficient(query, key, value, mask, machine):
+            return None
+        return _efficient_attention(rewriter, (query, key, value), mask, p, scale)
+    if not _suits_flash(query, key, value, causal, machine):
         return None
     if _suits_cudnn(query, key, machine) and p == 0:
         return _cudnn_attention(rewriter, (query, key, value), causal, scale)
@@ -111,7 +133,7 @@ def _suits_flash(query: Handle, key: Handle, value: Handle, causal: bool, machin
     """
     if query.fake.ndim != 4 or query.fake.dtype not in (torch.float16, torch.bfloat16):
         return False
-    if int("".join(filter(str.isdigit, machine.arch or ""))) < 80:
+    if not _is_ampere_or_later(machine):
         return False
     (*several, n_queries, channels), (*of_keys, n_keys, key_channels) = query.fake.shape, key.fake.shape
     if of_keys != several or key_channels != channels or value.fake.shape != key.fake.shape:
@@ -119,6 +141,34 @@ def _suits_flash(query: Handle, key: Handle, value: Handle, causal: bool, machin
     if channels % 8 or channels > 256 or n_queries == 0 or n_keys == 0:
         return False
     return not causal or n_queries == n_keys
+
+
+def _is_ampere_or_later(machine: Target) -> bool:
+    return int("".join(filter(str.isdigit, machine.arch or ""))) >= 80
+
+
+def _suits_efficient(query: Handle, key: Handle, value: Handle, mask: Handle, machine: Target) -> bool:
+    """What the memory-efficient kernel takes as it is, with a bias in the dtype of the queries.
+
+    Eager would make one of a mask of bools, and copy one whose rows begin badly: `known/biases` did both before.
+    """
+    fakes = [query.fake, key.fake, value.fake]
+    if query.fake.dtype not in (torch.float32, torch.float16, torch.bfloat16) or not _is_ampere_or_later(
+        machine
+    ):
+        return False
+    if any(fake.ndim != 4 or fake.dtype is not query.fake.dtype for fake in fakes):
+        return False
+    (*several, n_queries, channels), (*of_keys, n_keys, key_channels) = query.fake.shape, key.fake.shape
+    if of_keys != several or key_channels != channels or value.fake.shape[:3] != key.fake.shape[:3]:
+        return False
+    whole = 4 if query.fake.dtype is torch.float32 else 8  # 16 bytes: what one load takes
+    if channels % whole or value.fake.shape[3] % whole or n_queries == 0 or n_keys == 0:
+        return False
+    if mask.fake.dtype is not query.fake.dtype or mask.fake.ndim < 2 or mask.fake.shape[-1] != n_keys:
+        return False
+    *outer, inner = mask.fake.stride()
+    return inner == 1 and not any(step % ALIGNMENT for step in outer)
 
 
 def _suits_cudnn(query: Handle, key: Handle, machine: Target) -> bool:
@@ -167,5 +217,29 @@ def _flash_attention(
             {"scale": scale},
         )
         return list(zip(operands, found, strict=True))
+
+    return Rewritten((out,), backward)
+
+
+def _efficient_attention(
+    rewriter: Rewriter, operands: tuple[Handle, ...], mask: Handle, p: float, scale: float | None
+) -> Rewritten:
+    query, key, _ = operands
+    sizes = [*query.fake.shape[:3], key.fake.shape[2]]
+    # Another view of the same bias: the kernel broadcasts nothing by itself.
+    bias = rewriter.call(aten.expand.default, (mask, sizes), {})
+    out, *kept = rewriter.call(
+        aten._scaled_dot_product_efficient_attention.default,
+        (*operands, bias, True, p, False),
+        {"scale": scale},
+    )
+
+    def backward(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+        found = rewriter.call(
+            aten._scaled_dot_product_efficient_attention_backward.default,
+            (grads[0], *operands, bias, out, *kept, p, [True, True, True, False], False),
+            {"scale": scale},
+        )
+        return list(zip(operands, found[:3], strict=True))
 
     return Rewritten((out,), backward)

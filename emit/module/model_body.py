@@ -106,6 +106,7 @@ class BodyWriter:
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
+        self.told: set[str] = set()  # remarks: each is made once
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
         """The paragraphs of `steps`.
@@ -246,7 +247,9 @@ class BodyWriter:
         """Why longhand added an operation that the user did not write, or changed one, as comments."""
         origins = step.origins if isinstance(step, Launch) else (step.origin,)
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
-        return [line for text in why if text for line in _comment(text)]
+        new = [text for text in why if text and text not in self.told]
+        self.told.update(new)
+        return [line for text in new for line in _comment(text)]
 
     def _launch(self, step: Launch) -> list[str]:
         return [self.launches.write(step)]

@@ -38,6 +38,7 @@ _SPELLED = {
     "cross_entropy_loss": "cross_entropy",
     "_native_batch_norm_legit_functional": "batch_norm",
     "_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "_scaled_dot_product_efficient_attention": "attention",
     "scaled_dot_product_attention": "attention",
     "pow": "power",
     "mul": "mul",

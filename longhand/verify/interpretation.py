@@ -21,6 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from longhand.loading import import_file
+from longhand.verify.attention_on_cpu import register
 
 _SECONDS = 120
 
@@ -60,6 +61,7 @@ def move_to_cpu(package: ModuleType) -> None:
                 setattr(part, name, _on_cpu(value))
                 if vars(package).get(name) is value:  # as callers of the unit find it
                     setattr(package, name, getattr(part, name))
+    register()
     mend_interpreter()
 
 

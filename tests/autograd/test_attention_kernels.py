@@ -63,3 +63,47 @@ def test_what_the_flash_kernel_would_not_do_is_left_to_eagers_choice(tmp_path: P
 def test_float32_is_left_to_eagers_choice(tmp_path: Path) -> None:
     text = written(tmp_path, QUERY, QUERY, QUERY, dtype=torch.float32)
     assert "flash_attention" not in text and "cudnn_attention" not in text
+
+
+class Biased(nn.Module):
+    """Attention with a bias, or with a mask of a window."""
+
+    def __init__(self, window: int = 0, is_learned: bool = False, heads: int = 0) -> None:
+        super().__init__()
+        self.window, self.heads = window, heads
+        if is_learned:
+            self.bias = nn.Parameter(torch.randn(64, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, seq, dim = x.shape
+        query = key = value = x.view(batch, seq, -1, self.heads).transpose(1, 2)
+        if self.window:
+            row, col = torch.arange(seq)[:, None], torch.arange(seq)[None, :]
+            mask = (col <= row) & (row - col < self.window)
+        else:
+            mask = self.bias
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return mixed.transpose(1, 2).reshape(batch, seq, dim) * 2
+
+
+def trained(folder: Path, model: nn.Module, shape: tuple[int, ...]) -> tuple[str, str]:
+    out = folder / "unit"
+    x = torch.randn(shape, requires_grad=True)
+    longhand.generate(model, (x,), out=out, device="cuda", arch="sm_90", train=True, run=False)
+    return (out / "model.py").read_text(), (out / "backward.py").read_text()
+
+
+def test_a_mask_is_the_efficient_kernels_bias_and_told_once(tmp_path: Path) -> None:
+    forward, backward = trained(tmp_path, Biased(window=4, heads=8), (2, 13, 16))
+    assert forward.count("_scaled_dot_product_efficient_attention.default(") == 1
+    assert "bmm" not in forward + backward  # nothing is computed by parts once more
+    assert backward.count("_scaled_dot_product_efficient_attention_backward.default(") == 1
+    assert forward.count("whatever the input: a table") == 1 == backward.count("whatever the input: a table")
+
+
+@pytest.mark.parametrize("why", ["a learned bias", "heads of 6"])
+def test_what_the_efficient_kernel_would_not_do_is_left_to_eagers_choice(tmp_path: Path, why: str) -> None:
+    learned = Biased(is_learned=True, heads=8), (2, 64, 16)
+    narrow = Biased(window=4, heads=6), (2, 13, 12)
+    model, shape = learned if why == "a learned bias" else narrow
+    assert "efficient_attention" not in "".join(trained(tmp_path, model, shape))

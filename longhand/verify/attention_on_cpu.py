@@ -1,0 +1,139 @@
+"""CUDA's attention kernels on CPU tensors, by their definition, so that a CUDA unit for training runs without a GPU."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def _weights(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    is_causal: bool,
+    scale: float | None,
+    bias: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """softmax(q k^T) and the logarithm of its denominators, in float32."""
+    factor = scale if scale is not None else 1 / math.sqrt(query.shape[-1])
+    scores = query.float() @ key.float().transpose(-1, -2) * factor
+    if is_causal:
+        scores += torch.full(scores.shape[-2:], -math.inf).triu(1)
+    if bias is not None:
+        scores = scores + bias.float()
+    return scores.softmax(-1), scores.logsumexp(-1)
+
+
+def forward(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """As _scaled_dot_product_flash_attention: its result is laid out as (batch, seq, head, dim)."""
+    weights, logsumexp = _weights(query, key, is_causal, scale)
+    mixed = _by_position(weights @ value.float(), query.dtype)
+    empty = torch.empty(0, dtype=torch.int64)
+    seq = (query.shape[2], key.shape[2])
+    return mixed, logsumexp, None, None, *seq, empty, empty.clone(), query.new_empty(0)
+
+
+def backward(
+    d_mixed: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mixed: torch.Tensor,
+    logsumexp: torch.Tensor,
+    cum_seq_q: Any,
+    cum_seq_k: Any,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    philox_seed: Any,
+    philox_offset: Any,
+    *,
+    scale: float | None = None,
+) -> Tensors:
+    """As _scaled_dot_product_flash_attention_backward."""
+    weights, _ = _weights(query, key, is_causal, scale)
+    return _gradients(weights, d_mixed, (query, key, value), mixed, scale)
+
+
+def _gradients(
+    weights: torch.Tensor, d_mixed: torch.Tensor, operands: Tensors, mixed: torch.Tensor, scale: float | None
+) -> Tensors:
+    query, key, value = operands
+    factor = scale if scale is not None else 1 / math.sqrt(query.shape[-1])
+    d_wide = d_mixed.float()
+    d_weights = d_wide @ value.float().transpose(-1, -2)
+    d_scores = weights * (d_weights - (d_wide * mixed.float()).sum(-1, keepdim=True)) * factor
+    found = (
+        d_scores @ key.float(),
+        d_scores.transpose(-1, -2) @ query.float(),
+        weights.transpose(-1, -2) @ d_wide,
+    )
+    return tuple(_by_position(gradient, query.dtype) for gradient in found)
+
+
+def _by_position(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Laid out as (batch, seq, head, dim), as all of these kernels do."""
+    return value.to(dtype).transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def efficient_forward(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: torch.Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> Tensors:
+    """As _scaled_dot_product_efficient_attention."""
+    weights, logsumexp = _weights(query, key, is_causal, scale, attn_bias)
+    mixed = _by_position(weights @ value.float(), query.dtype)
+    return mixed, logsumexp, torch.empty((), dtype=torch.int64), torch.empty((), dtype=torch.int64)
+
+
+def efficient_backward(
+    d_mixed: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: torch.Tensor,
+    mixed: torch.Tensor,
+    logsumexp: torch.Tensor,
+    philox_seed: torch.Tensor,
+    philox_offset: torch.Tensor,
+    dropout_p: float,
+    grad_input_mask: Any,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """As _scaled_dot_product_efficient_attention_backward, without a gradient of the bias."""
+    weights, _ = _weights(query, key, is_causal, scale, attn_bias)
+    return *_gradients(weights, d_mixed, (query, key, value), mixed, scale), None
+
+
+@functools.cache
+def register() -> torch.library.Library:
+    """Makes them callable on CPU tensors, in this process."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_scaled_dot_product_flash_attention", forward, "CPU")
+    library.impl("_scaled_dot_product_flash_attention_backward", backward, "CPU")
+    library.impl("_scaled_dot_product_efficient_attention", efficient_forward, "CPU")
+    library.impl("_scaled_dot_product_efficient_attention_backward", efficient_backward, "CPU")
+    return library
