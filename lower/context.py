@@ -303,11 +303,16 @@ class Context:
         """A copy of a view, contiguous unless `stride` says otherwise."""
         name = name or self.fresh(f"{view.buffer}_contiguous")
         copy = self.make_buffer(name, view.dtype, view.shape, stride)
-        if view.buffer in self.host_buffers:  # no kernel can read it
-            if view.as_ir() is None:
-                raise LoweringError(f"{view.buffer} is on the CPU, and no view of it has these elements.")
-            self.host_buffers.add(name)
-            made = {"dtype": view.dtype, "device": torch.device("cpu")}
+        is_on_host = view.buffer in self.host_buffers
+        if is_on_host and view.as_ir() is None:
+            raise LoweringError(f"{view.buffer} is on the CPU, and no view of it has these elements.")
+        is_described = view.as_ir() is not None or view.calls is not None
+        if is_on_host or (view.dtype not in LOOP_DTYPES and is_described):  # no kernel can read it
+            device = self.result(0 if self._has_several else None).device
+            if is_on_host:
+                self.host_buffers.add(name)
+                device = torch.device("cpu")
+            made = {"dtype": view.dtype, "device": device}
             lies = (copy.shape, copy.strides() or ())
             self.call(torch.ops.aten.empty_strided.default, lies, made, outputs=(name,))
             self.copy_into(view, copy)
