@@ -58,8 +58,8 @@ def compare(name: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Ten
     if not eager.dtype.is_floating_point:
         differ = int((ours != eager).sum())
         note = f"{differ} elements differ" if differ else ""
-        of_eager = float((eager != exact).sum()) if exact.shape == eager.shape else 0.0
-        return Comparison(name, float(differ), of_eager, 0.0, note, first_mismatch(ours, eager, 0.0))
+        n_of_eager = float((eager != exact).sum()) if exact.shape == eager.shape else 0.0
+        return Comparison(name, float(differ), n_of_eager, 0.0, note, first_mismatch(ours, eager, 0.0))
     reference = exact.double()
     scale, eps = _largest(reference), torch.finfo(eager.dtype).eps
     of_eager = _differences(eager, reference)
