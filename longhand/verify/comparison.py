@@ -95,7 +95,10 @@ def first_mismatch(value: torch.Tensor, reference: torch.Tensor, bound: float) -
 
 
 def _differences(value: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    value, reference = value.double(), reference.double()
+    value, reference = (
+        (torch.view_as_real(one.resolve_conj()) if one.is_complex() else one).double()
+        for one in (value, reference)
+    )
     same = (value == reference) | (value.isnan() & reference.isnan())
     difference = torch.where(same, 0.0, (value - reference).abs())
     return torch.where(difference.isfinite(), difference, math.inf)

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from longhand.verify.comparison import compare, distance
@@ -67,6 +68,7 @@ def test_complex_numbers_are_two_floats():
     assert compare("result", last_bit.conj(), eager.conj().resolve_conj(), exact.conj()).is_right
     assert not compare("result", eager * 1.001, eager, exact).is_right
     assert not compare("result", eager.conj(), eager, exact).is_right
+    assert distance(exact + 3j, exact) == pytest.approx(3) and distance(exact.conj(), exact.conj()) == 0
 
 
 def test_where_eager_leaves_the_range_we_may_be_right():
