@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 import longhand
+from tests.autograd import refusals
 from tests.autograd.op_programs import Program, every_program, op_names
 from tests.autograd.op_sweep import BAD, Case, Door, Outcome, outcome
 
@@ -283,6 +284,9 @@ def main() -> int:
     parser.add_argument("--book", type=Path, default=Path("build/samples.jsonl"))
     parser.add_argument("--again", action="store_true", help="what was wrong or crashed once more")
     parser.add_argument("--table", action="store_true", help="only what the book tells")
+    parser.add_argument(
+        "--refusals", type=Path, help="write which ops are refused, and why: refused_ops.json"
+    )
     options = parser.parse_args()
     deadline = time.monotonic() + options.budget
     book = Book(options.book, options.most, options.seed)
@@ -312,6 +316,8 @@ def main() -> int:
             else "nothing is left"
         )
     print(table(book.rows.values()))
+    if options.refusals:
+        refusals.write(book.rows.values(), options.refusals)
     print(f"\n{brief(book.rows.values())}")
     return int(any(row["outcome"] in {kind.name for kind in BAD} for row in book.rows.values()))
 
