@@ -120,7 +120,7 @@ def page() -> str:
 def _refused() -> list[str]:
     """The part of the page on what a sweep found."""
     kept = json.loads(REFUSED.read_text())
-    refused: dict[str, dict[str, dict[str, tuple[str, int]]]] = kept["refused"]
+    refused: dict[str, dict[str, dict[str, str]]] = kept["refused"]
     bad = ", ".join(f"`{op}`" for op in kept["bad"])
     words = (
         f"`python -m tests.autograd.every_sample` took {kept['cases']:,} samples of {kept['ops']} ops of PyTorch's "

@@ -25,9 +25,11 @@ REASONS = (
         r"cannot be differentiated|has no derivative",
         "its derivative is one that only PyTorch's own autograd has",
     ),
+    (r"[Ss]parse|layout", "sparse tensors"),
+    (r"its derivative is zero everywhere", "its derivative is zero everywhere"),
+    (r"cannot be rewritten", "an overload that capture cannot write without its side effects"),
     (r"custom autograd\.Function|autograd\.Function", "it is a custom autograd.Function"),
     (r"does not know|with a obj value", "Python that capture does not read (Dynamo may)"),
-    (r"[Ss]parse|layout", "sparse tensors"),
     (r"[Qq]uantiz", "quantized tensors"),
     (r"returns no tensor|no plain container|not a known type", "its result is no tensor"),
 )
@@ -42,17 +44,14 @@ def reason_of(words: str) -> str:
     return re.sub(r"\d+", "N", re.sub(r"^CaptureError: |(\S*[/<])?\S*:\d+: ", "", first))[:160]
 
 
-Witness = tuple[str, int]  # a dtype and the number of a sample
-
-
-def refusals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, Witness]]]:
-    """By door and step, then by reason: the ops, each with a sample that shows it."""
-    found: dict[str, dict[str, dict[str, Witness]]] = {}
+def refusals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, str]]]:
+    """By door and step, then by reason: the ops, each with a dtype and a number of a sample that shows it."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         if row["outcome"] in (Outcome.REFUSED.name, Outcome.EAGER.name):
             mode = f"{row['door'].lower()}, {'training' if row['train'] else 'inference'}"
             ops = found.setdefault(mode, {}).setdefault(reason_of(row["words"]), {})
-            ops.setdefault(row["op"], (row["dtype"], row["sample"]))
+            ops.setdefault(row["op"], f"{row['dtype']} {row['sample']}")
     return {
         mode: {reason: dict(sorted(ops.items())) for reason, ops in sorted(reasons.items())}
         for mode, reasons in sorted(found.items())

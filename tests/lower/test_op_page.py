@@ -53,7 +53,7 @@ def test_a_call_shows_it(function, op, kind, tmp_path):
 
 SWEPT = json.loads(REFUSED.read_text())
 SHOWN = [
-    (mode, reason, op, *witness)
+    (mode, reason, op, *witness.split())
     for mode, reasons in SWEPT["refused"].items()
     for reason, ops in reasons.items()
     for op, witness in ops.items()
@@ -69,7 +69,7 @@ SHOWN = [
     ids=lambda value: str(value)[:40],
 )
 def test_a_sample_that_is_said_to_be_refused_is(mode, reason, op, dtype, number, hook):
-    program = next(one for one in every_program(op, getattr(torch, dtype)) if one.number == number)
+    program = next(one for one in every_program(op, getattr(torch, dtype)) if one.number == int(number))
     door, step = mode.split(", ")
     kind, words = outcome(Case(program, Door(door), step == "training"))
     assert kind in (Outcome.REFUSED, Outcome.EAGER) and reason_of(words) == reason, words
@@ -77,5 +77,5 @@ def test_a_sample_that_is_said_to_be_refused_is(mode, reason, op, dtype, number,
 
 def test_every_reason_of_the_page_is_in_words():
     reasons = {reason for _, reason, *_ in SHOWN}
-    assert not [reason for reason in reasons if "Error" in reason or "Exception" in reason]
+    assert not [reason for reason in reasons if "Error" in reason or "/" in reason or "`" in reason]
     assert not SWEPT["bad"]
