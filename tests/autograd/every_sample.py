@@ -78,7 +78,7 @@ class Book:
     def _take(self, row: dict[str, Any]) -> None:
         if "finished" not in row:
             self.rows[row["op"], row["dtype"], row["sample"], row["door"], row["train"]] = row
-        elif row["drawn"][0] is None or row["drawn"] == self._drawn:
+        elif "drawn" in row and (row["drawn"][0] is None or row["drawn"] == self._drawn):
             self.finished.add((row["op"], row["dtype"]))
 
 
