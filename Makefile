@@ -49,7 +49,7 @@ sanitize: $(STAMP)
 	$(BIN)/python -m tests.sanitized build/sanitized
 
 # Every CUDA kernel of the gallery under compute-sanitizer, which comes with the CUDA toolkit: needs a GPU. It goes on
-# where it was ended; SANITIZE='--budget 480' ends it after eight minutes, --again begins anew.
+# where it was ended; SANITIZE='-j 8 --budget 480' takes eight pieces at once for eight minutes, --again begins anew.
 sanitize-cuda: $(STAMP)
 	$(BIN)/python -m tests.gpu.sanitize $(SANITIZE)
 

@@ -1,9 +1,14 @@
-"""docs/ops.md: what becomes of each op of core ATen. ``python -m benchmarks.op_table --write docs/ops.md``."""
+"""docs/ops.md: what becomes of each op of core ATen. ``python -m benchmarks.op_table --write docs/ops.md``.
+
+Which ops are refused, and why, is what a sweep of samples found: ``python -m tests.autograd.every_sample --refusals
+benchmarks/refused_ops.json`` keeps it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import enum
+import json
 import textwrap
 from pathlib import Path
 
@@ -11,6 +16,8 @@ import torch
 
 from longhand.capture.functionalize import decompositions
 from longhand.lower import lowering, registry
+
+REFUSED = Path(__file__).parent / "refused_ops.json"
 
 
 class Fate(enum.Enum):
@@ -107,7 +114,30 @@ def page() -> str:
         ]
         lines += ["", f"## {kind.value}: {count}", "", *textwrap.wrap(_WORDS[kind], 118), ""]
         lines += textwrap.wrap(", ".join(spelled) + ".", 118, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_refused()]) + "\n"
+
+
+def _refused() -> list[str]:
+    """The part of the page on what a sweep found."""
+    kept = json.loads(REFUSED.read_text())
+    refused: dict[str, dict[str, dict[str, str]]] = kept["refused"]
+    bad = ", ".join(f"`{op}`" for op in kept["bad"])
+    words = (
+        f"`python -m tests.autograd.every_sample` took {kept['cases']:,} samples of {kept['ops']} ops of PyTorch's "
+        f"operator database ({', '.join(kept['dtypes'])}); a sample through one door in one step is counted once. "
+        + (f"Wrong, or an error that nobody wrote for people: {bad}. " if bad else "None was wrong. ")
+        + "What is not in this table was right, in values and in gradients. An op in it may be refused for some of "
+        "its samples only: alone, its result is a view of its argument; between other arithmetic it is not. What "
+        "`generate` refuses it refuses with the line and the reason; what `compile` does not take runs in eager, and "
+        "says so."
+    )
+    lines = ["", "## Refused, or run in eager", "", *textwrap.wrap(words, 118), ""]
+    lines += ["| how | why | ops |", "|---|---|---|"]
+    for mode, reasons in refused.items():
+        lines += [
+            f"| {mode} | {reason} | {', '.join(f'`{op}`' for op in ops)} |" for reason, ops in reasons.items()
+        ]
+    return lines
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
-from longhand.errors import LoweringError
 from longhand.lower.body import Size, Store
 from longhand.lower.builder import Handle, Number
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
@@ -21,6 +20,7 @@ from longhand.lower.layouts import (
     has_strides,
     is_channels_last,
 )
+from longhand.lower.library_copies import copied_by_aten
 from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.recipe import Recipe
 from longhand.lower.sizes import as_size, contiguous_strides
@@ -303,15 +303,7 @@ class Context:
         """A copy of a view, contiguous unless `stride` says otherwise."""
         name = name or self.fresh(f"{view.buffer}_contiguous")
         copy = self.make_buffer(name, view.dtype, view.shape, stride)
-        if view.buffer in self.host_buffers:  # no kernel can read it
-            if view.as_ir() is None:
-                raise LoweringError(f"{view.buffer} is on the CPU, and no view of it has these elements.")
-            self.host_buffers.add(name)
-            made = {"dtype": view.dtype, "device": torch.device("cpu")}
-            lies = (copy.shape, copy.strides() or ())
-            self.call(torch.ops.aten.empty_strided.default, lies, made, outputs=(name,))
-            self.copy_into(view, copy)
-        else:
+        if not copied_by_aten(self, view, copy):
             self.write(view, copy)
         return copy
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import Literal
-from longhand.lower.body import Index, Load, Pointwise, Reduce, Store, Value, arguments, domains
+from longhand.lower.body import Extent, Index, Load, Pointwise, Reduce, Store, Value, arguments, domains
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
 
 
@@ -79,7 +79,8 @@ def _prune_nest(step: Nest, buffers: Mapping[str, Buffer], needed: set[str]) -> 
         return step
     moved = {old: new for new, old in enumerate(sorted(live))}
     body = tuple(renumber(step.body[old], moved) for old in sorted(live))
-    used = frozenset[str]().union(*domains(body))
+    counted = [frozenset(value.axes) for value in body if isinstance(value, Extent)]
+    used = frozenset[str]().union(*domains(body), *counted)
     return Nest(tuple(axis for axis in step.axes if axis.name in used), body)
 
 

@@ -47,6 +47,17 @@ _KNOWN = (
         detail=False,
     ),
     _Known(
+        r"DataDependentOutput|DynamicOutputShape",
+        "the code calls what gives a number, or a tensor of a size, that depends on the data",
+        "Take it out of the compiled part, or use an op whose result has a size of its own (torch.where, a mask).",
+    ),
+    _Known(
+        r"PendingUnbackedSymbolNotFound",
+        "the code takes a size, or the place of a part, from a value that is only known when it runs",
+        "Pass it as a plain number, or use gather, index_select or torch.where, which take tensors.",
+        detail=False,
+    ),
+    _Known(
         r"assigned during export",
         "the code stores a tensor on the module while it runs, which a graph would not do",
         "Register it as a buffer and write it in place (`self.cache.copy_(...)`), or return it.",

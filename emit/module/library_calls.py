@@ -147,7 +147,10 @@ class LibraryWriter:
                 by_name = True
                 continue
             text = _uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value)
-            is_setting = isinstance(value, bool | float) or parameter.has_default_value()
+            # Python calls a tensor `self` input, a number `self` (bucketize, searchsorted): it stands by position.
+            is_setting = parameter.name != "self" and (
+                isinstance(value, bool | float) or parameter.has_default_value()
+            )
             by_name |= parameter.kwarg_only or (is_setting and not _holds_tensor(value))
             if by_name:
                 parts.append(f"{_RENAMED.get(parameter.name, parameter.name)}={text}")

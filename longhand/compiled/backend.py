@@ -189,6 +189,7 @@ def _compile(
     with clock.stage("capture"):
         graph = capture_dynamo(graph_module, list(example_inputs), target=options.target, train=train)
         if train and not carries_gradients(graph):
+            _refuse_lost_gradients(graph_module)
             options = dataclasses.replace(options, train=False)
             graph = capture_dynamo(graph_module, list(example_inputs), target=options.target)
 
@@ -223,6 +224,18 @@ def _compile(
         function = peeled.completed(function)
     note = _UNRECORDED if options.train and _asks_to_record(options) else ""
     return _Made(function, folder, summaries[0] if summaries else None, note)
+
+
+def _refuse_lost_gradients(graph_module: fx.GraphModule) -> None:
+    """Raises where a result requires grad in eager, though none flows: a derivative of zero (fill) leaves no trace."""
+    (result,) = (node for node in graph_module.graph.nodes if node.op == "output")
+    for node in result.all_input_nodes:
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            raise CaptureError(
+                f"The result {node.name} requires grad, and its derivative is zero everywhere: its gradients are not "
+                "computed by kernels."
+            )
 
 
 def _asks_to_record(options: Options) -> bool:

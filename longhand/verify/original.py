@@ -137,9 +137,11 @@ def in_other_bits(call: Call) -> Call:
     generator = torch.Generator().manual_seed(SEED)
 
     def moved_a_bit(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.is_floating_point():
+        if tensor.is_complex() and not tensor.is_conj():
+            moved_a_bit(torch.view_as_real(tensor))
+        elif tensor.is_floating_point():
             steps = torch.randint(-1, 2, tensor.shape, generator=generator).to(tensor.device)
-            tensor.copy_(tensor.double() * (1 + steps * torch.finfo(tensor.dtype).eps))
+            tensor.copy_(tensor.double() * (1 + steps.double() * torch.finfo(tensor.dtype).eps))
         return tensor
 
     with torch.no_grad():

@@ -1,6 +1,7 @@
 """``python -m tests.attacks.kills 1000 -j 8``: two processes on one unit and cache, killed at random.
 
-With ``-j``, so many units, each with a cache and two processes of its own; ``--seed`` draws other moments.
+With ``-j``, so many units, each with a folder, a cache and two processes of its own; ``--seed`` draws other moments.
+With ``--budget 480`` it ends after eight minutes, with what was killed until then. What was lost stays in its folder.
 
 Each runs generate, ejects and their undoing, tune or a compiled call, and gets SIGKILL. After each pair every file of
 the unit is as some complete run wrote it. After each few pairs, on top of what they left, a run that nobody kills
@@ -16,6 +17,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import queue
 import random
 import shutil
 import signal
@@ -24,6 +26,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,7 @@ KERNEL = "kernels/add_and_layer_norm.cpp"
 LONGEST = 6.0  # seconds until a kill
 TUNING_SECONDS = 20.0
 PAIRS = 4  # between runs that nobody kills
+ENDING = 60.0  # seconds of the budget for a last pair and a last run that nobody kills; they take half of it
 
 
 def run(command: str, out: Path, source: random.Random) -> None:
@@ -53,7 +57,10 @@ def run(command: str, out: Path, source: random.Random) -> None:
             for version in VERSIONS:
                 pair_models.generate(version, out)
         case "eject":
-            while True:  # each takes milliseconds: until the kill
+            until = (
+                time.monotonic() + 60
+            )  # each takes milliseconds: until the kill, or until the sweep was killed
+            while time.monotonic() < until:
                 with contextlib.suppress(LonghandError):  # the other process was between
                     eject(out / KERNEL)
                     eject(out / KERNEL, undo=True)
@@ -133,66 +140,100 @@ def kill_pair(out: Path, source: random.Random) -> Counter[str]:
     return killed
 
 
-def sweep(n_kills: int, seed: int = 0) -> Counter[str]:
-    """What was killed how often."""
+def sweep(
+    n_kills: int, seed: int = 0, deadline: float = float("inf"), tell: Callable[[Counter[str]], None] = print
+) -> None:
+    """Tells what was killed, after each check; kills until there are enough, or the deadline comes."""
     importlib.import_module("longhand.cli.commands")  # with everything that a run imports
     source = random.Random(seed)
-    counts: Counter[str] = Counter()
+    n_killed = 0
     folder = Path(tempfile.mkdtemp(prefix="longhand-kills-"))
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-    os.environ["LONGHAND_CACHE_DIR"] = str(folder / "cache" / "longhand")
+    for variable in ("LONGHAND_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"):  # nothing is shared with other sweeps
+        place = folder / variable.lower()
+        place.mkdir()
+        os.environ[variable] = str(place)
+    tempfile.tempdir = None  # it was asked for before
     out = folder / "kept" / "unit"
-    finish(out)
-    while counts.total() < n_kills:
-        for _ in range(PAIRS):
-            counts += kill_pair(out, source)
-            check(out)
-        finish(out)
-        print(f"seed {seed}: {counts.total()} of {n_kills}: {dict(counts)}", flush=True)
-    shutil.rmtree(folder)
-    return counts
-
-
-def sweep_into(results: Any, n_kills: int, seed: int) -> None:
-    """One of several sweeps at once: tells its counts, or what was lost."""
     try:
-        results.put(sweep(n_kills, seed))
+        finish(out)
+        while n_killed < n_kills and time.monotonic() < deadline:
+            for _ in range(PAIRS):
+                counts = kill_pair(out, source)
+                check(out)
+                tell(counts)
+                n_killed += counts.total()
+                if time.monotonic() >= deadline:
+                    break
+            finish(out)
+    except BaseException as error:
+        raise AssertionError(f"seed {seed}: lost something, see {folder}") from error
+    shutil.rmtree(folder)
+
+
+def sweep_into(results: Any, n_kills: int, seed: int, seconds: float) -> None:
+    """One of several sweeps at once: tells its counts as they come, then None, or what was lost."""
+    try:
+        sweep(n_kills, seed, time.monotonic() + seconds, results.put)
+        results.put(None)
     except BaseException:
         results.put(traceback.format_exc())
 
 
+def gather(results: Any, n_sweeps: int, n_kills: int, deadline: float) -> tuple[Counter[str], list[str]]:
+    """What all sweeps killed, and what they lost; one that has not ended by the deadline hangs."""
+    counts: Counter[str] = Counter()
+    lost: list[str] = []
+    n_ended, told = 0, time.monotonic()
+    while n_ended < n_sweeps:
+        left = deadline - time.monotonic()
+        try:
+            found = results.get(timeout=None if left == float("inf") else max(left, 0.0))
+        except queue.Empty:
+            return counts, [*lost, f"{n_sweeps - n_ended} sweeps did not end: something hangs"]
+        if isinstance(found, Counter):
+            counts += found
+        else:
+            n_ended += 1
+            lost += [found] if found else []
+        if time.monotonic() > told + 15:
+            told = time.monotonic()
+            print(f"{counts.total()} of {n_kills}: {dict(counts)}", flush=True)
+    return counts, lost
+
+
 def main() -> int:
-    """Prints the counts of each command; 1 if something was lost."""
+    """Prints the counts of each command; 1 if something was lost, 2 if the budget ended it before."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("kills", type=int)
     parser.add_argument("-j", type=int, default=1, help="units at once, with two processes each")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds for all")
     options = parser.parse_args()
+    began = time.monotonic()
     context = multiprocessing.get_context("spawn")  # each has an environment of its own
     results = context.Queue()
     share = -(-options.kills // options.j)
+    seconds = max(options.budget - ENDING, 0.0)
     running = [
-        context.Process(target=sweep_into, args=(results, share, options.seed * options.j + number))
+        context.Process(target=sweep_into, args=(results, share, options.seed * options.j + number, seconds))
         for number in range(options.j)
     ]
     for process in running:
         process.start()
-    counts: Counter[str] = Counter()
-    lost = []
-    for _ in running:
-        found = results.get()
-        lost += [found] if isinstance(found, str) else []
-        counts += Counter() if isinstance(found, str) else found
+    counts, lost = gather(results, options.j, options.kills, began + options.budget)
     for process in running:
-        process.join()
+        process.join(timeout=5.0 if lost else None)
+        process.kill()
     print("\n".join(lost))
-    print("\n".join(f"{count:6}  {command}" for command, count in counts.most_common()))
+    for command in dict.fromkeys(COMMANDS):
+        print(f"{counts[command]:6}  {command}")
     print(
-        f"{counts.total()} killed; " + (f"{len(lost)} sweeps lost something" if lost else "nothing was lost")
+        f"{counts.total()} of {options.kills} killed in {time.monotonic() - began:.0f} s, {options.j} units at once; "
+        + (f"{len(lost)} sweeps lost something" if lost else "nothing was lost")
     )
-    return int(bool(lost))
+    return 1 if lost else 2 if counts.total() < options.kills else 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Every op of PyTorch's operator database, in every dtype that it takes on the CPU, on every sample.
 
-Each is generated and compiled: values and, where there are any, gradients. ``python -m tests.autograd.every_sample
--j 16 --book build/samples.jsonl`` goes on where the book ends, and can be ended at any moment; ``--share 2/8`` takes
-the second of eight parts, ``--budget 600`` ten minutes, ``--most 4`` at most four samples, drawn, of an op in a dtype;
-``--table`` only prints what the book tells.
+Each is generated and compiled: in inference and, where there are gradients, in training, with values and gradients
+compared. ``python -m tests.autograd.every_sample -j 16 --book build/samples.jsonl`` goes on where the book ends, and
+can be ended at any moment; ``--budget 480`` ends it after eight minutes, with the summary of the book. Ops and dtypes
+come in an order drawn by ``--seed``, so that any part of them is a fair sample; ``--most 2`` draws two samples of each;
+``--share 2/8`` takes the second of eight parts; ``--table`` only prints what the book tells.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import itertools
 import json
 import logging
 import multiprocessing
@@ -21,14 +23,15 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import longhand
-from tests.autograd.op_programs import every_program, op_names
+from tests.autograd import refusals
+from tests.autograd.op_programs import Program, every_program, op_names
 from tests.autograd.op_sweep import BAD, Case, Door, Outcome, outcome
 
 LIMIT = 240.0  # seconds for one sample
@@ -39,46 +42,47 @@ DTYPES = (
 GOOD = (Outcome.RIGHT, Outcome.NEAR, Outcome.EAGER, Outcome.RAISES, Outcome.MORE)
 
 Job = tuple[str, str]  # an op and a dtype
-Key = tuple[str, str, int, str]  # with the sample's number and the door
+Key = tuple[str, str, int, str, bool]  # with the sample's number, the door, and whether it trains
 
 
 class Book:
     """Rows as they come, a line of JSON each; what is known is not done again.
 
     Attributes:
-        rows: By op, dtype, sample and door.
+        rows: By op, dtype, sample, door and training.
         finished: Ops and dtypes with nothing left.
     """
 
-    def __init__(self, path: Path, most: int | None) -> None:
+    def __init__(self, path: Path, most: int | None, seed: int) -> None:
         self.path = path
+        self._drawn = [most, seed]
         self.rows: dict[Key, dict[str, Any]] = {}
         self.finished: set[Job] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
         for line in path.read_text().splitlines() if path.exists() else ():
             try:
-                self._take(json.loads(line), most)
+                self._take(json.loads(line))
             except ValueError:
                 continue  # the last line of a run that was ended
 
     def add(self, row: dict[str, Any]) -> None:
         """Keeps a row."""
-        self._take(row, row.get("most"))
+        self._take(row)
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
-    def known(self, job: Job) -> list[tuple[int, str]]:
-        """The samples and doors of a job that there are rows of."""
+    def known(self, job: Job) -> list[tuple[int, str, bool]]:
+        """The samples, doors and steps of a job that there are rows of."""
         return [key[2:] for key in self.rows if key[:2] == job]
 
-    def _take(self, row: dict[str, Any], most: int | None) -> None:
+    def _take(self, row: dict[str, Any]) -> None:
         if "finished" not in row:
-            self.rows[row["op"], row["dtype"], row["sample"], row["door"]] = row
-        elif row["most"] is None or row["most"] == most:
+            self.rows[row["op"], row["dtype"], row["sample"], row["door"], row["train"]] = row
+        elif "drawn" in row and (row["drawn"][0] is None or row["drawn"] == self._drawn):
             self.finished.add((row["op"], row["dtype"]))
 
 
-def work(connection: multiprocessing.connection.Connection, most: int | None) -> None:
+def work(connection: multiprocessing.connection.Connection, most: int | None, seed: int) -> None:
     """A process of its own: takes jobs with what is known of them, and answers with rows."""
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
@@ -95,22 +99,29 @@ def work(connection: multiprocessing.connection.Connection, most: int | None) ->
                 words = f"no samples: {type(error).__name__}: {error}"[:500]
                 connection.send(_row(name, dtype, -1, Door.COMPILE, False, Outcome.RAISES, words))
             if most is not None and len(made) > most:
-                made = random.Random(f"{name} {dtype}").sample(made, most)
-            for program in made:
-                for door in Door:
-                    if (program.number, door.name) in known:
-                        continue
-                    case = Case(program, door, any(tensor.requires_grad for tensor in program.tensors))
-                    connection.send((program.number, door.name, case.train))
-                    torch.compiler.reset()
-                    longhand.reset()
-                    try:
-                        kind, words = outcome(case)
-                    except Exception as error:
-                        kind, words = Outcome.CRASH, f"sweep: {type(error).__name__}: {error}"
-                    row = _row(name, dtype, program.number, door, case.train, kind, words)
-                    connection.send(row | ({"text": program.text} if kind in BAD else {}))
-            connection.send({"op": name, "dtype": dtype, "finished": len(made), "most": most})
+                made = random.Random(f"{seed} {name} {dtype}").sample(made, most)
+            for case in (case for program in made for case in _cases(program)):
+                at = (case.program.number, case.door.name, case.train)
+                if at in known:
+                    continue
+                connection.send(at)
+                torch.compiler.reset()
+                longhand.reset()
+                try:
+                    kind, words = outcome(case)
+                except Exception as error:
+                    kind, words = Outcome.CRASH, f"sweep: {type(error).__name__}: {error}"
+                row = _row(name, dtype, case.program.number, case.door, case.train, kind, words)
+                connection.send(row | ({"text": case.program.text} if kind in BAD else {}))
+            connection.send({"op": name, "dtype": dtype, "finished": len(made), "drawn": [most, seed]})
+
+
+def _cases(program: Program) -> Iterator[Case]:
+    """A program through both doors, in training if anything carries gradients, and in inference."""
+    carries = any(tensor.requires_grad for tensor in program.tensors)
+    for door in Door:
+        for train in (True, False) if carries else (False,):
+            yield Case(program, door, train)
 
 
 def _row(
@@ -131,16 +142,16 @@ class Worker:
     since: float = 0.0
 
     @classmethod
-    def start(cls, most: int | None) -> Worker:
+    def start(cls, most: int | None, seed: int) -> Worker:
         """An idle one."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs, most), daemon=True)
+        process = context.Process(target=work, args=(theirs, most, seed), daemon=True)
         process.start()
         theirs.close()
         return cls(process, ours, since=time.monotonic())
 
-    def give(self, job: Job, known: list[tuple[int, str]]) -> None:
+    def give(self, job: Job, known: list[tuple[int, str, bool]]) -> None:
         """Something to do."""
         self.job, self.at, self.since = job, None, time.monotonic()
         self.ours.send((job, known))
@@ -177,10 +188,12 @@ class Worker:
         return False
 
 
-def sweep(jobs: list[Job], book: Book, *, n_processes: int, most: int | None, deadline: float) -> int:
+def sweep(
+    jobs: list[Job], book: Book, *, n_processes: int, most: int | None, seed: int, deadline: float
+) -> int:
     """Does the jobs until the deadline; how many are left."""
     left = [job for job in reversed(jobs) if job not in book.finished]
-    workers = [Worker.start(most) for _ in range(min(n_processes, len(left)))]
+    workers = [Worker.start(most, seed) for _ in range(min(n_processes, len(left)))]
     tries: collections.Counter[Job] = collections.Counter()
     try:
         while time.monotonic() < deadline and (left or any(worker.job for worker in workers)):
@@ -189,7 +202,7 @@ def sweep(jobs: list[Job], book: Book, *, n_processes: int, most: int | None, de
                     tries[worker.job or ("", "")] += 1
                     if worker.job is not None and worker.at is not None and tries[worker.job] < 50:
                         left.append(worker.job)  # the other samples
-                    worker = workers[place] = Worker.start(most)
+                    worker = workers[place] = Worker.start(most, seed)
                 if worker.job is None and left:
                     job = left.pop()
                     worker.give(job, book.known(job))
@@ -204,16 +217,18 @@ def sweep(jobs: list[Job], book: Book, *, n_processes: int, most: int | None, de
 def table(rows: Iterable[dict[str, Any]]) -> str:
     """What the rows tell, in Markdown: counts for each dtype and door; what is refused, and why; what is wrong."""
     found = [row for row in rows if row["sample"] >= 0 or row["outcome"] in {kind.name for kind in BAD}]
-    lines = ["| door | dtype | samples | right | " + " | ".join(kind.value for kind in Outcome) + " |"]
-    lines.append("|---" * (4 + len(Outcome)) + "|")
-    for door in Door:
+    lines = ["| door | step | dtype | samples | right | " + " | ".join(kind.value for kind in Outcome) + " |"]
+    lines.append("|---" * (5 + len(Outcome)) + "|")
+    for door, train in itertools.product(Door, (True, False)):
+        mode = [row for row in found if row["door"] == door.name and row["train"] is train]
+        step = "training" if train else "inference"
         for dtype in ("all", *DTYPES):
-            own = [row for row in found if row["door"] == door.name and dtype in ("all", row["dtype"])]
+            own = [row for row in mode if dtype in ("all", row["dtype"])]
             counts = collections.Counter(row["outcome"] for row in own)
             if own:
                 good = sum(counts[kind.name] for kind in GOOD) / len(own)
                 numbers = " | ".join(str(counts[kind.name]) for kind in Outcome)
-                lines.append(f"| {door.value} | {dtype} | {len(own)} | {good:.2%} | {numbers} |")
+                lines.append(f"| {door.value} | {step} | {dtype} | {len(own)} | {good:.2%} | {numbers} |")
     for kind in (Outcome.REFUSED, Outcome.EAGER, Outcome.WRONG, Outcome.CRASH):
         reasons: dict[str, collections.Counter[str]] = {}
         for row in found:
@@ -230,10 +245,27 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def all_jobs() -> list[Job]:
+def brief(rows: Iterable[dict[str, Any]]) -> str:
+    """Counts of each door and step, a line each."""
+    lines = []
+    found = list(rows)
+    for door, train in itertools.product(Door, (True, False)):
+        own = [row for row in found if row["door"] == door.name and row["train"] is train]
+        counts = collections.Counter(row["outcome"] for row in own if row["sample"] >= 0)
+        n_right = sum(counts[kind.name] for kind in GOOD)
+        bad = ", ".join(f"{counts[kind.name]} {kind.name.lower()}" for kind in (Outcome.REFUSED, *BAD))
+        share = f" ({n_right / counts.total():.2%})" if counts else ""
+        lines.append(
+            f"{door.value} {'training' if train else 'inference'}: {counts.total()} cases, {n_right} right{share}"
+            f" ({counts['EAGER']} of them in eager), {bad}"
+        )
+    return "\n".join(lines)
+
+
+def all_jobs(seed: int) -> list[Job]:
     """Each op in each dtype, in an order that any share of is like the whole."""
     jobs = [(name, dtype) for dtype in DTYPES for name in op_names(dtype=getattr(torch, dtype))]
-    random.Random(0).shuffle(jobs)
+    random.Random(seed).shuffle(jobs)
     return jobs
 
 
@@ -246,13 +278,18 @@ def main() -> int:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("-j", type=int, default=1, help="processes at once")
     parser.add_argument("--share", default="1/1", help="i/n: every n-th op and dtype from the i-th on")
+    parser.add_argument("--seed", type=int, default=0, help="draws the order and, with --most, the samples")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds for all")
     parser.add_argument("--most", type=int, help="samples of an op in a dtype")
     parser.add_argument("--book", type=Path, default=Path("build/samples.jsonl"))
     parser.add_argument("--again", action="store_true", help="what was wrong or crashed once more")
     parser.add_argument("--table", action="store_true", help="only what the book tells")
+    parser.add_argument(
+        "--refusals", type=Path, help="write which ops are refused, and why: refused_ops.json"
+    )
     options = parser.parse_args()
-    book = Book(options.book, options.most)
+    deadline = time.monotonic() + options.budget
+    book = Book(options.book, options.most, options.seed)
     if options.again:
         bad = {key for key, row in book.rows.items() if row["outcome"] in {kind.name for kind in BAD}}
         book.finished -= {key[:2] for key in bad}
@@ -260,10 +297,18 @@ def main() -> int:
     if not options.table:
         first, step = map(int, options.share.split("/"))
         wanted = options.dtypes.split(",")
-        jobs = [(op, dtype) for op, dtype in all_jobs() if dtype in wanted and op in (options.ops or [op])]
-        deadline = time.monotonic() + options.budget
+        jobs = [
+            (op, dtype)
+            for op, dtype in all_jobs(options.seed)
+            if dtype in wanted and op in (options.ops or [op])
+        ]
         left = sweep(
-            jobs[first - 1 :: step], book, n_processes=options.j, most=options.most, deadline=deadline
+            jobs[first - 1 :: step],
+            book,
+            n_processes=options.j,
+            most=options.most,
+            seed=options.seed,
+            deadline=deadline,
         )
         print(
             f"{left} ops left of {len(jobs[first - 1 :: step])}, each in one dtype"
@@ -271,6 +316,9 @@ def main() -> int:
             else "nothing is left"
         )
     print(table(book.rows.values()))
+    if options.refusals:
+        refusals.write(book.rows.values(), options.refusals)
+    print(f"\n{brief(book.rows.values())}")
     return int(any(row["outcome"] in {kind.name for kind in BAD} for row in book.rows.values()))
 
 

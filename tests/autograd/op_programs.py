@@ -137,7 +137,9 @@ def seen(function: Callable[..., Any], arguments: Sequence[torch.Tensor], seed: 
     found |= {f"result {place}": value.detach().clone() for place, value in enumerate(tensors)}
     if carrying := [value for value in tensors if value.requires_grad]:
         generator = torch.Generator().manual_seed(seed)
-        noise = [torch.randn(value.shape, generator=generator) for value in carrying]
+        noise = [
+            torch.randn(value.shape, generator=generator).bfloat16() for value in carrying
+        ]  # exact in all
         weights = [one.to(value.dtype) for one, value in zip(noise, carrying, strict=True)]
         torch.autograd.backward(carrying, weights)
     found |= {f"gradient {place}": value.grad for place, value in enumerate(arguments)}

@@ -39,7 +39,9 @@ SHORT = ("bfloat16", "half")  # they compute in 16 bits
 UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 
 
-_INTERNAL = re.compile(r"\w+(Error|Exception): ")  # the reason is an error that nobody wrote for people
+_INTERNAL = re.compile(
+    r"(\w+(Error|Exception)|Decline): "
+)  # the reason is an error that nobody wrote for people
 
 
 class Door(enum.Enum):

@@ -20,6 +20,7 @@ FOUND = {
     ("acos", GENERATED): Outcome.RIGHT,
     ("addmm", GENERATED): Outcome.RIGHT,
     ("diagonal_copy", GENERATED): Outcome.RIGHT,
+    ("fill", PLAN[1]): Outcome.EAGER,
     ("lu", GENERATED): Outcome.RIGHT,
     ("gather", GENERATED): Outcome.RIGHT,
     ("index_put", GENERATED): Outcome.RIGHT,

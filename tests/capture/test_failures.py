@@ -33,6 +33,18 @@ def indexes_by_a_mask(x):
     return x[x > 0].sum()  # blamed
 
 
+def compares_all_values(x):
+    return x * 2 if torch.equal(x, x.abs()) else x  # blamed
+
+
+def gives_as_many_as_the_data_say(x):
+    return torch.linalg.lstsq(x, x)  # blamed
+
+
+def takes_a_part_at_a_tensor(x):
+    return x.narrow(0, x.argmax() * 0, 1)  # blamed
+
+
 def is_wrong_in_eager_too(x):
     return x @ x  # blamed
 
@@ -63,6 +75,9 @@ WHAT = [
     (branches_on_values, "only known when it runs"),
     (takes_a_size_from_values, "only known when it runs"),
     (indexes_by_a_mask, "depends on the data"),
+    (compares_all_values, "depends on the data (aten.equal.default)"),
+    (gives_as_many_as_the_data_say, "depends on the data (aten.linalg_lstsq.default)"),
+    (takes_a_part_at_a_tensor, "the place of a part"),
     (is_wrong_in_eager_too, "same reduction dim"),
     (raises, "only for training"),
     (uses_control_flow, "depends on tensors"),

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from longhand.verify.comparison import compare, distance
@@ -56,3 +57,29 @@ def test_integers_must_be_equal():
     eager = torch.arange(10)
     assert compare("result", eager.clone(), eager, eager).is_right
     assert not compare("result", eager.roll(1), eager, eager).is_right
+
+
+def test_complex_numbers_are_two_floats():
+    torch.manual_seed(1)
+    exact = torch.randn(8, 8, dtype=torch.complex128)
+    eager = exact.to(torch.complex64)
+    last_bit = torch.view_as_complex(torch.view_as_real(eager) * (1 + 2**-23))
+    assert compare("result", last_bit, eager, exact).is_right
+    assert compare("result", last_bit.conj(), eager.conj().resolve_conj(), exact.conj()).is_right
+    assert not compare("result", eager * 1.001, eager, exact).is_right
+    assert not compare("result", eager.conj(), eager, exact).is_right
+    assert distance(exact + 3j, exact) == pytest.approx(3) and distance(exact.conj(), exact.conj()) == 0
+
+
+def test_where_eager_leaves_the_range_we_may_be_right():
+    exact = torch.tensor([1.0, 1628.0, 1e6], dtype=torch.float64)
+    eager = torch.tensor([1.0, math.inf, math.inf]).half()
+    assert compare("result", eager.clone(), eager, exact).is_right
+    assert compare("result", torch.tensor([1.0, 1628.0, math.inf]).half(), eager, exact).is_right
+    for wrong in (
+        [1.0, 1700.0, math.inf],
+        [1.0, 1628.0, 60000.0],
+        [5.0, math.inf, math.inf],
+        [1.0, -math.inf, 1e6],
+    ):
+        assert not compare("result", torch.tensor(wrong).half(), eager, exact).is_right

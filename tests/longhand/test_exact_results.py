@@ -66,3 +66,12 @@ def test_a_missing_result_is_told(call: Call) -> None:
     (row,) = compare_with_eager(Nothing, call)
     assert row.error == math.inf
     assert row.note == "expected 1 tensors, got 0"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.complex64, torch.complex128])
+def test_every_type_has_a_last_bit(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    given = torch.randn(64, dtype=dtype)
+    (moved,) = in_other_bits(Call(torch.sin, (given,), {})).args
+    assert not torch.equal(moved, given)
+    torch.testing.assert_close(moved, given, rtol=1.5 * torch.finfo(dtype).eps, atol=0)

@@ -98,3 +98,37 @@ def test_a_table_of_the_units_own_is_right_while_it_stays(tmp_path: Path) -> Non
 
     wrong = [comparison.name for comparison in compare_training(Writing, call) if not comparison.is_right]
     assert f"{tables[0]} after the call" in wrong
+
+
+def test_the_gradients_of_the_results_are_the_same_in_float64() -> None:
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    torch.manual_seed(0)
+    call = Call(Sum(), tuple(torch.randn(2, 64, dtype=torch.bfloat16, requires_grad=True).unbind()), {})
+    rows = {row.name: row for row in compare_training(Sum, call)}
+    assert rows["gradient of argument[0]"].scale and rows["gradient of argument[0]"].eager_error == 0
+
+
+class Zeroed(nn.Module):
+    """Gives x gradients of `factor`, or none at all."""
+
+    def __init__(self, factor: float | None) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y * 2 if self.factor is None else y * 2 + x * self.factor
+
+
+@pytest.mark.parametrize(("factor", "is_right"), [(0.0, True), (1e-3, False)])
+def test_no_gradient_is_a_gradient_of_zero(factor: float, is_right: bool) -> None:
+    x, y = torch.randn(2, 8).unbind()
+    args = (x.requires_grad_(), y.requires_grad_())
+    for eager, ours in ((factor, None), (None, factor)):
+        rows = {
+            row.name: row
+            for row in compare_training(lambda ours=ours: Zeroed(ours), Call(Zeroed(eager), args, {}))
+        }
+        assert rows["gradient of argument[0]"].is_right is is_right

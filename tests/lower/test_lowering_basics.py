@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 
+import longhand
 from longhand.lower.ir import Load, Reduce, Scalar
 from longhand.lower.printing import print_program
 
@@ -75,3 +78,14 @@ def test_symbolic_sizes(check):
     result = check(function, torch.randn(3, 5, 8), torch.randn(2), symbolic=True)
     text = print_program(result.program)
     assert "batch" in text and "seq" in text
+
+
+def test_a_count_of_elements_outlives_the_values_that_were_summed(tmp_path: Path) -> None:
+    """One norm is summed along an axis that the other only counts, in one nest, and the first becomes dead."""
+
+    def similarity(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cosine_similarity(a * 2, b * 3, dim=-2)
+
+    a, b = torch.randn(1, 2, 3, dtype=torch.float64), torch.randn(2, 1, 3, dtype=torch.float64)
+    longhand.generate(similarity, (a, b), out=tmp_path / "unit")
+    torch.testing.assert_close(longhand.load(tmp_path / "unit")(a, b), similarity(a, b))
