@@ -49,6 +49,12 @@ def host_nodes(graph: fx.Graph) -> frozenset[fx.Node]:
     )
 
 
+def on_cpu(value: Any) -> Any:
+    """A fake tensor as it would be on the CPU; anything else as it is."""
+    is_there = not isinstance(value, torch_private.FakeTensor) or value.device.type == "cpu"
+    return value if is_there else _on_device(value, torch.device("cpu"))
+
+
 def _is_all_on_cpu(graph: fx.Graph) -> bool:
     return all(value.device.type == "cpu" for node in graph.nodes for value in _tensors(node))
 

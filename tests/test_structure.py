@@ -21,7 +21,6 @@ LONG_FILES = {
 }
 # (lines, methods) that a class may have.
 LARGE_CLASSES = {
-    "capture/autograd/joint.py:_Walk": (297, 21),
     "capture/bytecode/entry/outcome.py:Outcome": (269, 23),
     "capture/bytecode/values/wrapping.py:Wrapping": (321, 21),
     "capture/functionalize/functionalize.py:Rewriter": (329, 26),

@@ -24,7 +24,7 @@ from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback, Setting
-from longhand.capture.devices import host_nodes
+from longhand.capture.devices import host_nodes, on_cpu
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
@@ -111,7 +111,7 @@ class _Walk:
     def _placeholder(self, node: fx.Node) -> None:
         # Not graph.placeholder(): that turns LayerNorm into layer_norm.
         copy = self.rewriter.graph.create_node("placeholder", node.name, name=node.name)
-        value = self._on_cpu(node.meta["val"])
+        value = on_cpu(node.meta["val"])
         copy.meta = {
             "val": value,
             "word": node.name,
@@ -134,7 +134,7 @@ class _Walk:
             self.known[node] = args[0]
             self._rename(node, args[0])
             return
-        value = pytree.tree_map(self._on_cpu, node.meta["val"])
+        value = pytree.tree_map(on_cpu, node.meta["val"])
         if node in self.relevant and isinstance(target, torch._ops.OpOverload):
             made = self._differentiated(node, target, args, kwargs, value)
         else:
@@ -277,7 +277,7 @@ class _Walk:
             tangent.meta = {
                 "val": value,
                 "word": f"d_{node.name}",
-                "provenance": dataclasses.replace(origin, local=_d(origin.local)),
+                "provenance": dataclasses.replace(origin, local=origin.local and f"d_{origin.local}"),
             }
             last = tangent
             found.append((position, tangent))
@@ -347,6 +347,7 @@ class _Walk:
         """The gradient of a named value is called after it, and so is what it is a view of, or a multiple of."""
         origin: Provenance = value.meta["provenance"]
         word = value.meta.get("word", value.name)
+        local = origin.local and f"d_{origin.local}"
         node: Any = gradient
         while isinstance(node, fx.Node) and node.op != "placeholder" and "word" not in node.meta:
             before: Provenance = node.meta["provenance"]
@@ -355,7 +356,7 @@ class _Walk:
             is_whole = part is GradientPart.WHOLE
             node.meta["word"] = f"d_{word}" if is_whole else f"{part.value}_d_{word}"
             node.meta["provenance"] = dataclasses.replace(
-                before, local=_d(origin.local) if is_whole else None, gradient_of=word, part=part
+                before, local=local if is_whole else None, gradient_of=word, part=part
             )
             if node.target is aten.mul.Tensor and has_mark(node.args[0], Mark.UNSCALED):
                 node, part = node.args[0], GradientPart.UNSCALED
@@ -365,27 +366,15 @@ class _Walk:
     def _final_gradients(self) -> list[tuple[str, fx.Node]]:
         found = []
         for name in self.captured.grad_inputs:
-            gradient = self.gradients.get(self.known[self.nodes[name]].node)
-            if gradient is None:
-                continue
-            node = gradient.node
-            self._name_gradient(self.known[self.nodes[name]].node, node)
-            found.append((name, node))
+            value = self.known[self.nodes[name]].node
+            if (gradient := self.gradients.get(value)) is not None:
+                self._name_gradient(value, gradient.node)
+                found.append((name, gradient.node))
         return found
-
-    def _on_cpu(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.device.type == "cpu":
-            return value
-        with self.fake_mode:
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
 
 
 def _is_reshape(node: fx.Node) -> bool:
     return node.target in (aten.reshape.default, aten.transpose.int, aten.permute.default)
-
-
-def _d(word: str | None) -> str | None:
-    return None if word is None else f"d_{word}"
 
 
 def _tensor_arguments(node: fx.Node) -> list[fx.Node]:
