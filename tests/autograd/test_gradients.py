@@ -279,3 +279,15 @@ def test_a_bound_unit_keeps_tied_weights_tied(tmp_path):
     assert unit.head.weight is unit.embed.weight
     exact = step(copy.deepcopy(model).double(), args, torch.float64)
     assert_as_good(step(unit, args), step(model, args), exact)
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (2, 3, 5)], ids=str)
+def test_gradients_of_a_complex_linear_are_conjugated(shape):
+    operands = torch.randn(shape, dtype=torch.complex64), torch.randn(3, 5, dtype=torch.complex64)
+    given = [*operands, torch.randn(3, dtype=torch.complex64)]
+    d_out = torch.randn(*shape[:-1], 3, dtype=torch.complex64)
+    found = []
+    for call in (F.linear, longhand.compile(lambda x, weight, bias: F.linear(x, weight, bias))):
+        leaves = [value.clone().requires_grad_() for value in given]
+        found.append(torch.autograd.grad(call(*leaves), leaves, d_out))
+    torch.testing.assert_close(found[1], found[0])
