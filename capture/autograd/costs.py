@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import sympy
@@ -76,29 +75,6 @@ _HEAVY_PREFIXES = (
     "_fft",
 )
 
-_VIEWS = frozenset(
-    [
-        "reshape",
-        "permute",
-        "transpose",
-        "expand",
-        "select",
-        "slice",
-        "unsqueeze",
-        "squeeze",
-        "split_with_sizes",
-        "unbind",
-        "diagonal",
-        "unfold",
-        "view",
-        "view_as_complex",
-        "view_as_real",
-        "real",
-        "imag",
-        "as_strided",
-    ]
-)
-
 
 def operations(node: fx.Node) -> float:
     """Multiplications of a matrix product or convolution; of anything else the bytes that it reads."""
@@ -135,26 +111,6 @@ def is_light(node: fx.Node) -> bool:
         return True  # arithmetic on sizes; getitem follows its call
     name = packet_name(node.target)
     return not (is_random(node) or is_stateful(node) or name in _HEAVY or name.startswith(_HEAVY_PREFIXES))
-
-
-def is_view(node: fx.Node) -> bool:
-    """Whether the value is memory of another value (or a reshape, which mostly is)."""
-    target = node.target
-    if target is operator.getitem:
-        source = node.args[0]
-        return isinstance(source, fx.Node) and is_view(source)
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and target.namespace == "aten"
-        and packet_name(target) in _VIEWS
-    )
-
-
-def seen(node: fx.Node) -> fx.Node:
-    """What a view is a view of, at last."""
-    while is_view(node) and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node
 
 
 def bytes_of(node: fx.Node) -> int:

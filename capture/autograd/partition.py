@@ -21,12 +21,11 @@ from longhand.capture.autograd.costs import (
     checkpoint,
     is_light,
     is_stateful,
-    is_view,
     operations,
-    seen,
 )
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.randomness import is_random
+from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.errors import OptionError
 
 _SOURCE, _SINK = "source", "sink"

@@ -106,8 +106,8 @@ def _dropout(
 def _attention(
     rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
-    """On CUDA the kernel that eager takes: with a mask the memory-efficient one, for 16-bit types without one cuDNN's
-    or the flash kernel. Else, and on the CPU, as traced.
+    """On CUDA the memory-efficient kernel with a mask (cuDNN's, which eager may take, can give NaN gradients:
+    pytorch#196678); for 16-bit types without one cuDNN's or the flash kernel. Else, and on the CPU, as traced.
     """
     machine = setting.machine
     if machine.device is not Device.CUDA or given["enable_gqa"]:

@@ -12,11 +12,11 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture.autograd.costs import is_view
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.partition import Partition
 from longhand.capture.devices import move_to_target
 from longhand.capture.functionalize.decompositions import packet_name
+from longhand.capture.functionalize.view_nodes import is_view
 from longhand.capture.graph import (
     AliasKind,
     BackwardInput,

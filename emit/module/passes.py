@@ -31,7 +31,8 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
     for entry in graphs.inputs:
         value = graphs.forward.outputs[entry.source].value if isinstance(entry.source, int) else None
         if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
-            given[entry.node] = tuple(forward.words.candidates(value))
+            variable = forward.names.buffers.get(value, "")  # where each of its words is another layer's
+            given[entry.node] = (*forward.words.candidates(value), *[variable] * variable.isidentifier())
             saved[value] = entry.node
         elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
             given[entry.node] = tuple(f"d_{word}" for word in forward.words.candidates(value))

@@ -12,7 +12,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.emit.names.module_names import is_call_of, last_word, without_positions, words_of_module
-from longhand.emit.names.operation_names import OpWord, aten_name, name_of_ops, op_word
+from longhand.emit.names.operation_names import OpWord, aten_name, name_of_ops, op_word, spelled
 from longhand.emit.names.renamed_locals import NOTHING_RENAMED, RenamedLocals
 from longhand.emit.names.result_names import comparison_word, has_result_word, result_word
 from longhand.emit.names.words import identifier, path_words, snake_case, without_counter
@@ -185,24 +185,23 @@ class BufferWords:
         local = origin.local or self._users.get(node.name)
         if local:
             yield local
-        source = node.args[0] if node.target is operator.getitem else None
-        if isinstance(source, fx.Node) and not origin.local:
-            yield from self._of_result(source, node.args[1])
+        call = _call_of_several(node)
+        if call is not None and not origin.local and (words := [*self._of_result(call, node.args[1])]):
+            yield from words
+            return  # what is made beside the first result is called nothing else
         yield from self._returned(node, origin)
         yield from words_of_module(origin)
         yield from self._of_stream(node)
-        phrase = self._phrase(node)
-        if phrase:
+        if phrase := self._phrase(node):
             yield phrase
         if local:
             yield from self._of_pattern(node, local)
-        op: OpWord = op_word(node)
+        op: OpWord = op_word(node if call is None else call)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
-        if hint not in (op.word, aten_name(node).strip("_")):
+        if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
             yield hint
         result = "filled" if aten_name(node) in _FILLED else result_word(op.word)
-        compared = comparison_word(op.word, node.args[1:])
-        if compared is not None:
+        if compared := comparison_word(op.word, node.args[1:]):
             yield compared
         yield "loss" if result == "losses" and not _shape_of(node) else result
         if local:
@@ -345,6 +344,12 @@ def _summand_word(origin: Provenance, of: str) -> str:
     """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
     word = last_word(without_positions(origin.module)) or without_counter(origin.differentiates)
     return "lookup" if word in of else word
+
+
+def _call_of_several(node: fx.Node) -> fx.Node | None:
+    """The call of which a node is one result; None where it is a part of a tensor, or the result."""
+    call = node.args[0] if node.target is operator.getitem else None
+    return call if isinstance(call, fx.Node) and not op_word(call).silent else None
 
 
 def _result_of_call(call: fx.Node, place: object) -> str | None:

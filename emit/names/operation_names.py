@@ -39,6 +39,8 @@ _SPELLED = {
     "_native_batch_norm_legit_functional": "batch_norm",
     "_scaled_dot_product_flash_attention_for_cpu": "attention",
     "_scaled_dot_product_efficient_attention": "attention",
+    "_scaled_dot_product_flash_attention": "attention",
+    "_scaled_dot_product_cudnn_attention": "attention",
     "scaled_dot_product_attention": "attention",
     "pow": "power",
     "mul": "mul",
@@ -126,6 +128,11 @@ def aten_name(node: fx.Node) -> str:
     return str(getattr(node.target, "__name__", node.target))
 
 
+def spelled(name: str) -> str:
+    """The field's word for an ATen operation: ``attention`` for scaled_dot_product_attention."""
+    return _SPELLED.get(name, name).strip("_")
+
+
 def op_word(node: fx.Node) -> OpWord:
     """What `node` is called in a name."""
     name = aten_name(node)
@@ -134,7 +141,7 @@ def op_word(node: fx.Node) -> OpWord:
     dropped = _of_dropout(node, name)
     if dropped is not None:
         return dropped
-    word = _SPELLED.get(name, name).strip("_")
+    word = spelled(name)
     if word in ("mul", "div") and _has_number(node):
         return OpWord("scale")
     if word == "add" and _adds_bias(node):

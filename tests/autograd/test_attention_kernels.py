@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,31 @@ def test_what_the_efficient_kernel_would_not_do_is_left_to_eagers_choice(tmp_pat
     narrow = Biased(window=4, heads=6), (2, 13, 12)
     model, shape = learned if why == "a learned bias" else narrow
     assert "efficient_attention" not in "".join(trained(tmp_path, model, shape))
+
+
+class TwoBlocks(nn.Module):
+    """Attention with one mask, twice, of which the user names nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 48), nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        for block in (self.first, self.second):
+            query, key, value = (piece.view(2, 16, 2, 8).transpose(1, 2) for piece in block(x).chunk(3, -1))
+            x = x + F.scaled_dot_product_attention(
+                query, key, value, attn_mask=keep[:, None, None, :]
+            ).transpose(1, 2).reshape(2, 16, 16)
+        return x
+
+
+def test_results_of_attention_have_words_and_keep_them_in_the_backward(tmp_path: Path) -> None:
+    given = torch.randn(2, 16, 16, requires_grad=True), torch.ones(2, 16, dtype=torch.bool)
+    longhand.generate(
+        TwoBlocks(), given, out=tmp_path / "unit", device="cuda", arch="sm_90", train=True, run=False
+    )
+    forward, backward = ((tmp_path / "unit" / name).read_text() for name in ("model.py", "backward.py"))
+    assert forward.count("attended, ") >= 2
+    for text in (forward, backward):
+        assert not re.search(r"\b(part(_\d+)?|copied|scaled_dot_product_attention_\d+)\b", text)
+        assert "log_sumexp" in text and "other_log_sumexp" in text

@@ -67,7 +67,9 @@ class Guards:
             return repr(value)
         if type(value) is tuple and all(type(part) is str for part in value):
             # One name for equal keys of a dict, so that what they are is asked once.
-            return self._by_names.setdefault(value, self._bound(value))
+            if value not in self._by_names:
+                self._by_names[value] = self._bound(value)
+            return self._by_names[value]
         return self._bound(value)
 
     def _bound(self, value: Any) -> str:
