@@ -276,7 +276,8 @@ class _Function:
         users = [text for place, text in variables.items() if place < n_results]
         saved = [text for place, text in variables.items() if place >= n_results]
         returned = launched_words(users, saved)
-        used = taken | {record.word for record in self.forward.training.records}
+        used = taken | {"ctx"} | {layers.word for layers in self.backward.layers}
+        used |= {record.word for record in self.forward.training.records}
         words: dict[str, str] = {}
         for text in dict.fromkeys(returned):
             plain = identifier(text.rpartition(".")[2].partition("[")[0])

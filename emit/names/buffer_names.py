@@ -133,6 +133,7 @@ class BufferWords:
         is_gradient = self.provenance(buffer).gradient_of
         bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths or is_gradient else set()
         yield from [word for word in words if word not in bare] or words
+        yield from _of_path(self.provenance(buffer).module, words[0])
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
@@ -368,6 +369,13 @@ def source_of_copy(buffer: str) -> tuple[str, str]:
         if buffer.endswith(suffix):
             return buffer.removesuffix(suffix), suffix
     return buffer, ""
+
+
+def _of_path(path: str, word: str) -> Iterator[str]:
+    """With the whole path of the module, where many have the word: ``features_3_conv_1_mean``."""
+    last = last_word(without_positions(path))
+    if path and last:
+        yield identifier(path) if word == last else f"{identifier(path)}_{word.removeprefix(f'{last}_')}"
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:

@@ -32,6 +32,10 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
     of_layers = given_to_layers(steps)
     in_records: set[int] = set()
+    for key, word in list_words(steps).items():
+        if any(isinstance(step, Loop) and step.own and (step.owner, step.positions) == key for step in steps):
+            scope.take(word)  # what each layer saved, and its gradients
+            scope.take(f"d_{word}")
     for step in steps:
         if isinstance(step, Loop) and step.record is not None:
             scope.take(step.record.word)
