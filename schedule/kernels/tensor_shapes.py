@@ -74,10 +74,13 @@ def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
         if not isinstance(value, Load) or value.buffer != pointer:
             continue
         conditions = () if value.mask is None else tuple(conditions_of(plan, value.mask))
-        limits = [limit_along(plan, condition, PointwiseOp.LT) for condition in conditions]
+        limits = {limit_along(plan, condition, PointwiseOp.LT) for condition in conditions}
         if plan.addresses[position].offset or any(limit is None for limit in limits):
             return {}
-        found.append(dict(limit for limit in limits if limit is not None))
+        ends = dict(limit for limit in limits if limit is not None)
+        if len(ends) < len(limits):
+            return {}  # of two limits of one axis nobody knows which is the nearer
+        found.append(ends)
     return found[0] if found and all(one == found[0] for one in found) else {}
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 import triton
+from torch import nn
 
+import longhand
 from longhand.emit.unit.runtime_py import write_runtime
 from longhand.tune.own_calls import as_the_unit_calls
 from tests.emit.cpp_kernels import runtime_in
@@ -230,3 +232,19 @@ def test_a_kernel_is_timed_as_its_unit_calls_it(runtime, monkeypatch):
     with pytest.raises(ValueError, match="15 elements"):
         host(*wrong)
     assert as_the_unit_calls(torch.add) is torch.add
+
+
+class Joined(nn.Module):
+    """Tensors of two widths are joined, and the result is joined again: two limits of one axis."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        inner = torch.cat([torch.sigmoid(a), torch.tanh(b)], dim=1)
+        return torch.cat([torch.relu(inner - 0.5), c], dim=1)
+
+
+def test_a_tensor_that_ends_at_the_nearer_of_two_limits(tmp_path):
+    """Nobody knows which of two limits is the nearer, so no comment names one; the trial calls the kernel."""
+    a, b, c = (torch.rand(1, n, 8, 9) for n in (3, 5, 6))
+    longhand.generate(Joined(), (a, b, c), out=tmp_path / "unit", device="cuda", arch="sm_90")
+    (kernel,) = (tmp_path / "unit" / "kernels").glob("[a-z]*.py")
+    assert re.search(r"\n    a_ptr,  # float32, a part of \(n_rows, n_cols\)\n", kernel.read_text())
