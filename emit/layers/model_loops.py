@@ -92,6 +92,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     pending = remark_on_pending_sum(loop, outer.words, variables)
     methods: tuple[Method, ...]
+    device = _device_inside((*inputs, *loop.own_weights), outer, variables)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     if loop.n_head:
         head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
@@ -100,17 +101,23 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         while second in {*branch.branches, *branch.held}:
             second += "_"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
+        after_device = _device_inside((*loop.rest_inputs, *loop.own_weights), outer, variables)
         after = write_method(
-            second, remark, loop.rest_inputs, _own(rest), results, outer, variables, word, saved
+            second, remark, loop.rest_inputs, _own(rest), results, outer, variables, after_device, word, saved
         )
         sizes = _sizes_inside(inputs, outer, variables)
         given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
         call = f"self.{second}({', '.join(given)})"
-        forward = write_method("forward", pending, inputs, head, [call], outer, variables, word, sizes=sizes)
+        forward = write_method(
+            "forward", pending, inputs, head, [call], outer, variables, device, word, sizes=sizes
+        )
         methods = (forward, after)
     else:
         steps = steps_of(loop)
-        methods = (write_method("forward", pending, inputs, steps, results, outer, variables, word, saved),)
+        forward = write_method(
+            "forward", pending, inputs, steps, results, outer, variables, device, word, saved
+        )
+        methods = (forward,)
     made = construct_block(tree.root, first, word)
     name = own_name(loop.class_name)
     while name in taken:
@@ -136,9 +143,9 @@ def write_method(
     results: list[str],
     outer: BodyWriter,
     variables: dict[str, str],
+    device: str,
     position: str = "",
     saved: str = "",
-    device: str = "",
     sizes: SizeWriter | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
@@ -151,15 +158,13 @@ def write_method(
         results: What it returns, as expressions.
         outer: The writer of the function around the loop.
         variables: The variable of each buffer.
+        device: Of new tensors, as an expression.
         position: The attribute that holds the layer's place, if the steps ask for it.
         saved: What it returns last for its backward pass, or empty.
-        device: Of new tensors, as an expression; empty: that of the first input.
         sizes: The sizes inside, if some are used already.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or _sizes_inside(inputs, outer, variables)
-    if not device:
-        device = f"{parameters[0]}.device" if parameters else outer.device
     body = BodyWriter(
         outer.plan,
         outer.names,
@@ -180,6 +185,13 @@ def write_method(
     needed = sizes.needed
     parameters += map(sizes.word_of, needed)
     return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed, needed)
+
+
+def _device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:
+    """The device of new tensors in a function of layers, which may take nothing: that of a weight then."""
+    there = (buffer for buffer in buffers if buffer not in outer.plan.program.on_cpu)
+    buffer = next(there, None)
+    return outer.device if buffer is None else f"{variables[buffer]}.device"
 
 
 def _newest(loop: Loop) -> str:

@@ -172,7 +172,7 @@ class BackwardWriter(ModelWriter):
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
         device = f"{variables[(*loop.repeat.inputs[0], *loop.own[0])[0]]}.device"
-        method = write_method(name, "", inputs, run, results, body, variables, device=device)
+        method = write_method(name, "", inputs, run, results, body, variables, device)
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
