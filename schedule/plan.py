@@ -31,6 +31,7 @@ from longhand.schedule.kernels.kernel_plan import (
     Stage,
     Style,
     Tunable,
+    scalar_at,
 )
 from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, tensor_shape
 
@@ -73,6 +74,7 @@ __all__ = [
     "renamed_all",
     "renamed_argument",
     "renamed_plan_step",
+    "scalar_at",
     "tensor_shape",
     "touched",
 ]

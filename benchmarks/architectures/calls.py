@@ -92,23 +92,41 @@ def agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> str:
     return ""
 
 
+class NothingToTrainError(Exception):
+    """No result of the model carries gradients, in eager."""
+
+
 def step(call: Any, module: nn.Module, args: Any, kwargs: Any, *, train: bool) -> list[torch.Tensor]:
     """The results of one call; in training also the gradients of the mean of squares, and what buffers hold then.
 
     A parameter without gradient counts as one of zeros: what only unused results of a graph depend on has zeros there
-    when it is compiled, by torch.compile too, and none in eager (docs/training.md).
+    when it is compiled, by torch.compile too, and none in eager (docs/training.md). A model without parameters is one
+    that others are trained through: its gradients are those of its arguments.
+
+    Raises:
+        NothingToTrainError: Nothing carries gradients.
     """
     torch.manual_seed(0)
     if not train:
         with torch.no_grad():
             return tensors(call(*args, **kwargs))
     module.zero_grad(set_to_none=True)
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if not trained:
+        args, kwargs = pytree.tree_map_only(torch.Tensor, _as_leaf, (args, kwargs))
+        leaves = pytree.tree_leaves((args, kwargs))
+        trained = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     results = tensors(call(*args, **kwargs))
     carrying = [value for value in results if value.requires_grad]
+    if not carrying:
+        raise NothingToTrainError("no result carries gradients")
     loss = torch.stack([value.double().square().mean() for value in carrying]).sum()
     loss.backward()
-    gradients = [
-        torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters() if p.requires_grad
-    ]
+    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in trained]
     buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
     return [value.detach().clone() for value in (*results, *gradients, *buffers)]
+
+
+def _as_leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """One that gathers gradients of its own, if it can."""
+    return tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex())

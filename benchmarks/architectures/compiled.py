@@ -14,7 +14,7 @@ import torch
 
 import longhand
 from benchmarks.architectures.accuracy import Accuracy, Run, accuracy, reference
-from benchmarks.architectures.calls import copied, copied_arguments, step
+from benchmarks.architectures.calls import NothingToTrainError, copied, copied_arguments, step
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
 from longhand.capture.bytecode.entry.entries import Event, EventKind
@@ -86,7 +86,10 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
         eager = copied(one)
         return step(eager[0], *eager, train=train)
 
-    known = reference((module, args, kwargs), run)
+    try:
+        known = reference((module, args, kwargs), run)
+    except NothingToTrainError as error:
+        return Result(Verdict.NOT_MADE, f"in eager {error}")
     watched = Watched(module, frontend)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -31,7 +31,7 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
-from longhand.schedule.plan import Address, KernelPlan, Pointer, Style
+from longhand.schedule.plan import Address, KernelPlan, Pointer, Style, scalar_at
 
 Known = Mapping[int, Text]
 AT = "at"  # the variable of an index that several statements use
@@ -152,7 +152,7 @@ class BodyPrinter:
             case Constant():
                 return literal(value.value, value.dtype)
             case Scalar():
-                return Text(self.names.scalars[self._scalar_parameter(value)])
+                return Text(self.names.scalars[scalar_at(self.plan, position)])
             case Position():
                 text = sum_of_terms(self._terms(self.plan.addresses[position], known))
                 if cpp_type(value.dtype) == "int64_t":
@@ -161,14 +161,6 @@ class BodyPrinter:
             case Extent():
                 return self._extent(position, value)
         raise TypeError(f"{type(value).__name__} has no text of its own")
-
-    def _scalar_parameter(self, value: Scalar) -> int:
-        for parameter in self.plan.scalars:
-            fed = self.plan.body[parameter.position]
-            assert isinstance(fed, Scalar)
-            if (fed.value, fed.dtype) == (value.value, value.dtype):
-                return parameter.position
-        raise KeyError(f"no parameter feeds the scalar {value.value}")
 
     def _extent(self, position: int, value: Extent) -> Text:
         words = [self.names.axes[axis].size for axis in value.axes]

@@ -12,11 +12,11 @@ import torch
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text, render
 from longhand.emit.triton.address import AddressText, address_text
-from longhand.emit.triton.operators import ONE_WAY, OperatorTable
+from longhand.emit.triton.operators import OF_TENSORS, ONE_WAY, OperatorTable
 from longhand.emit.triton.reductions import combine_function, guarded_squares, reduce_identity
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Kind, Line, Space
-from longhand.emit.triton.types import language_dtype, number, typed_constants
+from longhand.emit.triton.types import language_dtype, number, typed_numbers
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
     Constant,
@@ -32,7 +32,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import Access, KernelPlan
+from longhand.schedule.plan import Access, KernelPlan, scalar_at
 
 # Operations that mean the same on an int32 position as on an int64 one.
 _ANY_WIDTH = frozenset(
@@ -89,7 +89,7 @@ class Block:
         self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
         self.functions: set[str] = set()  # device functions needed
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
-        self._typed = typed_constants(plan.body, scope.constants, ONE_WAY)
+        self._typed = typed_numbers(plan.body, scope.constants, ONE_WAY, OF_TENSORS)
         self._copied = plan.numerics.copied
         self._row_keys = {axis.name for axis in plan.rows}
         self._squares = guarded_squares(plan, words)
@@ -110,12 +110,9 @@ class Block:
                 return Text(self.load(position))
             case Constant(value=constant, dtype=dtype):
                 named = self.scope.constants.get(position)
-                literal = named.name if named else number(constant, dtype)
-                if position in self._typed:
-                    return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
-                return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
+                return self._number(position, named.name if named else number(constant, dtype))
             case Scalar():
-                return Text(self.names.scalars[self._scalar(position)])
+                return self._number(position, self.names.scalars[scalar_at(self.plan, position)])
             case Position():
                 return self._position(position)
             case Extent(axes=axes):
@@ -127,17 +124,11 @@ class Block:
                 return Text(self.reduction(position))
         raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
 
-    def _scalar(self, position: int) -> int:
-        value = self.body[position]
-        for scalar in self.plan.scalars:
-            first = self.body[scalar.position]
-            if scalar.position == position or first == value:
-                return scalar.position
-            if isinstance(first, Scalar) and isinstance(value, Scalar):
-                same = (first.value, first.dtype, first.name) == (value.value, value.dtype, value.name)
-                if same:
-                    return scalar.position
-        raise ScheduleError(f"No argument of the kernel feeds the scalar at {position}.")
+    def _number(self, position: int, literal: str) -> Text:
+        """As a tensor of its dtype where the operation around it would take it for a smaller one."""
+        if position in self._typed:
+            return Text(f"tl.full((), {literal}, {language_dtype(self.body[position].dtype)})")
+        return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
 
     def _position(self, position: int) -> Text:
         text = self.address(position).whole or "0"

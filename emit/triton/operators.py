@@ -152,6 +152,20 @@ _FLIPPED = {
 # The infix operations that cannot be turned round.
 ONE_WAY = frozenset({Op.SUB, Op.DIV, Op.TRUNC_DIV, Op.FMOD, Op.SHIFT_LEFT, Op.SHIFT_RIGHT})
 
+# Functions of libdevice: for them a number is of float32, whatever the tensor beside it is of.
+OF_TENSORS = frozenset(
+    {
+        Op.POW,
+        Op.ATAN2,
+        Op.HYPOT,
+        Op.NEXTAFTER,
+        Op.COPYSIGN,
+        Op.FMOD,
+        Op.REMAINDER,
+        Op.FLOOR_DIV,
+    }
+)
+
 # Operations whose result jumps where their argument is off by one unit in the last place.
 _ROUNDINGS = frozenset({Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV})
 _COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE})

@@ -7,7 +7,7 @@ from collections.abc import Container
 
 import torch
 
-from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Store, Value, arguments
+from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
 
 _LANGUAGE = {
     torch.bool: "tl.int1",
@@ -54,23 +54,28 @@ def number(value: float | int | bool, dtype: torch.dtype) -> str:
     return repr(value)
 
 
-def typed_constants(
+def typed_numbers(
     body: tuple[Value, ...],
     named: Container[int] = frozenset(),
     one_way: Container[PointwiseOp] = frozenset(),
+    of_tensors: Container[PointwiseOp] = frozenset(),
 ) -> set[int]:
-    """Constants whose literal would lose digits or give the operation too small a dtype.
+    """Numbers whose literal would lose digits or give the operation too small a dtype.
 
     Args:
         body: The kernel's.
         named: Constants that stand under a name at the top of the file: they cannot stand left of `one_way`.
         one_way: Infix operations.
+        of_tensors: Functions for which a number is of float32 whatever stands beside it.
     """
     found = set()
     for value in body:
         args = arguments(value)
         if isinstance(value, Pointwise) and value.op in one_way and args[0] in named:
             found.add(args[0])
+        if isinstance(value, Pointwise) and value.op in of_tensors:
+            numbers = {arg: body[arg] for arg in args if isinstance(body[arg], Constant | Scalar)}
+            found |= {arg for arg, one in numbers.items() if one.dtype is torch.float64}
         for arg in args:
             constant = body[arg]
             if not isinstance(constant, Constant) or _fits_literal(constant.value, constant.dtype):

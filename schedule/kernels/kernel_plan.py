@@ -388,3 +388,8 @@ class KernelPlan:
     def _any(self, flags: tuple[bool, ...], axes: Iterable[str]) -> bool:
         wide = {axis.name for axis, flag in zip(self.axes, flags, strict=False) if flag}
         return not wide.isdisjoint(axes)
+
+
+def scalar_at(plan: KernelPlan, position: int) -> int:
+    """Where the `Scalar` stands that an argument of the kernel feeds: the first that equals the one at `position`."""
+    return next(one.position for one in plan.scalars if plan.body[one.position] == plan.body[position])

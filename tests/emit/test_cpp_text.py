@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from longhand.lower.ir import (
     Scalar,
     Store,
 )
+from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.numerics.numerics import Numerics
 from longhand.schedule.plan import (
     Access,
@@ -41,6 +43,8 @@ from longhand.schedule.plan import (
     Stage,
     Style,
 )
+from tests.emit.cpp_kernels import plain_names
+from tests.schedule.nests import CPU, NestMaker
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 F32 = torch.float32
@@ -182,3 +186,14 @@ def test_elementwise_matches_eager(
     runtime.load_kernel("bias_gelu.cpp")(x, bias, out, n)
     exact = torch.nn.functional.gelu(x.double() + bias.double())
     torch.testing.assert_close(out.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
+def test_numbers_that_are_equal_here_stay_two():
+    """Another launch of the same kernel may give them different values."""
+    make = NestMaker(i=100)
+    x = make.load("x", "i")
+    make.store("out", "i", x * make.scalar(0.5, "scale") + make.scalar(0.5, "shift"))
+    plan, launch = plan_kernel(make.nest(), make.buffers, CPU)
+    assert len(launch.scalars) == 2
+    text = print_cpp_kernel(plan, plain_names(plan, "scale_shift"))
+    assert re.search(r"\* scale \+ shift;", text)

@@ -1,0 +1,102 @@
+"""Operations of a tensor and a number, on either side: right in the interpreter, and compiled for sm_90.
+
+A number has no dtype in Triton, and for libdevice it is float32: what takes two tensors must be given one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from longhand.lower.ir import Pointwise, PointwiseOp
+from longhand.schedule.kernels.kernel import plan_kernel
+from tests.emit.test_triton_operators import BINARY, INTEGER, TESTS, N, operands
+from tests.emit.triton_units import interpret, job_for, printed, write_unit
+from tests.schedule.nests import CUDA, NestMaker, f32, f64, i64
+from tests.triton_compile import compile_launches
+
+Op = PointwiseOp
+Eager = Callable[..., torch.Tensor]
+SIDES = ("left", "right")
+NUMBERS = {f32: 2.5, f64: 0.1, i64: 3}
+
+
+def operations(dtype: torch.dtype) -> dict[PointwiseOp, Eager]:
+    return {**(INTEGER if dtype is i64 else BINARY), **TESTS}
+
+
+def nest(dtype: torch.dtype, side: str, scalar: bool) -> NestMaker:
+    """Every operation with the number on one side, each stored: one kernel for all is compiled once."""
+    make = NestMaker(i=N)
+    tensor = make.load("a", "i", dtype)
+    number = make.scalar(NUMBERS[dtype], "number", dtype) if scalar else make.constant(NUMBERS[dtype], dtype)
+    for op in operations(dtype):
+        result = torch.bool if op in TESTS else dtype
+        pair = (number, tensor) if side == "left" else (tensor, number)
+        make.store(f"out_{op.value}", "i", make.add(Pointwise(op, tuple(map(int, pair)), result)), result)
+    return make
+
+
+CASES = {
+    f"{str(dtype).rpartition('.')[2]}_{side}_{'scalar' if scalar else 'constant'}": (dtype, side, scalar)
+    for dtype in (f32, f64, i64)
+    for side in SIDES
+    for scalar in (False, True)
+    if not (scalar and dtype is i64)
+}
+
+
+@pytest.fixture(scope="module")
+def unit(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    folder = tmp_path_factory.mktemp("numbers") / "unit_of_numbers"
+    texts, jobs = {}, {}
+    for name, (dtype, side, scalar) in CASES.items():
+        make = nest(dtype, side, scalar)
+        plan, launch = plan_kernel(make.nest(), make.buffers, CUDA)
+        texts[name] = printed(name, plan)
+        memory = {
+            buffer: torch.empty(N, dtype=made.dtype) for buffer, made in make.buffers.items() if buffer != "a"
+        }
+        jobs[name] = job_for(name, plan, launch, {"a": operands(dtype, 1), **memory})
+    write_unit(folder, texts)
+    return folder, jobs
+
+
+@pytest.fixture(scope="module")
+def results(unit: tuple[Path, dict[str, object]]) -> dict[str, list[torch.Tensor] | str]:
+    folder, jobs = unit
+    return dict(zip(jobs, interpret(folder, list(jobs.values())), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_number_is_as_exact_as_the_tensor_beside_it(name: str, results) -> None:
+    dtype, side, _ = CASES[name]
+    actual = results[name]
+    assert not isinstance(actual, str), actual
+    tensor = operands(dtype, 1)
+    pair = [tensor, torch.full_like(tensor, NUMBERS[dtype])]
+    for found, (op, eager) in zip(actual[1:], operations(dtype).items(), strict=True):
+        expected = eager(*(pair[::-1] if side == "left" else pair))
+        rtol = 1e-12 if dtype is f64 else 2e-6
+        told = f"{op}: {{}}".format
+        torch.testing.assert_close(found, expected, rtol=rtol, atol=rtol / 2, equal_nan=True, msg=told)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_operation_with_a_number_compiles(name: str, unit, monkeypatch) -> None:
+    folder, jobs = unit
+    monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    try:
+        module = importlib.import_module(f"{folder.name}.kernels.{name}")
+        job = jobs[name]
+        tensors = [torch.empty(N, dtype=tensor.dtype, device="meta") for tensor in job.tensors]
+        assert compile_launches(module, name, tensors, *job.numbers)
+    finally:
+        for one in [one for one in sys.modules if one.startswith(folder.name)]:
+            del sys.modules[one]
