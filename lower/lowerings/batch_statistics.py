@@ -109,14 +109,16 @@ def _combined(
     nest, (means_view, squares_view, *old_views) = ctx.nest(
         means.shape, [means, squares, *(view.insert(1).insert(2) for view in running)]
     )
-    axes, mean_of_piece = nest.axes([1, 2]), nest.load(means_view)
-    dtype = mean_of_piece.dtype
-    mean = mean_of(nest, mean_of_piece, axes, "mean")
-    n_of_piece = nest.body.scalar(size, dtype, "piece_size")
-    apart = (mean_of_piece - mean).named("apart")
-    around = (nest.load(squares_view) + apart * apart * n_of_piece).named("squares_around")
-    total = nest.body.reduce(ReduceOp.SUM, around, axes, "total_squares") if axes else around
-    count = (nest.body.extent(axes, dtype) * n_of_piece).named("count") if axes else n_of_piece
+    axes, mean, total = nest.axes([1, 2]), nest.load(means_view), nest.load(squares_view)
+    dtype = mean.dtype
+    count = nest.body.scalar(size, dtype, "piece_size")
+    if axes:  # more than one piece
+        mean_of_piece = mean
+        mean = mean_of(nest, mean_of_piece, axes, "mean")
+        apart = (mean_of_piece - mean).named("apart")
+        around = (total + apart * apart * count).named("squares_around")
+        total = nest.body.reduce(ReduceOp.SUM, around, axes, "total_squares")
+        count = (nest.body.extent(axes, dtype) * count).named("count")
     variance = (total / count).named("variance")
     rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, dtype, "eps"), name="rstd")
     share = nest.body.scalar(momentum, dtype, "momentum")
