@@ -25,6 +25,8 @@ addmm, convolutions, scaled_dot_product_attention, embedding, var and std (``.co
 linalg_vector_norm, pooling, interpolation, sort, topk, FFT, recurrent layers; and what refuses positions that its
 decomposition would take (index_add, index_copy, one_hot).
 
+**Decomposed by us**: CUDA's fused cells of a GRU and an LSTM (`FUSED_CELLS`), into what eager computes on the CPU.
+
 **Rewritten**: any cast is ``_to_copy.default(x, dtype=...)``; ``zeros``, ``ones``, ``new_zeros``, ... are ``full``
 and ``full_like``; einsum is permute/reshape/bmm; batch norm in training is `_native_batch_norm_legit_functional` and
 writes.
@@ -99,6 +101,53 @@ CASTS = _names("to _to_copy type_as")
 RESHAPES = _names("view _unsafe_view reshape _reshape_alias flatten unflatten view_as reshape_as ravel")
 
 
+def gru_cell(
+    of_input: torch.Tensor,
+    of_state: torch.Tensor,
+    state: torch.Tensor,
+    input_bias: torch.Tensor | None = None,
+    state_bias: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A GRU's step after its products (batch, 3 * hidden): the new state, and what eager's backward would read.
+
+    (aten/src/ATen/native/cuda/RNN.cu; Cho et al., 2014, with the reset gate behind the product.)
+    """
+    of_input = of_input if input_bias is None else of_input + input_bias
+    of_state = of_state if state_bias is None else of_state + state_bias
+    (input_r, input_z, input_n), (state_r, state_z, state_n) = of_input.chunk(3, 1), of_state.chunk(3, 1)
+    r = torch.sigmoid(input_r + state_r)
+    z = torch.sigmoid(input_z + state_z)
+    n = torch.tanh(input_n + r * state_n)
+    return n + z * (state - n), torch.cat([r, z, n, state, state_n], 1)
+
+
+def lstm_cell(
+    of_input: torch.Tensor,
+    of_state: torch.Tensor,
+    cell: torch.Tensor,
+    input_bias: torch.Tensor | None = None,
+    state_bias: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """An LSTM's step after its products (batch, 4 * hidden): state, cell, and what eager's backward would read.
+
+    (aten/src/ATen/native/cuda/RNN.cu; Hochreiter and Schmidhuber, 1997, with a forget gate.)
+    """
+    gates = of_input + of_state
+    for bias in (input_bias, state_bias):
+        gates = gates if bias is None else gates + bias
+    i, f, g, o = gates.chunk(4, 1)
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    cell = f * cell + i * g
+    return o * torch.tanh(cell), cell, torch.cat([i, f, g, o], 1)
+
+
+# What eager runs on CUDA alone, and has no derivative that can be traced: here a kernel of ours, as on the CPU.
+FUSED_CELLS: dict[torch._ops.OpOverload, Callable[..., Any]] = {
+    aten._thnn_fused_gru_cell.default: gru_cell,
+    aten._thnn_fused_lstm_cell.default: lstm_cell,
+}
+
+
 def is_kept(target: torch._ops.OpOverload) -> bool:
     """Whether nodes of this op reach the captured graph as they are."""
     return (
@@ -119,4 +168,4 @@ def decomposition_table() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
         op: function
         for op, function in table.items()
         if isinstance(op, torch._ops.OpOverload) and packet_name(op) not in KEPT_WHOLE
-    }
+    } | FUSED_CELLS
