@@ -110,9 +110,9 @@ class Block:
                 return Text(self.load(position))
             case Constant(value=constant, dtype=dtype):
                 named = self.scope.constants.get(position)
-                return self._number(position, named.name if named else number(constant, dtype))
-            case Scalar():
-                return self._number(position, self.names.scalars[scalar_at(self.plan, position)])
+                return self._number(position, named.name if named else number(constant, dtype), dtype)
+            case Scalar(dtype=dtype):
+                return self._number(position, self.names.scalars[scalar_at(self.plan, position)], dtype)
             case Position():
                 return self._position(position)
             case Extent(axes=axes):
@@ -124,10 +124,10 @@ class Block:
                 return Text(self.reduction(position))
         raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
 
-    def _number(self, position: int, literal: str) -> Text:
+    def _number(self, position: int, literal: str, dtype: torch.dtype) -> Text:
         """As a tensor of its dtype where the operation around it would take it for a smaller one."""
         if position in self._typed:
-            return Text(f"tl.full((), {literal}, {language_dtype(self.body[position].dtype)})")
+            return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
         return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
 
     def _position(self, position: int) -> Text:

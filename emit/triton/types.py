@@ -74,8 +74,10 @@ def typed_numbers(
         if isinstance(value, Pointwise) and value.op in one_way and args[0] in named:
             found.add(args[0])
         if isinstance(value, Pointwise) and value.op in of_tensors:
-            numbers = {arg: body[arg] for arg in args if isinstance(body[arg], Constant | Scalar)}
-            found |= {arg for arg, one in numbers.items() if one.dtype is torch.float64}
+            for arg in args:
+                beside = body[arg]
+                if isinstance(beside, Constant | Scalar) and beside.dtype is torch.float64:
+                    found.add(arg)
         for arg in args:
             constant = body[arg]
             if not isinstance(constant, Constant) or _fits_literal(constant.value, constant.dtype):
