@@ -23,6 +23,8 @@ from longhand.capture.frontends.argument_lists import Element, arrange_arguments
 from longhand.capture.frontends.dynamo_run import DynamoRun
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.functionalize.composites import as_called
+from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.provenance import Frame, as_attributes, dotted_path, user_frames
@@ -152,7 +154,12 @@ def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch
         fx.traceback.preserve_node_meta(),
         torch_private.keeping_transforms(),
     ):
-        return torch_private.make_fx(run, decomposition_table=table, pre_dispatch=not below)(*fakes)
+        traced = torch_private.make_fx(run, decomposition_table=table, pre_dispatch=not below)(*fakes)
+    if below:
+        as_called(traced.graph)
+        remove_dead_code(traced.graph)
+        traced.recompile()
+    return traced
 
 
 def _faked(mode: torch_private.FakeTensorMode, value: Any) -> Any:

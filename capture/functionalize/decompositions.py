@@ -51,6 +51,12 @@ def _names(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+# What eager chooses for scaled_dot_product_attention, where that choice is part of what is traced.
+ATTENTIONS = _names("""
+    _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_flash_attention_for_cpu
+    """)
+
 # By packet name in torch.ops.aten: all functional overloads are kept.
 KEPT_WHOLE = _names("""
     softmax _safe_softmax log_softmax layer_norm rms_norm group_norm batch_norm
@@ -72,7 +78,7 @@ KEPT_WHOLE = _names("""
     fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2
     fft_irfftn fft_hfft fft_ihfft
     transpose squeeze unbind permute expand
-    """)
+    """) | ATTENTIONS
 
 # Ops that vanish: their value is their first argument. The result of a FRESH one is memory of its own, that of an
 # ALIAS one is its argument seen again.
