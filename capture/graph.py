@@ -206,6 +206,7 @@ class CapturedGraph:
         symbols: The symbolic sizes.
         conditions: What else must hold of the symbols where the graph is to be right: ``Eq(Mod(s0, 4), 0)``.
         grad_inputs: Placeholders whose tensor required grad at capture.
+        rewritten: Placeholders that the caller writes into after the call: the backward pass cannot read them.
         n_saved: How many of the last `outputs` are no results but what the backward pass reads: they are not among
             the leaves of `out_spec`.
         facts: What the graph relies on besides its tensors, for people: ``blocks.*.attn: n_heads = 4``. Only
@@ -233,11 +234,17 @@ class CapturedGraph:
     symbols: tuple[SymbolicSize, ...] = ()
     conditions: tuple[sympy.Basic, ...] = ()
     grad_inputs: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
     n_saved: int = 0
     facts: tuple[str, ...] = ()
     mode: bool | None = None
     paths: dict[str, str] = dataclasses.field(default_factory=dict)
     given: tuple[str, ...] = ()
+
+    @property
+    def overwritten(self) -> frozenset[str]:
+        """Placeholders whose value is another one after the call."""
+        return frozenset([*(mutation.input_node for mutation in self.mutations), *self.rewritten])
 
     def __str__(self) -> str:
         """The graph as runnable Python: a function of the placeholders that returns the results, then what is written.

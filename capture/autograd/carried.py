@@ -17,6 +17,16 @@ def carries_gradients(captured: CapturedGraph) -> bool:
     return any(output.value in carrying for output in captured.outputs) or bool(written & carrying)
 
 
+def written_with_gradients(captured: CapturedGraph) -> frozenset[str]:
+    """The placeholders into which the call writes, where they require grad or would from then on."""
+    carrying = {node.name for node in _carrying(captured)}
+    return frozenset(
+        mutation.input_node
+        for mutation in captured.mutations
+        if mutation.input_node in captured.grad_inputs or mutation.value_node in carrying
+    )
+
+
 def refuse_unsound(captured: CapturedGraph) -> None:
     """Raises where a backward pass made ahead of time would be wrong."""
     wanted = set(captured.grad_inputs)

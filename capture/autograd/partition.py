@@ -133,7 +133,7 @@ class _Sides:
             and (node in finals or any(user in needed and user in after for user in node.users))
         ]
         self.region = _ancestors(self.wanted) - after
-        self.written = {mutation.input_node for mutation in joint.captured.mutations}
+        self.written = joint.captured.overwritten
         self.distance = self._distances()
         self.boundary = {node for node in self.region if self._leaves_its_checkpoint(node)}
         self.checkpointed = {

@@ -51,7 +51,7 @@ class _Splitter:
             self.joint.node_of[output.value] if isinstance(output.value, str) else None
             for output in self.captured.outputs
         ]
-        written = {mutation.input_node for mutation in self.captured.mutations}
+        written = self.captured.overwritten
         clones = [node for node in self.partition.inputs if node.name in written]
         saved = [node for node in self.partition.saved if node not in results]
         forward, names, clone_names = self._forward(results, saved, clones)

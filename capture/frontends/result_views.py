@@ -2,13 +2,15 @@
 
 In training a compiled call returns fresh tensors only. A result that is a view of an input, or of another result, is
 taken by the user's own view ops in eager, after the call: so it shares memory and gradients exactly as eager's does.
+What the call writes into an input with gradients is such a result, too: `late_writes` says why.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -54,6 +56,7 @@ _VIEWS = frozenset(
         "view_as_real",
     ]
 )
+_NONE: Mapping[fx.Node, fx.Node] = MappingProxyType({})
 _VIEW_ATTRIBUTES = frozenset(["H", "T", "mH", "mT", "imag", "real"])
 
 
@@ -66,12 +69,14 @@ class Peeled:
         original: The graph as it came.
         views: The nodes of the original that are taken outside, in order.
         results: The nodes of the original that `module` returns.
+        writes: Of these, those that are written into an input, and the input.
     """
 
     module: fx.GraphModule
     original: fx.GraphModule
     views: tuple[fx.Node, ...]
     results: tuple[fx.Node, ...]
+    writes: Mapping[fx.Node, fx.Node]
 
     def completed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """The original's results, from those of `module` compiled."""
@@ -83,6 +88,8 @@ class Peeled:
         def run(*given: Any) -> Any:
             known = dict(zip(inputs, given, strict=True))
             known |= dict(zip(self.results, compiled(*given), strict=True))
+            for value, into in self.writes.items():
+                known[value] = known[into].copy_(known[value])
             for node in self.views:
                 args = fx.node.map_arg(node.args, known.__getitem__)
                 kwargs = fx.node.map_arg(node.kwargs, known.__getitem__)
@@ -93,12 +100,15 @@ class Peeled:
         return run
 
 
-def peel(module: fx.GraphModule) -> Peeled | None:
-    """Takes the views out of the results of Dynamo's graph; None where there are none to take."""
-    output = module.graph.output_node()
-    given = list(
-        dict.fromkeys(leaf for leaf in pytree.tree_leaves(output.args[0]) if isinstance(leaf, fx.Node))
-    )
+def peel(module: fx.GraphModule, writes: Mapping[fx.Node, fx.Node] = _NONE) -> Peeled | None:
+    """Takes the views out of the results of Dynamo's graph; None where there are none to take.
+
+    Args:
+        module: The graph.
+        writes: Nodes that become results as well, and the input that each is written into after the call.
+    """
+    leaves = pytree.tree_leaves(module.graph.output_node().args[0])
+    given = list(dict.fromkeys([*(leaf for leaf in leaves if isinstance(leaf, fx.Node)), *writes]))
     by_storage: dict[int, list[fx.Node]] = {}
     for node in given:
         for storage in _storages(node):
@@ -113,11 +123,11 @@ def peel(module: fx.GraphModule) -> Peeled | None:
             kept.append(chain[-1])
         else:
             kept.append(node)
-    if not outside:
+    if not outside and not writes:
         return None
     results = tuple(node for node in dict.fromkeys(kept) if node.op != "placeholder")
     views = tuple(node for node in module.graph.nodes if node in outside)
-    return Peeled(_returning(module, results, views), module, views, results)
+    return Peeled(_returning(module, results, views), module, views, results, writes)
 
 
 def _returning(

@@ -141,6 +141,7 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
         graph.symbols,
         graph.conditions,
         graph.grad_inputs,
+        graph.rewritten,
         graph.facts,
         graph.mode,
     ):

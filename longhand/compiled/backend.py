@@ -22,12 +22,10 @@ from torch import fx, nn
 
 from longhand.cache.folder import cached_unit
 from longhand.capture import torch_private
-from longhand.capture.autograd.carried import carries_gradients
 from longhand.capture.bytecode.entry.graph_call import devices_drawn_on
-from longhand.capture.frontends.dynamo import capture_dynamo, is_under_autocast
+from longhand.capture.frontends.dynamo import is_under_autocast
 from longhand.capture.frontends.dynamo_run import eager_function, records_gradients
 from longhand.capture.frontends.held_inputs import lift_written
-from longhand.capture.frontends.result_views import peel
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.compiled.call_state import (
     GraphFunction,
@@ -42,6 +40,7 @@ from longhand.compiled.call_state import (
     without_gradients,
     written_inputs,
 )
+from longhand.compiled.captured_call import captured_call
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 from longhand.emit.unit.merge_report import Outcome
 from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
@@ -181,17 +180,11 @@ def _compile(
     options = dataclasses.replace(
         options_for(None, None, mode, placing(graph_module, example_inputs)), train=train
     )
-    peeled = peel(graph_module) if train else None
-    if peeled is not None:
-        graph_module = peeled.module
     clock = Clock()
     summaries: list[Summary] = []
     with clock.stage("capture"):
-        graph = capture_dynamo(graph_module, list(example_inputs), target=options.target, train=train)
-        if train and not carries_gradients(graph):
-            _refuse_lost_gradients(graph_module)
-            options = dataclasses.replace(options, train=False)
-            graph = capture_dynamo(graph_module, list(example_inputs), target=options.target)
+        captured = captured_call(graph_module, example_inputs, options)
+    graph, options = captured.graph, captured.options
 
     def make(folder: Path) -> None:
         summaries.append(compile_unit(lambda: graph, options, folder, clock))
@@ -207,8 +200,8 @@ def _compile(
                 hint="Settle them: see FILE.new beside each.",
             )
     unit = load(folder, check=False)  # it was made, or found by content, just now
-    eager = EagerGraph(eager_function(graph_module), calls)
-    function = _callable(unit, graph, graph_module, options, requires_grad, eager)
+    eager = EagerGraph(eager_function(captured.module), calls)
+    function = _callable(unit, graph, captured.module, options, requires_grad, eager)
     health = health_of(folder, unit)
     if options.train:
         _hide_backward(unit, health)
@@ -217,25 +210,16 @@ def _compile(
         eager,
         health,
         written=written_inputs(graph),
-        drawn_on=devices_drawn_on(graph_module.graph),
+        drawn_on=devices_drawn_on(captured.module.graph),
         strict=strict,
     )
-    if peeled is not None:
-        function = peeled.completed(function)
+    if captured.outside is not None:
+        function = captured.outside.completed(function)
+    if graph.rewritten:
+        whole = EagerGraph(eager_function(graph_module), calls)
+        function = unless_overlapping(function, whole, fixed_sizes=True)
     note = _UNRECORDED if options.train and _asks_to_record(options) else ""
     return _Made(function, folder, summaries[0] if summaries else None, note)
-
-
-def _refuse_lost_gradients(graph_module: fx.GraphModule) -> None:
-    """Raises where a result requires grad in eager, though none flows: a derivative of zero (fill) leaves no trace."""
-    (result,) = (node for node in graph_module.graph.nodes if node.op == "output")
-    for node in result.all_input_nodes:
-        value = node.meta.get("example_value")
-        if isinstance(value, torch.Tensor) and value.requires_grad:
-            raise CaptureError(
-                f"The result {node.name} requires grad, and its derivative is zero everywhere: its gradients are not "
-                "computed by kernels."
-            )
 
 
 def _asks_to_record(options: Options) -> bool:

@@ -263,7 +263,7 @@ def a_gradient_is_kept_outside(wrap):
     return {"d_y": y.grad, **gradients(model, x=x)}
 
 
-@case(refused="requires grad")
+@case()
 def a_view_of_an_input_with_a_history_is_written(wrap):
     x = leaf(4, 8)
     given = x * 1

@@ -19,6 +19,7 @@ from tests.autograd import (
     cases_between_calls,
     cases_of_backward,
     cases_of_flow,
+    cases_of_late_writes,
     cases_of_memory,
     cases_of_steps,
 )
@@ -29,6 +30,7 @@ CASES: Cases = Cases(
         **cases_between_calls.case,
         **cases_of_backward.case,
         **cases_of_flow.case,
+        **cases_of_late_writes.case,
         **cases_of_memory.case,
         **cases_of_steps.case,
     }
