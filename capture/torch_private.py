@@ -16,6 +16,7 @@ from torch import fx
 from torch._C._dynamo.eval_frame import set_eval_frame as set_dynamo
 from torch._C._dynamo.guards import TensorGuards
 from torch._dispatch.python import enable_python_dispatcher
+from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
 from torch._library.custom_ops import OPDEFS
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -311,11 +312,6 @@ def unbatched(tensor: torch.Tensor) -> torch.Tensor:
 load_vmap_rules = torch.vmap.__globals__["vmap_impl"].__globals__["lazy_load_decompositions"]
 
 
-def indexes_by_tensors(mode: type) -> bool:
-    """Whether a torch function mode is the one under which an index of no dimensions is no Python number."""
-    return mode.__name__ == "TransformGetItemToIndex" and mode.__module__.startswith("torch._dynamo.")
-
-
 def opens_transform(node: fx.Node) -> bool:
     """Whether a call in Dynamo's graph begins a transform of torch.func."""
     return getattr(node.target, "__name__", "") in TRANSFORMS
@@ -443,8 +439,9 @@ check_is_size = getattr(torch, "_check_is_size", None)  # deprecated since 2.13
 
 
 def inlined(function: Any) -> Any:
-    """The Python function that a scripted one was made from; None if it is not known."""
-    return getattr(function, "_torchdynamo_inline", None)
+    """The Python function that a scripted one was made from, or that says what an op of functions is; None else."""
+    is_scan = function is associative_scan_op
+    return generic_associative_scan if is_scan else getattr(function, "_torchdynamo_inline", None)
 
 
 def global_state() -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ FILE_LINES, FUNCTION_LINES, CLASS_LINES, METHODS = 400, 50, 300, 20
 # The lines that a file may have, each no more than it had when this list was last looked at.
 LONG_FILES = {
     "capture/bytecode/values/wrapping.py": 408,
-    "capture/torch_private.py": 460,
+    "capture/torch_private.py": 457,
     "emit/layers/loops.py": 427,
     "emit/module/model_py.py": 458,
     "emit/proof/bindings.py": 425,

@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.bytecode.calls.transforms import indexes_by_tensors
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -94,8 +95,8 @@ def test_the_mode_that_indexes_by_tensors():
     from torch.overrides import TorchFunctionMode
 
     assert torch_private.TorchFunctionMode is TorchFunctionMode
-    assert torch_private.indexes_by_tensors(TransformGetItemToIndex)
-    assert not torch_private.indexes_by_tensors(TorchFunctionMode)
+    assert indexes_by_tensors(TransformGetItemToIndex)
+    assert not indexes_by_tensors(TorchFunctionMode)
     assert "__enter__" in vars(TorchFunctionMode) and "__exit__" in vars(TorchFunctionMode)
 
 

@@ -17,7 +17,7 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.operators import kind_of
 from longhand.capture.bytecode.values.tracked import Const, New, Obj, Seq, Tensor, Value
 
-__all__ = ["RULES", "index"]
+__all__ = ["RULES", "index", "indexes_by_tensors"]
 
 RULES = Rules()
 
@@ -64,9 +64,14 @@ def _leave_mode(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Va
     return Const(None)
 
 
+def indexes_by_tensors(mode: type) -> bool:
+    """Whether a torch function mode is the one under which an index of no dimensions is no Python number."""
+    return mode.__name__ == "TransformGetItemToIndex" and mode.__module__.startswith("torch._dynamo.")
+
+
 def _require_index_mode(trace: Trace, value: Value) -> None:
     mode = trace.force(value)
-    if not isinstance(mode, New | Obj) or not torch_private.indexes_by_tensors(kind_of(mode)):
+    if not isinstance(mode, New | Obj) or not indexes_by_tensors(kind_of(mode)):
         raise Unsupported("a torch function mode is entered")
 
 

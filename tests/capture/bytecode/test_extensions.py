@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
-from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.associative_scan import associative_scan, associative_scan_op
 from torch.utils.checkpoint import checkpoint
 
 from tests.capture.bytecode.behaviours import Behaviours, X
@@ -136,6 +136,15 @@ def associative_scan_of_pairs(x):
         return left[0] * right[0], right[0] * left[1] + right[1]
 
     return associative_scan(combine, (x.sigmoid(), x), dim=1, combine_mode="generic")
+
+
+@behaviour((X,), (X.clone().requires_grad_(),), breaks=0)
+def the_scan_that_a_gpu_is_given(x):
+    """What ``combine_mode="pointwise"``, which asks for a GPU, comes to."""
+    combined = associative_scan_op(
+        lambda a, b, c, d: [a * c, c * b + d], [x.sigmoid(), x], additional_inputs=()
+    )
+    return tuple(combined)
 
 
 @behaviour((X, torch.tensor([True, False, True])), breaks=0)
