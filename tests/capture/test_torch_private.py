@@ -62,6 +62,10 @@ def test_what_scripted_functions_were_made_from():
 
     assert torch_private.inlined(twice).__name__ == "twice"
     assert torch_private.inlined(torch.relu) is None
+    assert torch_private.inlined(torch_private.associative_scan_op) is torch_private.generic_associative_scan
+    numbers = torch.arange(5.0)
+    (summed,) = torch_private.generic_associative_scan(torch.add, [numbers], additional_inputs=())
+    assert summed.tolist() == numbers.cumsum(0).tolist()
 
 
 def test_ops_that_write_into_lists():
