@@ -121,7 +121,10 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
         note = found.note or f"error {found.error:.1e}, eager's {found.eager_error:.1e}"
         return Result(Verdict.WRONG, note, numbers)
     step(watched.call, module, *copied_arguments(*again[1:]), train=train)
+    n_before = len(watched.reports)
     frames = _frames_of(lambda: step(watched.call, module, *again[1:], train=train))
+    if len(watched.reports) > n_before:  # what it draws decides its sizes
+        numbers["more"] = len(watched.reports) - n_before
     if reason := _why_eager(watched, frontend, [str(one.message) for one in told], frames, module):
         return Result(Verdict.EAGER, reason, numbers)
     return Result(Verdict.RIGHT, "", numbers)
@@ -152,11 +155,11 @@ def _why_not_compiled(example: Example, run: Run) -> str:
 
 
 def _frames_of(call: Callable[[], Any]) -> set[str]:
-    """The files of every Python function that a call runs."""
+    """The files of every Python function that a call runs; code that is only read in is none."""
     files: set[str] = set()
 
     def look(frame: Any, event: str, _: Any) -> None:
-        if event == "call":
+        if event == "call" and frame.f_code.co_name != "<module>":
             files.add(frame.f_code.co_filename)
 
     sys.setprofile(look)
