@@ -6,22 +6,22 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import torch
-
 from benchmarks.architectures.rows import Book, Key, Part, Result, Verdict
 
 _PARTS = (Part.INFERENCE, Part.TRAINING, Part.CUBINS, Part.INTERPRETER)
 _HEAD = """# Architectures
 
-Made by `python -m benchmarks.architectures --json FILE --write-docs`, with PyTorch {torch}: small configurations,
-random weights. A row is a model that eager runs here; what each column says:
+Made by `python -m benchmarks.architectures --json FILE --write-docs`: small configurations, random weights. A row is
+a model that eager runs there; what each column says:
 
-- *graphs (breaks)*: of longhand's own capture, and of torch's Dynamo on the same call.
+- *graphs (breaks)*: of longhand's own capture (of a call for inference), and of torch's Dynamo on the same call.
 - *inference*, *training*: `longhand.compile`, against eager and float64: right if no result (gradient, buffer) is
   farther from float64 than 3 times eager's own distance, and every later call runs in generated kernels.
 - *cubins*: every kernel of the CUDA unit compiles to a binary. *interpreter*: the unit is right in Triton's.
 
-More breaks than Dynamo on the same call: {more}.
+{measured}
+
+More breaks than Dynamo on the same call, where both were counted: {more}.
 
 {counts}
 """
@@ -29,10 +29,10 @@ More breaks than Dynamo on the same call: {more}.
 
 def write_document(book: Book, path: Path) -> None:
     """Writes the tables of all families that have results."""
-    path.write_text(document(book.results))
+    path.write_text(document(book.results, book.measured_with))
 
 
-def document(results: dict[Key, Result]) -> str:
+def document(results: dict[Key, Result], measured_with: dict[Key, str]) -> str:
     """The Markdown."""
     made = sorted({key[0] for key, result in results.items() if result.verdict is not Verdict.NOT_MADE})
     families = list(dict.fromkeys(row.partition("/")[0] for row in made))
@@ -50,13 +50,20 @@ def document(results: dict[Key, Result]) -> str:
         cells = [family, str(len(rows)), _whole(results, rows), *_counts(results, rows, columns)]
         lines.append("| " + " | ".join(cells) + " |")
     more = ", ".join(row for row in made if _breaks_more(results, row)) or "none"
-    text = _HEAD.format(torch=torch.__version__.partition("+")[0], counts="\n".join(lines), more=more)
+    measured = "\n".join(_measured(settings, measured_with))
+    text = _HEAD.format(measured=measured, counts="\n".join(lines), more=more)
     for family in families:
         rows = [row for row in made if row.startswith(f"{family}/")]
         text += f"\n## {family}\n\n" + _table(results, rows, settings) + "\n"
         if notes := list(_notes(results, rows)):
             text += "\n" + "\n".join(notes) + "\n"
     return text
+
+
+def _measured(settings: list[str], measured_with: dict[Key, str]) -> Iterable[str]:
+    for setting in settings:
+        found = sorted({words for key, words in measured_with.items() if key[1] == setting and words})
+        yield f"Measured, {setting}: {'; '.join(found) or 'nobody wrote down with what'}."
 
 
 def _counts(results: dict[Key, Result], rows: list[str], columns: list[tuple[str, Part]]) -> Iterable[str]:
@@ -76,8 +83,13 @@ def _counted(results: dict[Key, Result], row: str, part: Part) -> tuple[int, int
     """Graphs and breaks of one call."""
     for key, result in results.items():
         if key[0] == row and key[2] == part.value and "graphs" in result.numbers:
-            return result.numbers["graphs"], len(result.numbers["breaks"])
+            return result.numbers["graphs"], _n_breaks(result)
     return None
+
+
+def _n_breaks(result: Result) -> int:
+    breaks = result.numbers["breaks"]
+    return breaks if isinstance(breaks, int) else len(breaks)
 
 
 def _breaks_more(results: dict[Key, Result], row: str) -> bool:
@@ -102,7 +114,7 @@ def _table(results: dict[Key, Result], rows: list[str], settings: list[str]) -> 
     for row in rows:
         cells = [
             row.partition("/")[2],
-            _graphs(results, row, Part.CAPTURE),
+            _graphs(results, row, Part.CAPTURE, Part.INFERENCE),
             _graphs(results, row, Part.DYNAMO),
         ]
         cells += [_cell(results.get((row, setting, part.value)), part) for setting, part in columns]
@@ -110,13 +122,15 @@ def _table(results: dict[Key, Result], rows: list[str], settings: list[str]) -> 
     return "\n".join(lines)
 
 
-def _graphs(results: dict[Key, Result], row: str, part: Part) -> str:
-    for key, result in results.items():
-        if key[0] == row and key[2] == part.value:
-            if "graphs" not in result.numbers:
-                return result.verdict.value
-            wrong = " **wrong**" if result.verdict is Verdict.WRONG else ""
-            return f"{result.numbers['graphs']} ({len(result.numbers['breaks'])}){wrong}"
+def _graphs(results: dict[Key, Result], row: str, *parts: Part) -> str:
+    """Of the first of these parts that was tried."""
+    for part in parts:
+        for key, result in results.items():
+            if key[0] == row and key[2] == part.value:
+                if "graphs" not in result.numbers:
+                    return result.verdict.value
+                wrong = " **wrong**" if result.verdict is Verdict.WRONG else ""
+                return f"{result.numbers['graphs']} ({_n_breaks(result)}){wrong}"
     return ""
 
 
@@ -143,4 +157,4 @@ def _notes(results: dict[Key, Result], rows: list[str]) -> Iterable[str]:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\S*/(site-packages|longhand_row_\w+)/", "", text).replace("|", "\\|")[:200]
+    return re.sub(r"/\S*/(site-packages|site|longhand_row_\w+)/", "", text).replace("|", "\\|")[:200]

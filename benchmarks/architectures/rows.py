@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import versions
+
 
 class Part(enum.Enum):
     """What is tried."""
@@ -72,18 +74,21 @@ class Book:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self.results: dict[Key, Result] = {}
+        self.measured_with: dict[Key, str] = {}
         if path is not None and path.exists():
             for line in path.read_text().splitlines():
                 entry = json.loads(line)
-                self.results[entry["row"], entry["setting"], entry["part"]] = Result.from_json(
-                    entry["result"]
-                )
+                key = entry["row"], entry["setting"], entry["part"]
+                self.results[key] = Result.from_json(entry["result"])
+                self.measured_with[key] = entry.get("with", "")
 
     def add(self, row: str, setting: str, part: Part, result: Result) -> None:
-        """Keeps one result."""
-        self.results[row, setting, part.value] = result
+        """Keeps one result, and with what it was measured: another machine may write the document."""
+        key = row, setting, part.value
+        self.results[key], self.measured_with[key] = result, versions()
         if self._path is not None:
-            entry = {"row": row, "setting": setting, "part": part.value, "result": result.as_json()}
+            entry = {"row": row, "setting": setting, "part": part.value, "with": versions()}
+            entry["result"] = result.as_json()
             with self._path.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
 
