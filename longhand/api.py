@@ -122,4 +122,14 @@ def generate(
             raise error.advised(
                 "Pass allow_breaks=True (--allow-breaks) to write its graphs one by one."
             ) from None
-    return write_parts(model, args, kwargs or {}, Path(out), mode=mode, train=train)
+    made_of = {
+        "factory": factory,
+        "inputs": list(inputs),
+        "device": device,
+        "arch": arch,
+        "mode": mode,
+        "train": train,
+    }
+    return write_parts(
+        model, args, kwargs or {}, Path(out), mode=mode, train=train, made_of=made_of if factory else None
+    )

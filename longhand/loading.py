@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from longhand.deploy.operator import as_operator
 from longhand.emit.unit.loading import load_unit
 from longhand.staleness.load_time import look_at
 
@@ -28,7 +29,7 @@ def load(path: str | Path, *, check: bool = True) -> Any:
     """
     if check:
         look_at(Path(path))
-    return load_unit(Path(path))
+    return as_operator(load_unit(Path(path)), Path(path).resolve())
 
 
 def import_file(name: str, path: Path, locations: list[str] | None = None) -> Any:

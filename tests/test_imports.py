@@ -16,7 +16,7 @@ NEIGHBOURS = {
     "emit": {"longhand.capture.graph", "longhand.lower.ir", "longhand.schedule.plan"},
     "templates": set(),
 }
-PRIVATE_TORCH = {"capture/torch_private.py", "capture/torch_dynamo.py"}
+PRIVATE_TORCH = {"capture/torch_private.py", "capture/torch_dynamo.py", "capture/torch_tracing.py"}
 # Documented by PyTorch in spite of the underscore, and the only door to what they do.
 DOCUMENTED = ("torch.utils._pytree", "torch._logging")
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from longhand.cli.edit_screen import show_annotations, show_check
+from longhand.cli.sarif import sarif_of
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
 from longhand.errors import OptionError
@@ -53,7 +54,7 @@ def check(
         else:
             result = check_files(folder)
         is_told = verbosity() is not Verbosity.QUIET or result.currency is not Currency.CURRENT
-        if style != "json" and is_told:
+        if style in ("text", "github") and is_told:
             show_one = show_annotations if style == "github" else show_check
             show_one(result)
         results.append(result)
@@ -62,6 +63,8 @@ def check(
         click.echo(
             json.dumps({"exit_code": int(worst), "units": list(map(check_as_json, results))}, indent=1)
         )
+    if style == "sarif":
+        click.echo(json.dumps(sarif_of(results), indent=1))
     return int(worst)
 
 

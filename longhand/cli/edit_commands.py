@@ -43,9 +43,9 @@ def example(text: str) -> str:
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["text", "github", "json"]),
+    type=click.Choice(["text", "github", "json", "sarif"]),
     default="text",
-    help="github: annotations.",
+    help="github: annotations; sarif: SARIF 2.1.0.",
 )
 @click.option("--json", "is_json", is_flag=True, help="As --format json.")
 @_trust

@@ -13,7 +13,7 @@ import torch
 from longhand.cli import screen
 from longhand.cli.as_json import explanation_as_json, made_as_json
 from longhand.cli.terminal import Verbosity, verbosity
-from longhand.cli.units import units_here
+from longhand.cli.units import renewable_here
 from longhand.compiled.parts import Parts
 from longhand.emit.unit.lock_schema import LOCK
 from longhand.errors import LonghandError, OptionError
@@ -60,7 +60,7 @@ def generate(
         return _show([made], is_json=is_json)
     if out is not None or (is_all and targets) or not (is_all or targets):
         raise click.UsageError("Give MODULE:FACTORY --out DIR, or the folders of units, or --all.")
-    folders = units_here() if is_all else [Path(target) for target in targets]
+    folders = renewable_here() if is_all else [Path(target) for target in targets]
     changes = {name: options[name] for name in given if name != "allow_breaks"}
     return _renew(folders, changes, replaces=replaces, conflict=conflict, is_json=is_json)
 

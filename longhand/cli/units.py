@@ -8,6 +8,19 @@ from longhand.cli.settings import unit_globs
 from longhand.emit.unit.lock_schema import LOCK
 from longhand.errors import UnitError
 
+GRAPHS = "graphs.json"  # as longhand.compiled.parts writes it, which imports torch
+
+
+def renewable_here() -> list[Path]:
+    """Every unit below the current folder as `generate` renews it: the graphs of one call are one.
+
+    Raises:
+        UnitError: There is none.
+        OptionError: pyproject.toml cannot be read.
+    """
+    folders = [folder.parent if (folder.parent / GRAPHS).is_file() else folder for folder in units_here()]
+    return list(dict.fromkeys(folders))
+
 
 def units_here() -> list[Path]:
     """Every unit below the current folder; where pyproject.toml says where units are, those.

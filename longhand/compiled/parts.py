@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,11 +19,13 @@ from longhand.capture.frontends.call import told_apart
 from longhand.compiled.backend import GraphReport, longhand_backend, number_from_one
 from longhand.emit.module.templates import render_template
 from longhand.emit.unit.lock_schema import LOCK
-from longhand.errors import OutputError
+from longhand.emit.unit.reading import read_regular
+from longhand.errors import OutputError, UnitError
 
-__all__ = ["Parts", "write_parts"]
+__all__ = ["OPTIONS", "Parts", "options_of_parts", "write_parts"]
 
 MAP = "GRAPHS.md"
+OPTIONS = "graphs.json"  # how the units below a folder are made again, as a lock says it of one unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +59,12 @@ def write_parts(
     *,
     mode: str,
     train: bool,
+    made_of: Mapping[str, Any] | None = None,
 ) -> Parts:
     """Runs a call once, on copies, and writes each of its graphs as a unit below `out`.
 
-    What was edited in a unit there is merged. ``GRAPHS.md`` is the map; it is written anew each time.
+    What was edited in a unit there is merged. ``GRAPHS.md`` is the map; it is written anew each time. ``graphs.json``
+    holds the options that `longhand generate DIR` renews it from, where there is a factory.
 
     Raises:
         LonghandError: A graph cannot be written. Units written before it stay.
@@ -82,8 +87,27 @@ def write_parts(
     breaks = tuple(dict.fromkeys(event.record for event in events if event.record is not None))
     parts = Parts(out, tuple(graphs), breaks)
     _replace(out / MAP, render_template("graphs.md.jinja", parts=parts, name=out.name))
+    if made_of is not None:
+        _replace(out / OPTIONS, json.dumps(dict(made_of), indent=1, sort_keys=True) + "\n")
     number_from_one(out)
     return parts
+
+
+def options_of_parts(folder: Path) -> dict[str, Any] | None:
+    """What `generate` was asked when it wrote several units below a folder; None where it did not.
+
+    Raises:
+        UnitError: It cannot be read.
+    """
+    path = folder / OPTIONS
+    if not path.is_file() or (folder / LOCK).is_file():
+        return None
+    try:
+        found = json.loads(read_regular(path))
+        known = {name: found[name] for name in ("factory", "inputs", "device", "arch", "mode", "train")}
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise UnitError(f"{path} does not say how its units were made: {error}.") from error
+    return {**known, "inputs": tuple(known["inputs"])}
 
 
 def _replace(path: Path, text: str) -> None:

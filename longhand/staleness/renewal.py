@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from longhand.api import generate
-from longhand.compiled.parts import Parts
+from longhand.compiled.parts import Parts, options_of_parts
 from longhand.emit.unit.lock_file import read_lock
 from longhand.emit.unit.merge_report import ConflictStyle
 from longhand.errors import OptionError, UnitError
@@ -96,7 +96,9 @@ def renew(
         ReplacementError: A change says what the unit is for, and `replace` is not set.
         LonghandError: As `longhand.generate`.
     """
-    options = options_of(read_lock(folder), folder)
+    if (parts := options_of_parts(folder)) is not None:
+        return _renew_parts(folder, parts, dict(changes or {}), conflict=conflict, listener=listener)
+    options = options_of(_lock_of(folder), folder)
     given: dict[str, Any] = {
         "inputs": options.inputs,
         "device": options.target.device.value,
@@ -116,6 +118,45 @@ def renew(
     assert options.factory is not None
     return make(
         options.factory, folder, **{**given, **changed}, replace=replace, conflict=conflict, listener=listener
+    )
+
+
+def _lock_of(folder: Path) -> Mapping[str, Any]:
+    """The lock of a unit that can be renewed alone.
+
+    Raises:
+        UnitError: It is one of several that were made of one call.
+    """
+    lock = read_lock(folder)
+    if not lock.get("factory") and options_of_parts(folder.resolve().parent) is not None:
+        raise UnitError(
+            f"{folder} is one of the graphs of one call, which are renewed together.",
+            hint=f"longhand generate {folder.parent}",
+        )
+    return lock
+
+
+def _renew_parts(
+    folder: Path,
+    parts: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    *,
+    conflict: str,
+    listener: Callable[[str], None] | None,
+) -> Summary | Parts:
+    """The units of a call that is not one graph. They are for one device, and train or not, as they did."""
+    if fixed := [name for name, value in changes.items() if name not in parts or value != parts[name]]:
+        raise OptionError(
+            f"{folder} holds the graphs of one call, whose {fixed[0]} stays as it is.",
+            hint=f"Write them elsewhere: longhand generate {parts['factory']} --allow-breaks --out DIR.",
+        )
+    return make(
+        allow_breaks=True,
+        out=folder,
+        **parts,
+        frontend=Frontend.BYTECODE.value,
+        conflict=conflict,
+        listener=listener,
     )
 
 

@@ -1,6 +1,7 @@
 """Units from longhand's own capture: the same files as through the other doors, breaks told, several graphs."""
 
 import functools
+import sys
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 import longhand
 from examples import attention, gpt, llama_block
 from longhand.cli.commands import commands
-from longhand.errors import CaptureError, GraphBreakError, OptionError, OutputError
+from longhand.errors import CaptureError, GraphBreakError, OptionError, OutputError, UnitError
 from longhand.staleness.currency import check
 from longhand.staleness.file_check import Currency
 from longhand.verify.checking import check_kernels
@@ -327,3 +328,24 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert not (tmp_path / "unit").exists()
     passed = run([*arguments, "--allow-breaks"])
     assert passed.exit_code == 0 and "2 graphs, 1 break" in passed.output, passed.output
+
+    kernel = next((tmp_path / "unit").glob("*/kernels/*.cpp"))
+    kernel.write_text(kernel.read_text() + "\n// mine\n")
+    story = (tmp_path / "story.py").read_text()
+    (tmp_path / "story.py").write_text(story.replace("x * x.sum().item()", "(x * x.sum().item()).tanh() * 3"))
+    sys.modules.pop("story", None)
+    part = str(kernel.parent.parent)
+    refused = run(["generate", part])
+    assert isinstance(refused.exception, UnitError) and "renewed together" in str(refused.exception)
+    refused = run(["generate", "unit", "--train"])
+    assert isinstance(refused.exception, OptionError) and "whose train stays" in str(refused.exception)
+    before = "".join(path.read_text() for path in sorted((tmp_path / "unit").glob("*/model.py")))
+    for words in (["generate", "unit"], ["generate", "--all"]):
+        renewed = run(words)
+        assert renewed.exit_code == 0 and "2 graphs, 1 break" in renewed.output, (
+            renewed.output,
+            renewed.exception,
+        )
+        assert "// mine" in kernel.read_text(), "an edit is kept"
+    after = "".join(path.read_text() for path in sorted((tmp_path / "unit").glob("*/model.py")))
+    assert after != before and "tanh" in after

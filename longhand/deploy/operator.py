@@ -1,0 +1,380 @@
+"""A loaded unit as one operator of PyTorch, where calls are traced: torch.compile, torch.export, FakeTensorMode.
+
+A call that is not traced runs the unit's own code as before. A traced one is `longhand_units::NAME_DIGEST` with the
+weights and the inputs as its arguments. Its name follows from the unit's text: a process that loads an exported
+program finds the operator once it has loaded the same unit.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+from longhand.capture.torch_tracing import n_listening, n_transforms, no_modes
+from longhand.deploy.after_import import after_import
+from longhand.deploy.shape_run import held, import_for_shapes, on_meta, put
+from longhand.errors import UnitError
+
+_SCHEMA = "(Tensor[] weights, Tensor[] inputs, str call) -> Tensor[]"
+_BACKWARD = "(Tensor[] weights, Tensor[] inputs, str call, Tensor state, Tensor[] d_results) -> Tensor[]"
+_KNOWN: dict[str, _Operator] = {}
+
+
+def as_operator(unit: Any, folder: Path) -> Any:
+    """The unit, whose traced calls are one operator. A class stays the class that it is."""
+    package = unit.__module__.rpartition(".")[0]
+    if hasattr(unit, "longhand_operator") or f"{package}.runtime" not in sys.modules:
+        return unit
+    name = f"{unit.__name__}_{_digest(folder)}"
+    operator = _KNOWN.get(name)
+    if operator is None:
+        operator = _KNOWN[name] = _Operator(name, unit, folder)
+    if not isinstance(unit, type):
+        return _door(unit, operator, is_method=False)
+    unit.forward = _door(unit.forward, operator, is_method=True)  # type: ignore[attr-defined]
+    unit.longhand_operator = operator.name  # type: ignore[attr-defined]
+    return unit
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in [*sorted(folder.glob("*.py")), *sorted(folder.glob("kernels/*"))]:
+        if path.is_file():
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _door(run: Callable[..., Any], operator: _Operator, *, is_method: bool) -> Callable[..., Any]:
+    """What is called in a unit's place: its own code, unless the call is traced."""
+    call, unit = operator.call, run.__globals__["__name__"]
+
+    @functools.wraps(run)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling() or n_listening() > 0 or any(map(_is_fake, args[is_method:])):
+            module = args[0] if is_method else None
+            if module is not None and not torch.compiler.is_dynamo_compiling():
+                module.__dict__.pop(
+                    _SEEN, None
+                )  # export puts other dicts of parameters there, and takes them away
+            weights = tuple(held(module)) if module is not None else ()
+            return call(weights, args[is_method:], kwargs, module.training if module is not None else False)
+        if n_transforms() > 0:
+            refuse_transform(unit)
+        try:
+            return run(*args, **kwargs)
+        except RuntimeError:
+            if not (is_method and _has_fakes(args[0].__dict__.pop(_SEEN, {}))):
+                raise
+        return run(*args, **kwargs)
+
+    return forward
+
+
+def _has_fakes(seen: dict[str, Any]) -> bool:
+    """Whether a unit's check_weights looked at fake tensors: torch.export leaves them in what a module remembers."""
+    return any(_is_fake(tensor) for held_ones in seen.get("holders", ()) for tensor in held_ones.values())
+
+
+def _is_fake(value: Any) -> bool:
+    return type(value).__name__ == "FakeTensor"
+
+
+def refuse_transform(unit: str) -> None:
+    """Says what to do where torch.func asks for what kernels do not compute."""
+    raise UnitError(
+        "A unit was called inside a transform of torch.func (grad, vmap, jvp), and its kernels are for plain tensors.",
+        where=_caller(unit),
+        hint="Transform the original model. For gradients generate the unit with --train and call backward(); "
+        "instead of vmap, generate it for the batch.",
+    )
+
+
+def _caller(unit: str) -> str | None:
+    """The line of the user's that called."""
+    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
+    package = unit.rpartition(".")[0]
+    frame = sys._getframe(1)
+    while frame is not None:
+        name, file = str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename
+        if not file.startswith(ours) and not name.startswith(package) and not file.startswith("<"):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class _Operator:
+    """A unit's operator, and its backward pass if it has one.
+
+    Args:
+        name: Of the operator.
+        unit: The class or function.
+        folder: Where it is.
+    """
+
+    def __init__(self, name: str, unit: Any, folder: Path) -> None:
+        self.name = f"longhand_units::{name}"
+        self.folder = folder
+        self.unit = unit
+        self.original: Any = getattr(unit, "forward", unit)
+        self.package = unit.__module__.rpartition(".")[0]
+        self.trains = f"{self.package}.backward" in sys.modules
+        self._structures: dict[str, tuple[list[Any], Any]] = {}
+        self._local = threading.local()
+        self._op: Any = torch.library.custom_op(self.name, self._run, mutates_args=(), schema=_SCHEMA)
+        self._op.register_fake(self._results_of_fakes)
+        self._op.register_autograd(self._backward, setup_context=_keep)
+        self._gradients: Any = torch.library.custom_op(
+            f"{self.name}_backward", self._run_backward, mutates_args=(), schema=_BACKWARD
+        )
+        self._gradients.register_fake(_gradients_of_fakes)
+
+        def call(weights: Any, args: Any, kwargs: Any, is_training: bool) -> Any:
+            return self._call(weights, args, kwargs, is_training)
+
+        self.call = call
+        after_import("torch._dynamo", lambda: torch.compiler.allow_in_graph(call))
+
+    def _call(self, weights: Any, args: Any, kwargs: Any, is_training: bool) -> Any:
+        """A traced call, as a call of the operator."""
+        if reason := self._impurity():
+            raise UnitError(
+                f"{self.folder} cannot be one operator of torch.compile, torch.export or FakeTensorMode: {reason}.",
+                where=_caller(self.unit.__module__),
+                hint="Call it outside of what is traced; under torch.compile wrap the call in torch.compiler.disable.",
+            )
+        tensors: list[torch.Tensor] = []
+        call = repr([bool(is_training), _described(args, tensors), _described(kwargs, tensors)])
+        results = self._op(list(weights), tensors, call)
+        leaves, spec = self._structure(list(weights), tensors, call)
+        given = iter(results)
+        return pytree.tree_unflatten([next(given) if leaf is _TENSOR else leaf for leaf in leaves], spec)
+
+    def _impurity(self) -> str | None:
+        """Why the unit is no pure function, which an operator must be."""
+        names = vars(sys.modules[f"{self.package}.model"])
+        if "check_apart" in names or "check_lists_apart" in names:
+            return "it writes into its arguments"
+        if self.trains and isinstance(self.unit, type) and any(True for _ in self._on_shapes().buffers()):
+            return "it trains, and may write into its buffers"
+        return None
+
+    def _on_shapes(self) -> Any:
+        """What computes shapes: the function, or a module of this thread's."""
+        if not hasattr(self._local, "shapes"):
+            with no_modes():
+                made = import_for_shapes(
+                    self.package, self.folder, sys.modules[f"{self.package}.runtime"], self.unit.__name__
+                )
+                self._local.shapes = on_meta(made) if isinstance(made, type) else made
+        return self._local.shapes
+
+    def _runner(self) -> Any:
+        """What computes: the function, or a module of this thread's, which is given the weights of each call."""
+        if not hasattr(self._local, "runner"):
+            self._local.runner = on_meta(self.unit) if isinstance(self.unit, type) else self.original
+        return self._local.runner
+
+    def _computed(
+        self, runner: Any, weights: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], call: str
+    ) -> Any:
+        is_training, args, kwargs = ast.literal_eval(call)
+        given = iter(inputs)
+        args, kwargs = _rebuilt(args, given), _rebuilt(kwargs, given)
+        if not isinstance(runner, nn.Module):
+            return runner(*args, **kwargs)
+        put(runner, weights)
+        runner.train(is_training)
+        run = self.original if isinstance(runner, self.unit) else type(runner).forward
+        return run(runner, *args, **kwargs)
+
+    def _structure(
+        self, weights: list[torch.Tensor], inputs: list[torch.Tensor], call: str
+    ) -> tuple[list[Any], Any]:
+        """The leaves of a call's result, of which some are tensors, and how they hang together."""
+        if call not in self._structures:
+
+            def without_memory(tensor: torch.Tensor) -> torch.Tensor:
+                numbers = [
+                    [n if isinstance(n, int) else _private().symbolic_hint(n) or 2 for n in each]
+                    for each in (tensor.shape, tensor.stride())
+                ]
+                return torch.empty_strided(*numbers, dtype=tensor.dtype, device=tensor.device)
+
+            runner = self._on_shapes()
+            with no_modes(), torch.no_grad(), _private().FakeTensorMode():
+                result = self._computed(
+                    runner, [*map(without_memory, weights)], [*map(without_memory, inputs)], call
+                )
+            leaves, spec = pytree.tree_flatten(result)
+            self._structures[call] = (
+                [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves],
+                spec,
+            )
+        return self._structures[call]
+
+    def _run(self, weights: list[torch.Tensor], inputs: list[torch.Tensor], call: str) -> list[torch.Tensor]:
+        state = [_random_state([*inputs, *weights])] if self.trains else []
+        with torch.no_grad():
+            held_ones, given = ([tensor.detach() for tensor in tensors] for tensors in (weights, inputs))
+            result = self._computed(self._runner(), held_ones, given, call)
+        return [*_apart(result, [*weights, *inputs]), *state]
+
+    def _results_of_fakes(
+        self, weights: list[torch.Tensor], inputs: list[torch.Tensor], call: str
+    ) -> list[torch.Tensor]:
+        with torch.no_grad():
+            results = _apart(self._computed(self._on_shapes(), weights, inputs, call), [*weights, *inputs])
+        n_bytes = 16 if any(tensor.is_cuda for tensor in inputs) else _STATE_BYTES
+        return [*results, *([torch.empty(n_bytes, dtype=torch.uint8, device="cpu")] if self.trains else [])]
+
+    def _backward(self, ctx: Any, d_results: list[torch.Tensor | None]) -> Any:
+        """The gradients, for which the forward pass is computed once more."""
+        if not self.trains:
+            raise UnitError(
+                f"{self.folder} computes no gradients, and backward() came to it.",
+                hint="Generate it with --train (train=True), or call it under torch.no_grad().",
+            )
+        *tensors, state = ctx.saved_tensors
+        weights, inputs = tensors[: ctx.n_weights], tensors[ctx.n_weights :]
+        given = [
+            torch.zeros(shape, dtype=dtype, device=device) if d_result is None else d_result.contiguous()
+            for d_result, (shape, dtype, device) in zip(d_results, ctx.results, strict=False)
+        ]
+        wanted = [*ctx.needs_input_grad[0], *ctx.needs_input_grad[1]]
+        found = iter(self._gradients(weights, inputs, repr([ctx.call, [*map(int, wanted)]]), state, given))
+        each = [next(found) if is_wanted else None for is_wanted in wanted]
+        return each[: ctx.n_weights], each[ctx.n_weights :], None
+
+    def _run_backward(
+        self,
+        weights: list[torch.Tensor],
+        inputs: list[torch.Tensor],
+        call: str,
+        state: torch.Tensor,
+        d_results: list[torch.Tensor],
+    ) -> list[torch.Tensor]:
+        call, wanted = ast.literal_eval(call)
+        leaves: dict[Any, torch.Tensor] = {}  # tied weights are one
+        given, asked = [], []
+        for tensor, is_wanted in zip([*weights, *inputs], wanted, strict=True):
+            key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+            leaf = leaves.setdefault(key, tensor.detach())
+            asked += [leaf.requires_grad_()] if is_wanted else []
+            given.append(leaf)
+        before = _random_state(given)
+        with torch.enable_grad():
+            _set_random_state(given, state)
+            result = self._computed(self._runner(), given[: len(weights)], given[len(weights) :], call)
+            _set_random_state(given, before)
+        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        flowing = [(one, d) for one, d in zip(made, d_results, strict=False) if one.requires_grad]
+        found = torch.autograd.grad(
+            [one for one, _ in flowing], asked, [d for _, d in flowing], allow_unused=True
+        )
+        told: set[int] = set()
+        gradients = []
+        for leaf, gradient in zip(asked, found, strict=True):
+            result = torch.empty_like(leaf, requires_grad=False)
+            result.zero_() if gradient is None or id(leaf) in told else result.copy_(gradient)
+            told.add(id(leaf))
+            gradients.append(result)
+        return gradients
+
+
+def _gradients_of_fakes(
+    weights: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    call: str,
+    state: torch.Tensor,
+    d_results: list[torch.Tensor],
+) -> list[torch.Tensor]:
+    wanted = ast.literal_eval(call)[1]
+    return [
+        torch.empty_like(tensor, requires_grad=False)
+        for tensor, is_wanted in zip([*weights, *inputs], wanted, strict=True)
+        if is_wanted
+    ]
+
+
+def _keep(ctx: Any, inputs: Any, output: list[torch.Tensor]) -> None:
+    weights, tensors, ctx.call = inputs
+    ctx.n_weights = len(weights)
+    ctx.results = [(one.shape, one.dtype, one.device) for one in output[:-1]]
+    ctx.save_for_backward(*weights, *tensors, output[-1])
+
+
+def _apart(result: Any, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors of a result, none in the memory of another or of an argument: an operator's may not be."""
+    key_of = _private().storage_key
+    taken = {key_of(tensor) for tensor in given}
+    tensors = []
+    for leaf in pytree.tree_leaves(result):
+        if isinstance(leaf, torch.Tensor):
+            tensor = leaf.detach()
+            if key_of(tensor) in taken:
+                tensor = tensor.clone()
+            taken.add(key_of(tensor))
+            tensors.append(tensor)
+    return tensors
+
+
+def _private() -> Any:
+    """What only a traced call needs: importing it takes a quarter of a second, which loading a unit must not."""
+    return importlib.import_module("longhand.capture.torch_private")
+
+
+_TENSOR = object()
+_SEEN = "seen weights"  # where a unit's check_weights keeps what it looked at
+_STATE_BYTES = torch.get_rng_state().numel()
+
+
+def _random_state(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
+    return torch.get_rng_state() if device is None else torch.cuda.get_rng_state(device)
+
+
+def _set_random_state(tensors: Sequence[torch.Tensor], state: torch.Tensor) -> None:
+    device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
+    torch.set_rng_state(state) if device is None else torch.cuda.set_rng_state(state, device)
+
+
+def _described(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """Arguments as a literal; the tensors among them are put into a list."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return ("tensor",)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return (kind, [_described(one, tensors) for one in value])
+    if isinstance(value, dict):
+        return ("dict", [(key, _described(one, tensors)) for key, one in value.items()])
+    if isinstance(value, torch.SymInt):
+        return ("value", int(value))
+    if value is None or isinstance(value, bool | int | float | str):
+        return ("value", value)
+    raise UnitError(
+        f"A unit inside torch.compile or torch.export was given a {type(value).__name__}, which no operator takes.",
+        hint="Give it tensors, numbers, lists, tuples and dicts.",
+    )
+
+
+def _rebuilt(described: Any, tensors: Any) -> Any:
+    kind, *rest = described
+    if kind == "tensor":
+        return next(tensors)
+    if kind == "value":
+        return rest[0]
+    if kind == "dict":
+        return {key: _rebuilt(one, tensors) for key, one in rest[0]}
+    return {"list": list, "tuple": tuple}[kind](_rebuilt(one, tensors) for one in rest[0])

@@ -1,0 +1,125 @@
+"""A loaded unit is one operator where PyTorch traces: torch.compile, torch.export, FakeTensorMode, make_fx."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import longhand
+from longhand.errors import LonghandError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Around(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *args):
+        return torch.exp(self.inner(*args) * 0.1) + 1
+
+
+@pytest.fixture(scope="module")
+def attention():
+    torch.manual_seed(0)
+    model = longhand.load(ROOT / "generated/attention_cpu")()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.02)
+    return model
+
+
+X = torch.randn(4, 512, 256, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_as_one_graph(attention, backend):
+    model = Around(attention)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, backend=backend, fullgraph=True)(X), model(X))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported_and_loaded_elsewhere(attention, strict, tmp_path):
+    model = Around(attention)
+    with torch.no_grad():
+        expected = model(X)
+        program = torch.export.export(model, (X,), strict=strict)
+    assert sum("longhand_units" in str(node.target) for node in program.graph.nodes) == 1
+    assert set(program.state_dict) == set(model.state_dict())
+    torch.testing.assert_close(program.module()(X), expected)
+    torch.export.save(program, tmp_path / "program.pt2")
+    torch.save((X, expected), tmp_path / "call.pt")
+    text = (
+        "import sys, torch, longhand\nlonghand.load(sys.argv[1])\n"
+        "x, expected = torch.load(sys.argv[2] + '/call.pt')\n"
+        "program = torch.export.load(sys.argv[2] + '/program.pt2')\n"
+        "torch.testing.assert_close(program.module()(x), expected)\nprint('same')"
+    )
+    words = [sys.executable, "-c", text, str(ROOT / "generated/attention_cpu"), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.stdout.strip() == "same", done.stderr
+
+
+def test_fake_tensors_get_shapes_and_no_kernel_runs(attention):
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        result = attention(torch.empty(4, 512, 256))
+    assert result.shape == X.shape and result.dtype == X.dtype and result.stride() == X.stride()
+    assert type(result).__name__ == "FakeTensor"
+
+
+def test_traced_by_values_it_is_no_constant():
+    softmax = longhand.load(ROOT / "generated/fused_ops_cpu/softmax")
+    x, w = torch.randn(4096, 1024), torch.randn(1024)
+    graph = make_fx(lambda x, w: softmax(x, w) + 1)(x, w)
+    other = torch.randn(4096, 1024)
+    torch.testing.assert_close(graph(other, w), torch.softmax(other * 0.125 + w, -1) + 1)
+
+
+def test_a_wrong_shape_is_told_when_it_is_traced(attention):
+    with pytest.raises(Exception, match=r"expected shape \(4, 512, 256\)"):
+        torch.export.export(Around(attention), (torch.randn(4, 512, 128),))
+
+
+def step(model, tokens, targets):
+    model.zero_grad()
+    loss = model(tokens, targets)
+    loss.backward()
+    return loss.detach(), [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_training_inside_a_compiled_step(backend):
+    from examples import gpt_train
+
+    original, args = gpt_train.small()[:2]
+    unit = longhand.load(ROOT / "generated/gpt_train_cpu")()
+    unit.load_state_dict(original.state_dict())
+    compiled = torch.compile(Around(unit), backend=backend, fullgraph=True)
+    loss, gradients = step(Around(unit), *args)
+    traced, found = step(compiled, *args)
+    torch.testing.assert_close(traced, loss)
+    assert len(found) == len(gradients) and all(one.abs().max() > 0 for one in found)
+    for one, other in zip(found, gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_what_cannot_be_one_operator_is_told(attention):
+    with pytest.raises(
+        LonghandError, match=r"test_traced_units.py:\d+: .*torch\.func.*Transform the original"
+    ):
+        torch.vmap(attention, in_dims=0)(X[None])
+    batch = longhand.load(ROOT / "generated/resnet_block_train_cpu")()
+    with pytest.raises(LonghandError, match=r"test_traced_units.py:\d+: .*write into its buffers"):
+        torch.export.export(batch, (torch.randn(4, 16, 28, 28),))
+
+
+def test_gradients_of_an_inference_unit_are_refused(attention):
+    x = X.clone().requires_grad_()
+    result = torch.compile(attention, backend="aot_eager", fullgraph=True)
+    with pytest.raises(Exception, match="computes no gradients"):
+        result(x).sum().backward()
