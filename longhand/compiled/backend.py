@@ -42,9 +42,9 @@ from longhand.compiled.call_state import (
 )
 from longhand.compiled.captured_call import captured_call
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
+from longhand.emit.unit.loading import load_unit
 from longhand.emit.unit.merge_report import Outcome
 from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
-from longhand.loading import load
 from longhand.lower.layouts import input_strides
 from longhand.options import Device, Options
 from longhand.pipeline import compile_unit
@@ -199,7 +199,7 @@ def _compile(
                 f"{folder} is of an earlier version of this graph: edits in {', '.join(conflicts)} conflict.",
                 hint="Settle them: see FILE.new beside each.",
             )
-    unit = load(folder, check=False)  # it was made, or found by content, just now
+    unit = load_unit(folder)  # it was made, or found by content, just now
     eager = EagerGraph(eager_function(captured.module), calls)
     function = _callable(unit, graph, captured.module, options, requires_grad, eager)
     health = health_of(folder, unit)

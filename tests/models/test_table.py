@@ -10,8 +10,10 @@ import pytest
 
 from benchmarks.architectures import catalog
 from benchmarks.architectures.cubins import cubin_result
+from benchmarks.architectures.document import document
 from benchmarks.architectures.processes import in_share
 from benchmarks.architectures.rows import Book, Part, Result, Verdict
+from benchmarks.report import versions
 
 THIRTY = (
     "audio-spectrogram-transformer",
@@ -80,6 +82,9 @@ def test_results_are_kept_and_found_again(tmp_path):
     book.add("family/a", "cpu fp32", Part.INFERENCE, Result(Verdict.RIGHT, "", {"error": 0.0}))
     again = Book(tmp_path / "results.jsonl")
     assert again.results == book.results and again.knows("family/a", "cpu fp32", Part.INFERENCE)
+    assert again.measured_with == book.measured_with
+    text = document(again.results, again.measured_with)
+    assert f"Measured, cpu fp32: {versions()}." in text and "| family | 1 |" in text
     assert not again.knows("family/a", "cpu bf16", Part.INFERENCE)
 
 
