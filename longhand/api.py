@@ -18,7 +18,7 @@ from longhand.options import Frontend, parse_enum
 from longhand.pipeline import compile_unit
 from longhand.proof.trial import Stage
 from longhand.staleness.replacing import lock_there, refuse_other_options, refuse_other_sizes
-from longhand.targets import options_for, tensors_of
+from longhand.targets import options_for, refuse_exported, tensors_of
 from longhand.telling.clock import Clock
 from longhand.telling.summary import Summary
 from longhand.torch_versions import check_versions
@@ -85,6 +85,7 @@ def generate(
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
     """
     check_versions()
+    refuse_exported(model)
     style = parse_enum(ConflictStyle, conflict, "conflict")
     options = options_for(device, arch, mode, tensors_of(model, args, kwargs))
     options = dataclasses.replace(

@@ -23,7 +23,7 @@ from longhand.emit.unit.merge_report import Outcome
 from longhand.errors import EagerWarning, GraphBreakError, OptionError, ReplacementError, UnitError
 from longhand.loading import bound, load
 from longhand.options import Frontend, Mode, parse_enum
-from longhand.targets import tensors_of
+from longhand.targets import refuse_exported, tensors_of
 from longhand.telling.logs import Subject, logger, set_logs_from_environment
 from longhand.telling.summary import Summary
 from longhand.telling.tally import forget_calls
@@ -70,6 +70,7 @@ def compile(
         OptionError: An option is unknown or contradicts another.
     """
     check_versions()
+    refuse_exported(fn_or_module)
     parse_enum(Mode, mode, "The mode")
     captured_by = (
         default_frontend(fn_or_module) if frontend is None else parse_enum(Frontend, frontend, "The frontend")

@@ -30,6 +30,19 @@ def options_for(device: str | None, arch: str | None, mode: str | None, tensors:
     return Options(Target(chosen, arch), parse_enum(Mode, mode or Mode.DEFAULT.value, "The mode"))
 
 
+def refuse_exported(model: object) -> None:
+    """An exported program is no callable.
+
+    Raises:
+        OptionError: It is one; the message says what to give instead.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        raise OptionError(
+            "An ExportedProgram is no model that can be called.",
+            hint="Give program.module(); of the original model longhand writes more readable code.",
+        )
+
+
 def tensors_of(model: object, *arguments: object) -> list[object]:
     """The leaves of the arguments and, for a module, its parameters and buffers."""
     leaves = pytree.tree_leaves(arguments)

@@ -59,9 +59,13 @@ def _door(run: Callable[..., Any], operator: _Operator, *, is_method: bool) -> C
     """What is called in a unit's place: its own code, unless the call is traced."""
     call, unit = operator.call, run.__globals__["__name__"]
 
+    is_impure = operator.impurity is not None
+
     @functools.wraps(run)
     def forward(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or n_listening() > 0 or any(map(_is_fake, args[is_method:])):
+            if is_impure and not any(map(_is_fake, args)) and _can_run():
+                return run(*args, **kwargs)
             module = args[0] if is_method else None
             if module is not None and not torch.compiler.is_dynamo_compiling():
                 module.__dict__.pop(
@@ -84,6 +88,11 @@ def _door(run: Callable[..., Any], operator: _Operator, *, is_method: bool) -> C
 def _has_fakes(seen: dict[str, Any]) -> bool:
     """Whether a unit's check_weights looked at fake tensors: torch.export leaves them in what a module remembers."""
     return any(_is_fake(tensor) for held_ones in seen.get("holders", ()) for tensor in held_ones.values())
+
+
+def _can_run() -> bool:
+    """Whether a traced call may run as it is: Dynamo breaks its graph there; other modes only look on."""
+    return torch.compiler.is_dynamo_compiling() or not torch.compiler.is_compiling()
 
 
 def _is_fake(value: Any) -> bool:
@@ -129,6 +138,7 @@ class _Operator:
         self.original: Any = getattr(unit, "forward", unit)
         self.package = unit.__module__.rpartition(".")[0]
         self.trains = f"{self.package}.backward" in sys.modules
+        self.impurity = self._impurity()
         self._structures: dict[str, tuple[list[Any], Any]] = {}
         self._local = threading.local()
         self._op: Any = torch.library.custom_op(self.name, self._run, mutates_args=(), schema=_SCHEMA)
@@ -147,9 +157,9 @@ class _Operator:
 
     def _call(self, weights: Any, args: Any, kwargs: Any, is_training: bool) -> Any:
         """A traced call, as a call of the operator."""
-        if reason := self._impurity():
+        if self.impurity:
             raise UnitError(
-                f"{self.folder} cannot be one operator of torch.compile, torch.export or FakeTensorMode: {reason}.",
+                f"{self.folder} cannot be one operator where calls are traced: {self.impurity}.",
                 where=_caller(self.unit.__module__),
                 hint="Call it outside of what is traced; under torch.compile wrap the call in torch.compiler.disable.",
             )
@@ -165,7 +175,7 @@ class _Operator:
         names = vars(sys.modules[f"{self.package}.model"])
         if "check_apart" in names or "check_lists_apart" in names:
             return "it writes into its arguments"
-        if self.trains and isinstance(self.unit, type) and any(True for _ in self._on_shapes().buffers()):
+        if self.trains and "buffer" in names:
             return "it trains, and may write into its buffers"
         return None
 

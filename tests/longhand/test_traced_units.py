@@ -118,6 +118,26 @@ def test_what_cannot_be_one_operator_is_told(attention):
         torch.export.export(batch, (torch.randn(4, 16, 28, 28),))
 
 
+def test_what_is_no_operator_breaks_the_graph_as_before():
+    torch.manual_seed(0)
+    unit = longhand.load(ROOT / "generated/resnet_block_train_cpu")()
+    for parameter in unit.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    x = torch.randn(4, 16, 28, 28)
+    expected = Around(unit)(x)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(Around(unit), backend="eager")(x), expected)
+
+
+def test_an_exported_program_is_told(tmp_path):
+    x = torch.randn(2, 3)
+    program = torch.export.export(torch.nn.Linear(3, 3), (x,))
+    with pytest.raises(LonghandError, match=r"program\.module\(\)"):
+        longhand.generate(program, (x,), out=tmp_path / "unit")
+    with pytest.raises(LonghandError, match=r"program\.module\(\)"):
+        longhand.compile(program)
+
+
 def test_gradients_of_an_inference_unit_are_refused(attention):
     x = X.clone().requires_grad_()
     result = torch.compile(attention, backend="aot_eager", fullgraph=True)
