@@ -23,7 +23,7 @@ from torch import nn
 
 from longhand.capture.torch_tracing import n_listening, n_transforms, no_modes
 from longhand.deploy.after_import import after_import
-from longhand.deploy.shape_run import held, import_for_shapes, on_meta, put
+from longhand.deploy.shape_run import held, import_for_shapes, n_parameters, on_meta, put
 from longhand.errors import UnitError
 
 _SCHEMA = "(Tensor[] weights, Tensor[] inputs, str call) -> Tensor[]"
@@ -139,6 +139,7 @@ class _Operator:
         self.package = unit.__module__.rpartition(".")[0]
         self.trains = f"{self.package}.backward" in sys.modules
         self.impurity = self._impurity()
+        self._kept = False  # whether a first call left the weights and buffers as they were
         self._structures: dict[str, tuple[list[Any], Any]] = {}
         self._local = threading.local()
         self._op: Any = torch.library.custom_op(self.name, self._run, mutates_args=(), schema=_SCHEMA)
@@ -237,7 +238,15 @@ class _Operator:
         state = [_random_state([*inputs, *weights])] if self.trains else []
         with torch.no_grad():
             held_ones, given = ([tensor.detach() for tensor in tensors] for tensors in (weights, inputs))
+            buffers = [] if self._kept else held_ones[n_parameters(self._runner()) :]
+            before = [tensor.clone() for tensor in buffers]
             result = self._computed(self._runner(), held_ones, given, call)
+        if any(((was != now) & (was == was)).any() for was, now in zip(before, buffers, strict=True)):
+            raise UnitError(
+                f"{self.folder} cannot be one operator where calls are traced: it writes into its buffers.",
+                hint="Call it outside of what is traced.",
+            )
+        self._kept = True
         return [*_apart(result, [*weights, *inputs]), *state]
 
     def _results_of_fakes(

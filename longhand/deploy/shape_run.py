@@ -83,6 +83,12 @@ def held(module: nn.Module) -> list[torch.Tensor]:
     return [tensor for _, _, tensor in _places(module)]
 
 
+def n_parameters(unit: Any) -> int:
+    """How many of what a module holds are parameters, which come first; none of a function."""
+    parts = unit.modules() if isinstance(unit, nn.Module) else ()
+    return sum(tensor is not None for part in parts for tensor in part._parameters.values())
+
+
 def _places(module: nn.Module) -> list[tuple[Any, str, torch.Tensor]]:
     parts = list(module.modules())
     holders = [part._parameters for part in parts] + [part._buffers for part in parts]

@@ -129,6 +129,24 @@ def test_what_is_no_operator_breaks_the_graph_as_before():
     torch.testing.assert_close(torch.compile(Around(unit), backend="eager")(x), expected)
 
 
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(4))
+
+    def forward(self, x):
+        self.count.add_(1)
+        return torch.tanh(x * self.count)
+
+
+def test_a_buffer_that_is_written_is_told_at_the_first_call(tmp_path):
+    longhand.generate(Counting(), (torch.randn(3, 4),), out=tmp_path / "unit", run=False)
+    unit = longhand.load(tmp_path / "unit")()
+    torch._dynamo.reset()
+    with pytest.raises(LonghandError, match="writes into its buffers"), torch.no_grad():
+        torch.compile(unit, backend="aot_eager")(torch.randn(3, 4))
+
+
 def test_an_exported_program_is_told(tmp_path):
     x = torch.randn(2, 3)
     program = torch.export.export(torch.nn.Linear(3, 3), (x,))
