@@ -19,10 +19,8 @@ from longhand.lower.body import (
     Index,
     Load,
     Pointwise,
-    PointwiseOp,
     Position,
     Reduce,
-    ReduceOp,
     Scalar,
     Size,
     Store,
@@ -30,6 +28,7 @@ from longhand.lower.body import (
     arguments,
     compute_dtype,
 )
+from longhand.lower.ops import PointwiseOp, ReduceOp
 
 Number = float | int | bool
 

@@ -21,7 +21,6 @@ from longhand.lower.body import (
     Index,
     Load,
     Pointwise,
-    PointwiseOp,
     Position,
     Reduce,
     Scalar,
@@ -30,7 +29,7 @@ from longhand.lower.body import (
     Value,
 )
 from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Program, View
-from longhand.lower.ops import PRIMITIVES, REDUCTIONS
+from longhand.lower.ops import PRIMITIVES, REDUCTIONS, PointwiseOp
 
 Sizes = Mapping[sympy.Symbol, int]
 

@@ -27,10 +27,8 @@ from longhand.lower.body import (
     Index,
     Load,
     Pointwise,
-    PointwiseOp,
     Position,
     Reduce,
-    ReduceOp,
     Scalar,
     Size,
     Store,
@@ -39,7 +37,7 @@ from longhand.lower.body import (
     compute_dtype,
     domains,
 )
-from longhand.lower.ops import PRIMITIVES, REDUCTIONS, Cost
+from longhand.lower.ops import PRIMITIVES, REDUCTIONS, Cost, PointwiseOp, ReduceOp
 from longhand.lower.sizes import contiguous_strides, same
 
 __all__ = [

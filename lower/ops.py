@@ -17,10 +17,109 @@ from typing import TypeAlias
 
 import torch
 
-from longhand.lower.body import PointwiseOp, ReduceOp
+Number: TypeAlias = float | int | bool
+
+
+class PointwiseOp(enum.Enum):
+    """Elementwise operations of a body. Semantics are PyTorch's on the same dtypes, NaN and infinity included.
+
+    Comparisons, ISNAN, ISINF and LOGICAL_* yield bool. All arguments of an arithmetic op have one dtype, the result's.
+    """
+
+    # arithmetic
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"  # true division of floats
+    FLOOR_DIV = "floor_div"  # rounds to minus infinity
+    TRUNC_DIV = "trunc_div"  # rounds to zero
+    REMAINDER = "remainder"  # sign of the divisor, as in Python
+    FMOD = "fmod"  # sign of the dividend, as in C
+    FMA = "fma"
+    NEG = "neg"
+    ABS = "abs"
+    SIGN = "sign"
+    MAXIMUM = "maximum"  # NaN if either is
+    MINIMUM = "minimum"
+    FMAX = "fmax"  # ignores one NaN
+    FMIN = "fmin"
+    COPYSIGN = "copysign"
+    NEXTAFTER = "nextafter"
+    RECIPROCAL = "reciprocal"
+    # rounding
+    FLOOR = "floor"
+    CEIL = "ceil"
+    TRUNC = "trunc"
+    ROUND = "round"  # half to even
+    # powers, exponentials, logarithms
+    POW = "pow"
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    EXP = "exp"
+    EXP2 = "exp2"
+    EXPM1 = "expm1"
+    LOG = "log"
+    LOG2 = "log2"
+    LOG10 = "log10"
+    LOG1P = "log1p"
+    # trigonometry and special functions
+    SIN = "sin"
+    COS = "cos"
+    TAN = "tan"
+    ASIN = "asin"
+    ACOS = "acos"
+    ATAN = "atan"
+    ATAN2 = "atan2"
+    SINH = "sinh"
+    COSH = "cosh"
+    TANH = "tanh"
+    ASINH = "asinh"
+    ACOSH = "acosh"
+    ATANH = "atanh"
+    ERF = "erf"
+    ERFC = "erfc"
+    SIGMOID = "sigmoid"
+    HYPOT = "hypot"
+    # tests
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+    ISNAN = "isnan"
+    ISINF = "isinf"
+    SIGNBIT = "signbit"
+    # logic and bits
+    LOGICAL_AND = "logical_and"  # bool
+    LOGICAL_OR = "logical_or"
+    LOGICAL_XOR = "logical_xor"
+    LOGICAL_NOT = "logical_not"
+    BITWISE_AND = "bitwise_and"  # integers
+    BITWISE_OR = "bitwise_or"
+    BITWISE_XOR = "bitwise_xor"
+    BITWISE_NOT = "bitwise_not"
+    SHIFT_LEFT = "shift_left"
+    SHIFT_RIGHT = "shift_right"  # arithmetic
+    # selection and conversion
+    WHERE = "where"  # (condition, if true, if false)
+    CAST = "cast"  # to the value's dtype (see Pointwise.narrow for storage types)
+
+
+class ReduceOp(enum.Enum):
+    """Reductions. The result of ARG* is the int64 position in the flattened (row-major) reduced axes."""
+
+    SUM = "sum"
+    PROD = "prod"
+    MAX = "max"  # NaN wins, as in eager
+    MIN = "min"
+    ARGMAX = "argmax"  # first NaN wins, else the first maximum
+    ARGMIN = "argmin"
+    ANY = "any"  # bool
+    ALL = "all"
+
 
 Op = PointwiseOp
-Number: TypeAlias = float | int | bool
 
 
 class Cost(enum.Enum):

@@ -12,6 +12,7 @@ import torch
 
 from longhand.emit.cpp.types import cpp_type
 from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
+from longhand.emit.text.functions import FUNCTIONS, n_arguments
 from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Store, Value
 
 P = PointwiseOp
@@ -19,47 +20,20 @@ P = PointwiseOp
 
 # libm functions with a SIMD version in glibc's libmvec.
 VECTOR_FUNCTIONS: dict[PointwiseOp, str] = {
-    P.EXP: "exp",
-    P.EXP2: "exp2",
-    P.EXPM1: "expm1",
-    P.LOG: "log",
-    P.LOG2: "log2",
-    P.LOG10: "log10",
-    P.LOG1P: "log1p",
-    P.SIN: "sin",
-    P.COS: "cos",
-    P.TAN: "tan",
-    P.ASIN: "asin",
-    P.ACOS: "acos",
-    P.ATAN: "atan",
-    P.ATAN2: "atan2",
-    P.SINH: "sinh",
-    P.COSH: "cosh",
-    P.TANH: "tanh",
-    P.ASINH: "asinh",
-    P.ACOSH: "acosh",
-    P.ATANH: "atanh",
-    P.ERF: "erf",
-    P.ERFC: "erfc",
-    P.HYPOT: "hypot",
-    P.POW: "pow",
+    op: function.cpp for op, function in FUNCTIONS.items() if function.is_in_libmvec
 }
 # Of floats, written out in vector_math.h: faster than libmvec's.
 WRITTEN_OUT: dict[PointwiseOp, str] = {P.EXP: "vector_exp", P.ERF: "vector_erf"}
-BINARY_FUNCTIONS = frozenset({"atan2", "hypot", "pow"})
+BINARY_FUNCTIONS = frozenset(name for op, name in VECTOR_FUNCTIONS.items() if n_arguments(op) == 2)
 
 # Compilers turn these into single instructions by themselves.
 _STANDARD_FUNCTIONS: dict[PointwiseOp, tuple[str, int]] = {
-    P.FLOOR: ("std::floor", 1),
-    P.CEIL: ("std::ceil", 1),
-    P.TRUNC: ("std::trunc", 1),
-    P.ROUND: ("std::nearbyint", 1),
-    P.SQRT: ("std::sqrt", 1),
-    P.ABS: ("std::abs", 1),
-    P.COPYSIGN: ("std::copysign", 2),
-    P.NEXTAFTER: ("std::nextafter", 2),
+    **{
+        op: (function.cpp, n_arguments(op))
+        for op, function in FUNCTIONS.items()
+        if not function.is_in_libmvec
+    },
     P.FMOD: ("std::fmod", 2),
-    P.FMA: ("std::fma", 3),
     P.ISNAN: ("std::isnan", 1),
     P.ISINF: ("std::isinf", 1),
     P.SIGNBIT: ("std::signbit", 1),
@@ -154,14 +128,13 @@ def _float_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
         return call(WRITTEN_OUT[op])
     if op in VECTOR_FUNCTIONS:
         function = VECTOR_FUNCTIONS[op] + suffix
-        n_arguments = 2 if VECTOR_FUNCTIONS[op] in BINARY_FUNCTIONS else 1
-        return call(function, n_arguments)
+        return call(function, n_arguments(op))
     if op in _STANDARD_FUNCTIONS:
         return call(*_STANDARD_FUNCTIONS[op])
     if op in _FLOAT_FUNCTIONS:
-        function, n_arguments = _FLOAT_FUNCTIONS[op]
+        function, count = _FLOAT_FUNCTIONS[op]
         # Templates take their type in writing: a 16-bit element would be deduced as its struct.
-        return call(f"{function}<{cpp_type(dtype)}>" if op in _INTEGER_FUNCTIONS else function, n_arguments)
+        return call(f"{function}<{cpp_type(dtype)}>" if op in _INTEGER_FUNCTIONS else function, count)
     if op is P.TRUNC_DIV:
         return Operator("std::trunc({0} / {1})", operands=(Precedence.PRODUCT, Precedence.UNARY))
     if op is P.RECIPROCAL:
@@ -177,8 +150,8 @@ def _float_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
 
 def _integer_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
     if op in _INTEGER_FUNCTIONS:
-        function, n_arguments = _INTEGER_FUNCTIONS[op]
-        return call(f"{function}<{cpp_type(dtype)}>", n_arguments)
+        function, count = _INTEGER_FUNCTIONS[op]
+        return call(f"{function}<{cpp_type(dtype)}>", count)
     if op in _STANDARD_INTEGER:
         return call(f"{_STANDARD_INTEGER[op]}<{cpp_type(dtype)}>", 2)
     if op is P.ABS:

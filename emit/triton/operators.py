@@ -12,6 +12,7 @@ from collections.abc import Container
 import torch
 
 from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
+from longhand.emit.text.functions import FUNCTIONS, n_arguments
 from longhand.emit.triton.types import language_dtype
 from longhand.errors import LoweringError
 from longhand.lower.ir import (
@@ -38,50 +39,18 @@ def _compare(symbol: str) -> Operator:
 
 # Where the dtype of the arguments makes no difference.
 _ANY = {
+    **{op: call(function.triton, n_arguments(op)) for op, function in FUNCTIONS.items()},
     Op.ADD: infix("+", _P.SUM),
     Op.SUB: infix("-", _P.SUM),
     Op.MUL: infix("*", _P.PRODUCT),
     Op.DIV: infix("/", _P.PRODUCT),
-    Op.FMA: call("tl.fma", 3),
     Op.NEG: Operator("-{0}", _P.UNARY, (_P.UNARY,)),
-    Op.ABS: call("tl.abs"),
     Op.SIGN: call("sign_of"),
     Op.FMAX: call("tl.maximum", 2),
     Op.FMIN: call("tl.minimum", 2),
-    Op.COPYSIGN: call("libdevice.copysign", 2),
-    Op.NEXTAFTER: call("libdevice.nextafter", 2),
     Op.RECIPROCAL: Operator("1.0 / {0}", _P.PRODUCT, (_P.UNARY,)),
-    Op.FLOOR: call("tl.floor"),
-    Op.CEIL: call("tl.ceil"),
-    Op.TRUNC: call("libdevice.trunc"),
-    Op.ROUND: call("libdevice.rint"),
-    Op.POW: call("libdevice.pow", 2),
-    Op.SQRT: call("tl.sqrt_rn"),
     Op.RSQRT: call("tl.rsqrt"),
-    Op.EXP: call("tl.exp"),
-    Op.EXP2: call("tl.exp2"),
-    Op.EXPM1: call("libdevice.expm1"),
-    Op.LOG: call("tl.log"),
-    Op.LOG2: call("tl.log2"),
-    Op.LOG10: call("libdevice.log10"),
-    Op.LOG1P: call("libdevice.log1p"),
-    Op.SIN: call("tl.sin"),
-    Op.COS: call("tl.cos"),
-    Op.TAN: call("libdevice.tan"),
-    Op.ASIN: call("libdevice.asin"),
-    Op.ACOS: call("libdevice.acos"),
-    Op.ATAN: call("libdevice.atan"),
-    Op.ATAN2: call("libdevice.atan2", 2),
-    Op.SINH: call("libdevice.sinh"),
-    Op.COSH: call("libdevice.cosh"),
-    Op.TANH: call("libdevice.tanh"),
-    Op.ASINH: call("libdevice.asinh"),
-    Op.ACOSH: call("libdevice.acosh"),
-    Op.ATANH: call("libdevice.atanh"),
-    Op.ERF: call("tl.erf"),
-    Op.ERFC: call("libdevice.erfc"),
     Op.SIGMOID: call("tl.sigmoid"),
-    Op.HYPOT: call("libdevice.hypot", 2),
     Op.EQ: _compare("=="),
     Op.NE: _compare("!="),
     Op.LT: _compare("<"),
@@ -154,16 +123,8 @@ ONE_WAY = frozenset({Op.SUB, Op.DIV, Op.TRUNC_DIV, Op.FMOD, Op.SHIFT_LEFT, Op.SH
 
 # Functions of libdevice: for them a number is of float32, whatever the tensor beside it is of.
 OF_TENSORS = frozenset(
-    {
-        Op.POW,
-        Op.ATAN2,
-        Op.HYPOT,
-        Op.NEXTAFTER,
-        Op.COPYSIGN,
-        Op.FMOD,
-        Op.REMAINDER,
-        Op.FLOOR_DIV,
-    }
+    {Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV}
+    | {op for op, function in FUNCTIONS.items() if function.is_in_libdevice and n_arguments(op) > 1}
 )
 
 # Operations whose result jumps where their argument is off by one unit in the last place.

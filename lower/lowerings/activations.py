@@ -6,11 +6,11 @@ import math
 
 import torch
 
-from longhand.lower.body import PointwiseOp
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.arithmetic import scaled
 from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline
 from longhand.lower.views import TensorView

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.lower.body import PointwiseOp
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline
 from longhand.lower.views import TensorView

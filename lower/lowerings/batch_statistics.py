@@ -11,11 +11,12 @@ which loses no digits. The images are read twice: for the statistics, and where 
 
 from __future__ import annotations
 
-from longhand.lower.body import PointwiseOp, ReduceOp, Size, compute_dtype
+from longhand.lower.body import Size, compute_dtype
 from longhand.lower.context import Context
 from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES
 from longhand.lower.lowerings.normalization import affine, mean_of, per_channel
 from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.sizes import divide, product
 from longhand.lower.unsupported import require_loop_dtypes
 from longhand.lower.views import TensorView

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from longhand.lower.body import PointwiseOp, Size
+from longhand.lower.body import Size
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.nest import Coordinate, NestBuilder
+from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add
 from longhand.lower.unsupported import Decline, require_loop_dtypes

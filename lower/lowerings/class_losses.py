@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from longhand.lower.body import PointwiseOp, ReduceOp, Size, compute_dtype
+from longhand.lower.body import Size, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.lowerings.activations import where
@@ -15,6 +15,7 @@ from longhand.lower.lowerings.indexing import Lookup, load_looked_up, require_fl
 from longhand.lower.lowerings.losses import Kind
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.nest import NestBuilder
+from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline, require_loop_dtypes
 from longhand.lower.views import TensorView

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from longhand.lower.body import PointwiseOp, ReduceOp
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.activations import clamp, where
 from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline, require_loop_dtypes
 from longhand.lower.views import TensorView

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from longhand.lower.body import PointwiseOp, ReduceOp, Size
+from longhand.lower.body import Size
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.nest import NestBuilder
+from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import divide
 from longhand.lower.unsupported import Decline, require_loop_dtypes

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.lower.body import PointwiseOp
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
+from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline
 from longhand.lower.views import TensorView

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from longhand.lower.body import PointwiseOp, ReduceOp
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context
 from longhand.lower.lowerings.arithmetic import power
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.lowerings.viewing import wrap_all
 from longhand.lower.nest import NestBuilder
+from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import product
 from longhand.lower.unsupported import Decline, require_loop_dtypes
