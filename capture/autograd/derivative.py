@@ -181,7 +181,7 @@ class Derivatives:
             self._fake_mode,
             untold_saves(),
             torch.autograd.set_detect_anomaly(False),
-            _for_any_device(self._device),
+            _for_any_device(self._device, target),
         ):
             values = [self._alike(tensor) for tensor in tensors]
             with torch.no_grad():
@@ -212,12 +212,13 @@ class Derivatives:
 
 
 @contextlib.contextmanager
-def _for_any_device(device: Device) -> Iterator[None]:
+def _for_any_device(device: Device, target: torch._ops.OpOverload) -> Iterator[None]:
     """While inside, ops that pick a kernel by device are made of smaller ones, unless they are for the CPU.
 
-    Attention would be the flash kernel for CPUs, and a recurrent layer oneDNN's.
+    Attention would be the flash kernel for CPUs, and an LSTM oneDNN's: that one is no good for the CPU either, since
+    its backward reads a workspace which is kept while grad mode is on, as it is in no unit.
     """
-    if device is Device.CPU:
+    if device is Device.CPU and target._schema.name != "aten::lstm":
         yield
         return
     with warnings.catch_warnings():
