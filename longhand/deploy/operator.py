@@ -254,7 +254,7 @@ class _Operator:
     ) -> list[torch.Tensor]:
         with torch.no_grad():
             results = _apart(self._computed(self._on_shapes(), weights, inputs, call), [*weights, *inputs])
-        n_bytes = 16 if any(tensor.is_cuda for tensor in inputs) else _STATE_BYTES
+        n_bytes = 16 if any(tensor.is_cuda for tensor in inputs) else _state_bytes()
         return [*results, *([torch.empty(n_bytes, dtype=torch.uint8, device="cpu")] if self.trains else [])]
 
     def _backward(self, ctx: Any, d_results: list[torch.Tensor | None]) -> Any:
@@ -355,7 +355,12 @@ def _private() -> Any:
 
 _TENSOR = object()
 _SEEN = "seen weights"  # where a unit's check_weights keeps what it looked at
-_STATE_BYTES = torch.get_rng_state().numel()
+
+
+@functools.cache
+def _state_bytes() -> int:
+    """Of the CPU's generator."""
+    return torch.get_rng_state().numel()
 
 
 def _random_state(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
