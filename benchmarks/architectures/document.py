@@ -68,7 +68,8 @@ def _measured(settings: list[str], measured_with: dict[Key, str]) -> Iterable[st
 
 def _counts(results: dict[Key, Result], rows: list[str], columns: list[tuple[str, Part]]) -> Iterable[str]:
     for setting, part in columns:
-        found = [results[key] for row in rows if (key := (row, setting, part.value)) in results]
+        tried = [results[key] for row in rows if (key := (row, setting, part.value)) in results]
+        found = [result for result in tried if result.verdict is not Verdict.NOT_MADE]
         right = sum(result.verdict is Verdict.RIGHT for result in found)
         yield f"{right} of {len(found)}" if found else ""
 
