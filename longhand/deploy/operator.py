@@ -23,23 +23,35 @@ from torch import nn
 
 from longhand.capture.torch_tracing import n_listening, n_transforms, no_modes
 from longhand.deploy.after_import import after_import
+from longhand.deploy.call_literal import described, rebuilt
 from longhand.deploy.shape_run import held, import_for_shapes, n_parameters, on_meta, put
 from longhand.errors import UnitError
 
 _SCHEMA = "(Tensor[] weights, Tensor[] inputs, str call) -> Tensor[]"
 _BACKWARD = "(Tensor[] weights, Tensor[] inputs, str call, Tensor state, Tensor[] d_results) -> Tensor[]"
 _KNOWN: dict[str, _Operator] = {}
+_LOCK = threading.Lock()
+_DOOR = (
+    "longhand_door"  # on what a unit exports: what load() returns in its place, one and the same each time
+)
 
 
 def as_operator(unit: Any, folder: Path) -> Any:
     """The unit, whose traced calls are one operator. A class stays the class that it is."""
     package = unit.__module__.rpartition(".")[0]
-    if hasattr(unit, "longhand_operator") or f"{package}.runtime" not in sys.modules:
+    if f"{package}.runtime" not in sys.modules:
         return unit
-    name = f"{unit.__name__}_{_digest(folder)}"
-    operator = _KNOWN.get(name)
-    if operator is None:
-        operator = _KNOWN[name] = _Operator(name, unit, folder)
+    with _LOCK:
+        if not hasattr(unit, _DOOR):
+            name = f"{unit.__name__}_{_digest(folder)}"
+            operator = _KNOWN.get(name)
+            if operator is None:
+                operator = _KNOWN[name] = _Operator(name, unit, folder)
+            setattr(unit, _DOOR, _behind_a_door(unit, operator))
+        return getattr(unit, _DOOR)
+
+
+def _behind_a_door(unit: Any, operator: _Operator) -> Any:
     if not isinstance(unit, type):
         return _door(unit, operator, is_method=False)
     unit.forward = _door(unit.forward, operator, is_method=True)  # type: ignore[attr-defined]
@@ -165,7 +177,7 @@ class _Operator:
                 hint="Call it outside of what is traced; under torch.compile wrap the call in torch.compiler.disable.",
             )
         tensors: list[torch.Tensor] = []
-        call = repr([bool(is_training), _described(args, tensors), _described(kwargs, tensors)])
+        call = repr([bool(is_training), described(args, tensors), described(kwargs, tensors)])
         results = self._op(list(weights), tensors, call)
         leaves, spec = self._structure(list(weights), tensors, call)
         given = iter(results)
@@ -201,7 +213,7 @@ class _Operator:
     ) -> Any:
         is_training, args, kwargs = ast.literal_eval(call)
         given = iter(inputs)
-        args, kwargs = _rebuilt(args, given), _rebuilt(kwargs, given)
+        args, kwargs = rebuilt(args, given), rebuilt(kwargs, given)
         if not isinstance(runner, nn.Module):
             return runner(*args, **kwargs)
         put(runner, weights)
@@ -371,34 +383,3 @@ def _random_state(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 def _set_random_state(tensors: Sequence[torch.Tensor], state: torch.Tensor) -> None:
     device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
     torch.set_rng_state(state) if device is None else torch.cuda.set_rng_state(state, device)
-
-
-def _described(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """Arguments as a literal; the tensors among them are put into a list."""
-    if isinstance(value, torch.Tensor):
-        tensors.append(value)
-        return ("tensor",)
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return (kind, [_described(one, tensors) for one in value])
-    if isinstance(value, dict):
-        return ("dict", [(key, _described(one, tensors)) for key, one in value.items()])
-    if isinstance(value, torch.SymInt):
-        return ("value", int(value))
-    if value is None or isinstance(value, bool | int | float | str):
-        return ("value", value)
-    raise UnitError(
-        f"A unit inside torch.compile or torch.export was given a {type(value).__name__}, which no operator takes.",
-        hint="Give it tensors, numbers, lists, tuples and dicts.",
-    )
-
-
-def _rebuilt(described: Any, tensors: Any) -> Any:
-    kind, *rest = described
-    if kind == "tensor":
-        return next(tensors)
-    if kind == "value":
-        return rest[0]
-    if kind == "dict":
-        return {key: _rebuilt(one, tensors) for key, one in rest[0]}
-    return {"list": list, "tuple": tuple}[kind](_rebuilt(one, tensors) for one in rest[0])
