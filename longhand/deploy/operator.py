@@ -11,6 +11,7 @@ import ast
 import functools
 import hashlib
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -43,7 +44,10 @@ def as_operator(unit: Any, folder: Path) -> Any:
         return unit
     with _LOCK:
         if not hasattr(unit, _DOOR):
-            name = f"{unit.__name__}_{_digest(folder)}"
+            word = re.sub(
+                r"\W", "_", unit.__name__, flags=re.ASCII
+            )  # PyTorch's schemas know no other letters
+            name = f"{word}_{_digest(folder)}"
             operator = _KNOWN.get(name)
             if operator is None:
                 operator = _KNOWN[name] = _Operator(name, unit, folder)

@@ -271,12 +271,15 @@ def test_every_name_has_a_test():
 
 
 def test_private_imports_are_in_one_module():
-    """No other module of capture imports a private torch module, or `torch.fx` internals."""
+    """No other module of capture imports a private torch module, or `torch.fx` internals.
+
+    But for what Dynamo's door needs, and what loaded units ask in each call: they are too quick for so long an import.
+    """
     private = re.compile(
         r"^\s*(from|import) torch(\.\w+)*\._\w+|torch\.fx\.(experimental|proxy)", re.MULTILINE
     )
     for file in sorted((ROOT / "capture").rglob("*.py")):
-        if file.name in ("torch_private.py", "torch_dynamo.py"):
+        if file.name in ("torch_private.py", "torch_dynamo.py", "torch_tracing.py"):
             continue
         text = file.read_text().replace("import torch.utils._pytree as pytree", "")
         assert not private.search(text), file.name
