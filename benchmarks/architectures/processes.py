@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -103,6 +105,7 @@ def _child(
     with open(Path(folder) / "output", "w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+    faulthandler.enable()
     warnings.simplefilter("ignore")
     for part, measure in measures.items():
         began = time.perf_counter()
@@ -140,14 +143,22 @@ def _is_over(one: Running, tell: Callable[[str, Part, Result], None], timeout: f
         is_late = one.process.is_alive() and seconds > timeout
         _end(one)
         code = one.process.exitcode
-        died = (
-            f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
-        )
+        died = _last_words(code, (Path(one.folder) / "output").read_text(errors="replace"))
         result = Result(Verdict.TIMEOUT, f"{timeout:.0f} s") if is_late else Result(Verdict.CRASHED, died)
         tell(one.row, one.waiting[0], dataclasses.replace(result, seconds=round(seconds, 2)))
     else:
         _end(one)
     return True
+
+
+def _last_words(code: int | None, output: str) -> str:
+    """How a process ended, and the innermost frames of what it ran then, as faulthandler wrote them."""
+    ended = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
+    _, _, crash = output.rpartition("Fatal Python error: ")
+    threads = re.split(r"^(?=(?:Current )?[Tt]hread )", crash, flags=re.MULTILINE)
+    current = next((thread for thread in threads if thread.startswith("Current")), threads[-1])
+    frames = re.findall(r'^  File ".*?([^/"]+)", line (\d+)', current, re.MULTILINE)[:4]
+    return " ".join([ended, *(f"{file}:{line}" for file, line in frames)])
 
 
 def _end(one: Running) -> None:
