@@ -156,7 +156,7 @@ class _Operator:
         self.trains = f"{self.package}.backward" in sys.modules
         self.impurity = self._impurity()
         self._kept = False  # whether a first call left the weights and buffers as they were
-        self._structures: dict[str, tuple[list[Any], Any]] = {}
+        self._structures: dict[tuple[Any, ...], tuple[list[Any], Any]] = {}
         self._local = threading.local()
         self._op: Any = torch.library.custom_op(self.name, self._run, mutates_args=(), schema=_SCHEMA)
         self._op.register_fake(self._results_of_fakes)
@@ -229,26 +229,23 @@ class _Operator:
         self, weights: list[torch.Tensor], inputs: list[torch.Tensor], call: str
     ) -> tuple[list[Any], Any]:
         """The leaves of a call's result, of which some are tensors, and how they hang together."""
-        if call not in self._structures:
+        if any(isinstance(n, torch.SymInt) for tensor in inputs for n in tensor.shape):
+            with torch.no_grad():  # in the modes that are on: sizes among the leaves are theirs
+                return _structure_of(self._computed(self._on_shapes(), weights, inputs, call))
+        key = (call, *(tensor.shape for tensor in inputs))  # a unit may return sizes
+        if key not in self._structures:
 
             def without_memory(tensor: torch.Tensor) -> torch.Tensor:
-                numbers = [
-                    [n if isinstance(n, int) else _private().symbolic_hint(n) or 2 for n in each]
-                    for each in (tensor.shape, tensor.stride())
-                ]
-                return torch.empty_strided(*numbers, dtype=tensor.dtype, device=tensor.device)
+                sizes, strides = tuple(tensor.shape), tuple(tensor.stride())
+                return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
 
             runner = self._on_shapes()
             with no_modes(), torch.no_grad(), _private().FakeTensorMode():
                 result = self._computed(
                     runner, [*map(without_memory, weights)], [*map(without_memory, inputs)], call
                 )
-            leaves, spec = pytree.tree_flatten(result)
-            self._structures[call] = (
-                [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves],
-                spec,
-            )
-        return self._structures[call]
+            self._structures[key] = _structure_of(result)
+        return self._structures[key]
 
     def _run(self, weights: list[torch.Tensor], inputs: list[torch.Tensor], call: str) -> list[torch.Tensor]:
         state = [_random_state([*inputs, *weights])] if self.trains else []
@@ -362,6 +359,11 @@ def _apart(result: Any, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             taken.add(key_of(tensor))
             tensors.append(tensor)
     return tensors
+
+
+def _structure_of(result: Any) -> tuple[list[Any], Any]:
+    leaves, spec = pytree.tree_flatten(result)
+    return [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec
 
 
 def _private() -> Any:

@@ -161,3 +161,38 @@ def test_gradients_of_an_inference_unit_are_refused(attention):
     result = torch.compile(attention, backend="aot_eager", fullgraph=True)
     with pytest.raises(Exception, match="computes no gradients"):
         result(x).sum().backward()
+
+
+class Sized(torch.nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * 2, x.shape[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [False, True, None])
+def test_a_size_among_the_results_is_that_of_each_call(sized, backend, dynamic):
+    torch._dynamo.reset()
+    compiled = torch.compile(sized, backend=backend, fullgraph=True, dynamic=dynamic)
+    for n in (8, 12, 5):
+        x = torch.randn(n, 16)
+        result, size = compiled(x)
+        assert size == n
+        torch.testing.assert_close(result, torch.tanh(x) * 2)
+
+
+def test_sizes_that_vary_are_one_exported_program(sized):
+    dim = torch.export.Dim("n", min=2, max=64)
+    program = torch.export.export(sized, (torch.randn(8, 16),), dynamic_shapes=({0: dim},)).module()
+    for n in (8, 12):
+        x = torch.randn(n, 16)
+        result, size = program(x)
+        assert size == n
+        torch.testing.assert_close(result, torch.tanh(x) * 2)
+
+
+@pytest.fixture(scope="module")
+def sized(tmp_path_factory):
+    out = tmp_path_factory.mktemp("units") / "sized"
+    shapes = ({0: torch.export.Dim("n", min=2, max=64)},)
+    longhand.generate(Sized(), (torch.randn(8, 16),), out=out, run=False, dynamic_shapes=shapes)
+    return longhand.load(out)()
