@@ -26,7 +26,7 @@ def print_plan(plan: UnitPlan) -> str:
 def _kernel(name: str, kernel: KernelPlan) -> Iterator[str]:
     rows = ", ".join(axis.name for axis in kernel.rows) or "-"
     cols = ", ".join(axis.name for axis in kernel.cols) or "-"
-    yield f"{name}: {kernel.style.value}, rows {rows}, cols {cols}: {', '.join(kernel.origins)}"
+    yield f"{name}: {kernel.schedule.name}, rows {rows}, cols {cols}: {', '.join(kernel.origins)}"
     for pointer in kernel.pointers:
         dims = "?" if pointer.dims is None else ", ".join(pointer.dims)
         alias = f", may be {' or '.join(pointer.may_alias)}" if pointer.may_alias else ""

@@ -31,10 +31,10 @@ from longhand.emit.text.formula import title_of
 from longhand.emit.text.traffic import traffic_line
 from longhand.lower.ir import Extern, Store
 from longhand.options import Device
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, Style, UnitPlan, UnitStep
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep
 
 _MOST_QUOTES = 6
-# What the templates of Style.FOREACH bind themselves.
+# What the templates of kernels over lists bind themselves.
 _WORDS_OF_LISTS = (
     "tensor",
     "table",
@@ -207,7 +207,7 @@ def _name_kernel_words(
     is_cpu = plan.options.target.device is Device.CPU
     scope = KernelScope(RESERVED_IN_KERNEL)
     scope.take(name)
-    if kernel.style is Style.FOREACH:
+    if kernel.schedule.is_over_lists:
         for word in _WORDS_OF_LISTS:
             scope.take(word)
     pointers = _name_pointers(kernel, launch, words, scope)

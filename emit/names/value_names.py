@@ -30,7 +30,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import Access, KernelPlan, Style
+from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
@@ -238,7 +238,7 @@ class ValueWords:
 
     def _is_one(self, value: Load) -> bool:
         """Whether a program loads one element, not a block of them."""
-        return self.plan.style is Style.ROWS_LOOPED and not {a.name for a in self.plan.cols} & {
+        return self.plan.schedule.is_row_by_row and not {a.name for a in self.plan.cols} & {
             axis for axis, _ in value.index.axes
         }
 

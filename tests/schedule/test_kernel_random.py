@@ -10,8 +10,9 @@ import torch
 
 from longhand.lower.ir import Index, PointwiseOp, Reduce, ReduceOp, Store
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.schedules.columns import COLUMNS
 from longhand.schedule.memory.alias_legality import may_share
-from longhand.schedule.plan import Access, Style
+from longhand.schedule.plan import Access
 from tests.schedule.execution import fresh_memory, run_nest, run_padded, run_plan
 from tests.schedule.nests import DEVICES, NestMaker, Ref, bf16, f32, i64
 
@@ -99,7 +100,7 @@ def test_random_nests(start: int, options) -> None:
                 actual[name], expected[name], rtol=1e-4, atol=1e-4, msg=f"{seed} {name}"
             )
         _check_in_place(options.target.device, plan, launch, memory, expected, seed)
-        side = plan.rows if plan.style is Style.COLUMNS else plan.cols
+        side = plan.rows if plan.schedule is COLUMNS else plan.cols
         if any(isinstance(value, Reduce) for value in plan.body) and len(side) == 1:
             padded = run_padded(plan, launch, memory)
             for name in expected:
