@@ -33,6 +33,7 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, tensor_shape
+from longhand.schedule.targets import TargetFacts, facts_of
 
 __all__ = [
     "Access",
@@ -63,12 +64,14 @@ __all__ = [
     "ScalarRef",
     "SizeOf",
     "Stage",
+    "TargetFacts",
     "TrainingPlan",
     "Tunable",
     "UnitPlan",
     "UnitStep",
     "Verdict",
     "conditions_of",
+    "facts_of",
     "limit_along",
     "renamed_all",
     "renamed_argument",

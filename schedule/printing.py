@@ -13,7 +13,7 @@ from longhand.schedule.plan import Allocate, Launch, Release, Repeat, Reuse, Uni
 def print_plan(plan: UnitPlan) -> str:
     """Kernels, then steps with what they compute, then the fusions that were not done and why."""
     number = {key: f"kernel {place}" for place, key in enumerate(plan.kernels)}
-    lines = [f"# {plan.program.graph.source} for {plan.options.target.device.value}", ""]
+    lines = [f"# {plan.program.graph.source} for {plan.options.target.name}", ""]
     for key, kernel in plan.kernels.items():
         lines += [*_kernel(number[key], kernel), ""]
     lines += list(_steps(plan, plan.steps, number))

@@ -43,7 +43,7 @@ from longhand.lower.ir import (
     Store,
     arguments,
 )
-from longhand.options import Device, Options
+from longhand.options import Options
 from longhand.schedule.dependencies import predecessors
 from longhand.schedule.fusion.profit import likeness
 from longhand.schedule.kernels.axis_collapsing import with_arguments
@@ -54,6 +54,7 @@ from longhand.schedule.kernels.schedules.foreach import FOREACH
 from longhand.schedule.kernels.schedules.registry import choose_tunables
 from longhand.schedule.plan import Access, Address, Group, KernelPlan, Launch, Pointer, Tunable
 from longhand.schedule.sizes import plus
+from longhand.schedule.targets import TargetFacts, facts_of
 
 FEWEST = 4  # launches that are worth a list
 
@@ -84,7 +85,7 @@ def fuse_horizontally(
     unchanged = list(planned), dict(kernels)
     if not _has_lists(graph):
         return unchanged
-    alike = _alike(planned, kernels, options.target.device)
+    alike = _alike(planned, kernels, facts_of(options.target))
     alike = _given_lists(alike, steps, buffers)
     if not alike:
         return unchanged
@@ -165,10 +166,10 @@ def _launch(step: Planned) -> Launch:
 
 
 def _alike(
-    planned: Sequence[Planned], kernels: Mapping[str, KernelPlan], device: Device
+    planned: Sequence[Planned], kernels: Mapping[str, KernelPlan], target: TargetFacts
 ) -> dict[_Likeness, list[int]]:
     """The launches that may stand in lists, by what they must agree in, where there are enough."""
-    bodies = {key: _body_key(plan) for key, plan in kernels.items() if _is_listable(plan, device)}
+    bodies = {key: _body_key(plan) for key, plan in kernels.items() if _is_listable(plan, target)}
     found: dict[_Likeness, list[int]] = {}
     for number, step in enumerate(planned):
         if isinstance(step, Launch) and step.kernel in bodies:
@@ -176,7 +177,7 @@ def _alike(
     return {likeness: numbers for likeness, numbers in found.items() if len(numbers) >= FEWEST}
 
 
-def _is_listable(plan: KernelPlan, device: Device) -> bool:
+def _is_listable(plan: KernelPlan, target: TargetFacts) -> bool:
     """Whether a kernel walks whole tensors element by element, from the first on."""
     if plan.schedule != ELEMENTWISE or plan.rows or plan.ints:
         return False
@@ -184,8 +185,7 @@ def _is_listable(plan: KernelPlan, device: Device) -> bool:
         return False
     if any(address.values or address.offset for address in plan.addresses.values()):
         return False
-    # A bool in memory is a byte, which a pointer made from an address cannot say to Triton.
-    return device is Device.CPU or all(pointer.dtype is not torch.bool for pointer in plan.pointers)
+    return target.lists_hold_bools or all(pointer.dtype is not torch.bool for pointer in plan.pointers)
 
 
 def _body_key(plan: KernelPlan) -> str:
@@ -300,4 +300,4 @@ def _is_list(pointer: Pointer, given: Sequence[str]) -> bool:
 def _tunables(plan: KernelPlan, options: Options) -> tuple[Tunable, ...]:
     widest = max(pointer.dtype.itemsize for pointer in plan.pointers)
     work = Work(has_rows=False, has_cols=bool(plan.cols), element_bytes=widest)
-    return choose_tunables(FOREACH, options.target.device, work)
+    return choose_tunables(FOREACH, facts_of(options.target), work)

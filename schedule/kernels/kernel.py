@@ -20,7 +20,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.options import Device, Options
+from longhand.options import Options
 from longhand.schedule.fusion.traffic import accesses, bytes_moved
 from longhand.schedule.kernels.address import Addresses, find_addresses
 from longhand.schedule.kernels.axis_collapsing import POSITIONAL
@@ -45,6 +45,7 @@ from longhand.schedule.kernels.transposed_staging import turned_loads
 from longhand.schedule.numerics.numerics import find_numerics
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, Limits
+from longhand.schedule.targets import facts_of
 
 
 def plan_kernel(
@@ -59,7 +60,7 @@ def plan_kernel(
     Args:
         nest: Fused; `schedule.kernels.space.refusal` says nothing against it.
         buffers: Every buffer that it names.
-        options: The device decides.
+        options: The target decides.
         hints: Values of symbolic sizes, as at capture. They choose between schedules only.
         limits: Their largest values, which decide what is counted in 64 bits.
 
@@ -67,15 +68,15 @@ def plan_kernel(
         The kernel, and the call of it that the nest is.
     """
     hints = hints or {}
-    device = options.target.device
+    target = facts_of(options.target)
     space = find_space(nest, buffers, hints)
     addresses = find_addresses(space.body, space.axes, hints)
-    schedule, loops = choose_schedule(Candidate(space, buffers, device, hints))
+    schedule, loops = choose_schedule(Candidate(space, buffers, target, hints))
     used = accesses(space.body)
     chunked = space.column_sums or loops.passes.passes[0].reductions if loops.is_split else ()
     partials, scratch = _partials(space.body, chunked)
     scalars = _scalars(space.body)
-    turned = turned_loads(space, schedule, addresses.by_position, device)
+    turned = turned_loads(space, schedule, addresses.by_position, target)
     plan = KernelPlan(
         key="",
         schedule=schedule,
@@ -87,7 +88,7 @@ def plan_kernel(
         ints=addresses.ints,
         scalars=tuple(scalars),
         tunables=choose_tunables(
-            schedule, device, _work(space, buffers, schedule, loops, hints, bool(turned))
+            schedule, target, _work(space, buffers, schedule, loops, hints, bool(turned))
         ),
         turned=turned,
         passes=loops.passes.passes if schedule.has_passes else (),
@@ -98,14 +99,14 @@ def plan_kernel(
         numerics=find_numerics(
             space.body,
             {name: buffers[name].dtype for name in used},
-            on_cpu=device is Device.CPU,
+            has_free_doubles=target.has_free_doubles,
             looped_cols=frozenset(axis.name for axis in space.cols if schedule.is_row_by_row),
         ),
         origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
         bytes_moved=bytes_moved(space.body, space.axes, buffers),
     )
     launch = _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
-    if device is Device.CUDA:
+    if target.has_narrow_indices:
         plan = dataclasses.replace(
             plan, widths=find_index_widths(plan, _bounds(plan, launch, buffers, limits or {}))
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from longhand.options import Device
 from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
 from longhand.schedule.kernels.schedules.entry import Work
 from longhand.schedule.kernels.schedules.registry import choose_tunables
+from longhand.schedule.targets import TRITON
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,6 @@ from longhand.schedule.kernels.schedules.registry import choose_tunables
 )
 def test_crowded_blocks_are_smaller(live_words: int, elements: int) -> None:
     work = Work(has_rows=True, has_cols=True, element_bytes=4, live_words=live_words)
-    assert {tunable.name: tunable.value for tunable in choose_tunables(ELEMENTWISE, Device.CUDA, work)}[
+    assert {tunable.name: tunable.value for tunable in choose_tunables(ELEMENTWISE, TRITON, work)}[
         "ELEMENTS"
     ] == elements

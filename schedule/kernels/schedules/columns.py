@@ -9,11 +9,11 @@ GRAIN; with partials ROWS and SPLITS too.
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
 from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import CPP, TRITON
 
 COLUMNS = KernelSchedule(
     "columns",
@@ -29,16 +29,15 @@ def _loops(candidate: Candidate) -> Loops | None:
     if candidate.space.family is not Family.COLUMNS:
         return None
     is_split = candidate.passes.is_splittable and _should_split(
-        candidate.device, candidate.n_rows, candidate.n_cols
+        candidate.target.name, candidate.n_rows, candidate.n_cols
     )
     return Loops(candidate.passes, candidate.masking, is_split)
 
 
-def _should_split(device: Device, n_rows: int, n_cols: int) -> bool:
-    """Whether chunks of the rows should run at the same time."""
-    if device is Device.CUDA:
-        return n_rows >= 256 and n_cols < 64 * 1024
-    return n_rows >= 256 and n_rows * n_cols >= 65536
+def _should_split(target: str, n_rows: int, n_cols: int) -> bool:
+    """Whether chunks of the rows should run at the same time. Where nothing was measured they do not."""
+    pays = {TRITON.name: n_cols < 64 * 1024, CPP.name: n_rows * n_cols >= 65536}
+    return n_rows >= 256 and pays.get(target, False)
 
 
 def _cuda(work: Work) -> tuple[Tunable, ...]:
@@ -73,4 +72,4 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-ENTRY = ScheduleEntry(COLUMNS, _loops, {Device.CUDA: _cuda, Device.CPU: _cpu})
+ENTRY = ScheduleEntry(COLUMNS, _loops, {TRITON.name: _cuda, CPP.name: _cpu})

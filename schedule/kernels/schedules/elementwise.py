@@ -6,12 +6,12 @@ Tunables. Without rows, CUDA: BLOCK, NUM_WARPS; a program takes BLOCK cols. With
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
 from longhand.schedule.kernels.schedules.registers import in_registers
 from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import CPP, TRITON
 
 ELEMENTWISE = KernelSchedule("elementwise", has_grid_of_blocks=True)
 
@@ -35,4 +35,4 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-ENTRY = ScheduleEntry(ELEMENTWISE, _loops, {Device.CUDA: _cuda, Device.CPU: grain})
+ENTRY = ScheduleEntry(ELEMENTWISE, _loops, {TRITON.name: _cuda, CPP.name: grain})

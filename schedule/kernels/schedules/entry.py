@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 
 from longhand.lower.ir import Axis, Buffer, Store
-from longhand.options import Device
 from longhand.schedule.kernels.flow import Flow, find_flow
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
@@ -17,6 +16,7 @@ from longhand.schedule.kernels.pass_levels import Passes, find_passes, store_pas
 from longhand.schedule.kernels.space import Family, Space
 from longhand.schedule.kernels.staging import Stager
 from longhand.schedule.sizes import Hints, guess
+from longhand.schedule.targets import TargetFacts
 
 _NO_PASSES, _NO_MASKING = Passes((), ()), Masking((), {})
 
@@ -43,13 +43,13 @@ class Candidate:
     Attributes:
         space: Rows x cols.
         buffers: Every buffer that its body names.
-        device: Where the kernel runs.
+        target: What it is planned for.
         hints: Values of symbolic sizes, as at capture.
     """
 
     space: Space
     buffers: Mapping[str, Buffer]
-    device: Device
+    target: TargetFacts
     hints: Hints
 
     @property
@@ -66,7 +66,7 @@ class Candidate:
     def flow(self) -> Flow:
         """Which loop over the reduced side each value waits for."""
         looped = frozenset(axis.name for axis in self.space.loop)
-        return find_flow(self.space.body, looped, online=self.device is Device.CUDA)
+        return find_flow(self.space.body, looped, online=self.target.has_online_softmax)
 
     @functools.cached_property
     def passes(self) -> Passes:
@@ -79,7 +79,7 @@ class Candidate:
         return find_masking(self.flow)
 
     def passes_of(self, flow: Flow) -> Passes:
-        """Loops, and (CPU) what waits between them."""
+        """Loops, and what waits between them."""
         rows = {
             position: store_pass(flow, position)
             for position, value in enumerate(flow.body)
@@ -87,7 +87,8 @@ class Candidate:
         }
         has_scratch = self.space.family is Family.ROWS
         return find_passes(
-            flow, Stager(flow, self.buffers, rows, is_on=self.device is Device.CPU, has_scratch=has_scratch)
+            flow,
+            Stager(flow, self.buffers, rows, is_on=self.target.keeps_between_loops, has_scratch=has_scratch),
         )
 
 
@@ -128,12 +129,12 @@ class ScheduleEntry:
     Attributes:
         schedule: What plans hold of it.
         loops: How it goes through a space; None where it does not apply.
-        tunables: By device, the block at the top of the file. Measured; a person may change the numbers.
+        tunables: By target's name, the block at the top of the file: measured numbers that a person may change.
     """
 
     schedule: KernelSchedule
     loops: Callable[[Candidate], Loops | None]
-    tunables: Mapping[Device, Tuning]
+    tunables: Mapping[str, Tuning]
 
 
 def count(axes: tuple[Axis, ...], hints: Hints) -> int:

@@ -9,10 +9,10 @@ chunks of CHUNK elements (without the axis there is one thread).
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, ScheduleEntry, Work
+from longhand.schedule.targets import CPP, TRITON
 
 FOREACH = KernelSchedule("foreach", is_over_lists=True)
 
@@ -34,4 +34,4 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     return (Tunable("CHUNK", 16384, "elements that a thread takes at a time"),)
 
 
-ENTRY = ScheduleEntry(FOREACH, _never, {Device.CUDA: _cuda, Device.CPU: _cpu})
+ENTRY = ScheduleEntry(FOREACH, _never, {TRITON.name: _cuda, CPP.name: _cpu})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules import (
@@ -16,6 +15,7 @@ from longhand.schedule.kernels.schedules import (
     transposed,
 )
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
+from longhand.schedule.targets import TargetFacts
 
 SCHEDULES: tuple[ScheduleEntry, ...] = (
     foreach.ENTRY,
@@ -38,7 +38,8 @@ def choose_schedule(candidate: Candidate) -> tuple[KernelSchedule, Loops]:
     raise AssertionError("unreachable: of each family of spaces one schedule takes all")
 
 
-def choose_tunables(schedule: KernelSchedule, device: Device, work: Work) -> tuple[Tunable, ...]:
-    """The block at the top of the file."""
+def choose_tunables(schedule: KernelSchedule, target: TargetFacts, work: Work) -> tuple[Tunable, ...]:
+    """The block at the top of the file; empty for a target that the schedule was never tuned for."""
     (entry,) = (entry for entry in SCHEDULES if entry.schedule.name == schedule.name)
-    return entry.tunables[device](work)
+    tuning = entry.tunables.get(target.name)
+    return tuning(work) if tuning is not None else ()

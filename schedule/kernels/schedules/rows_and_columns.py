@@ -10,13 +10,13 @@ after all rows. ROWS, SPLITS, GRAIN.
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.fusion.column_reductions import pass_over_rows
 from longhand.schedule.kernels.flow import find_flow
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import Masking, find_masking
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
+from longhand.schedule.targets import CPP, TRITON
 
 ROWS_AND_COLUMNS = KernelSchedule(
     "rows_and_columns", walk="in one pass over the rows", has_passes=True, is_compiled_for_cols=True
@@ -40,7 +40,7 @@ def _loops(candidate: Candidate) -> Loops | None:
     if not space.column_sums:
         return None
     cols = frozenset(axis.name for axis in space.cols)
-    if candidate.device is Device.CPU:
+    if not candidate.target.holds_rows:
         flow = find_flow(space.body, cols, online=False, column_sums=frozenset(space.column_sums))
         return Loops(candidate.passes_of(flow), is_split=True)
     passes = pass_over_rows(space.body, frozenset(axis.name for axis in space.rows), space.column_sums)
@@ -66,4 +66,4 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-ENTRY = ScheduleEntry(ROWS_AND_COLUMNS, _loops, {Device.CUDA: _cuda, Device.CPU: _cpu})
+ENTRY = ScheduleEntry(ROWS_AND_COLUMNS, _loops, {TRITON.name: _cuda, CPP.name: _cpu})

@@ -5,11 +5,11 @@ Tunables. CUDA: COLS, NUM_WARPS, NUM_STAGES, one row a program. CPU: GRAIN, rows
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
 from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import CPP, TRITON
 
 ROWS_LOOPED = KernelSchedule(
     "rows_looped",
@@ -33,4 +33,4 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-ENTRY = ScheduleEntry(ROWS_LOOPED, _loops, {Device.CUDA: _cuda, Device.CPU: grain})
+ENTRY = ScheduleEntry(ROWS_LOOPED, _loops, {TRITON.name: _cuda, CPP.name: grain})

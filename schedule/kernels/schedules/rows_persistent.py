@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.lower.ir import Load, Pointwise, arguments
-from longhand.options import Device
 from longhand.schedule.kernels.flow import Flow
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import find_masking
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
 from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import TRITON
 
 ROWS_PERSISTENT = KernelSchedule("rows_persistent", word="rows", is_row_wise=True, is_compiled_for_cols=True)
 
@@ -41,7 +41,7 @@ def _fits_registers(n_cols: int, live: int, writes_rows: bool) -> bool:
 
 
 def _loops(candidate: Candidate) -> Loops | None:
-    if candidate.space.family is not Family.ROWS or candidate.device is not Device.CUDA:
+    if candidate.space.family is not Family.ROWS or not candidate.target.holds_rows:
         return None
     flow, passes = candidate.flow, candidate.passes
     if not _fits_registers(candidate.n_cols, _live_row_values(flow), passes.writes_elements):
@@ -76,4 +76,4 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-ENTRY = ScheduleEntry(ROWS_PERSISTENT, _loops, {Device.CUDA: _cuda})
+ENTRY = ScheduleEntry(ROWS_PERSISTENT, _loops, {TRITON.name: _cuda})

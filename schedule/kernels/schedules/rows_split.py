@@ -7,11 +7,11 @@ Tunables. CUDA: COLS, SPLITS, NUM_WARPS (of the first kernel). CPU: COLS, SPLITS
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
 from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import CPP, TRITON
 
 ROWS_SPLIT = KernelSchedule(
     "rows_split",
@@ -23,22 +23,25 @@ ROWS_SPLIT = KernelSchedule(
 )
 
 
+# Rows that pay to be split: how many at most, how long at least. Where nothing was measured none do.
+_FEW_AND_LONG = {TRITON.name: (263, 16385), CPP.name: (15, 65536)}
+
+
 def _loops(candidate: Candidate) -> Loops | None:
     if candidate.space.family is not Family.ROWS:
         return None
     passes = candidate.passes
     if not passes.is_splittable or passes.writes_elements:
         return None
-    if not _should_split(candidate.device, candidate.n_rows, candidate.n_cols):
+    if not _should_split(candidate.target.name, candidate.n_rows, candidate.n_cols):
         return None
     return Loops(passes, candidate.masking, is_split=True)
 
 
-def _should_split(device: Device, n_rows: int, n_cols: int) -> bool:
+def _should_split(target: str, n_rows: int, n_cols: int) -> bool:
     """Whether rows are so few and long that chunks of them should run at the same time."""
-    if device is Device.CUDA:
-        return n_rows < 264 and n_cols > 16384
-    return n_rows < 16 and n_cols >= 65536
+    most_rows, least_cols = _FEW_AND_LONG.get(target, (0, 0))
+    return n_rows <= most_rows and n_cols >= least_cols
 
 
 def _cuda(_: Work) -> tuple[Tunable, ...]:
@@ -57,4 +60,4 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-ENTRY = ScheduleEntry(ROWS_SPLIT, _loops, {Device.CUDA: _cuda, Device.CPU: _cpu})
+ENTRY = ScheduleEntry(ROWS_SPLIT, _loops, {TRITON.name: _cuda, CPP.name: _cpu})

@@ -7,12 +7,12 @@ first.
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
 from longhand.schedule.kernels.schedules.registers import in_registers
 from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import CPP, TRITON
 
 TRANSPOSED = KernelSchedule("transposed", word="transposed", is_named_first=True, is_tiled=True)
 
@@ -41,4 +41,4 @@ def _cpu(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-ENTRY = ScheduleEntry(TRANSPOSED, _loops, {Device.CUDA: _cuda, Device.CPU: _cpu})
+ENTRY = ScheduleEntry(TRANSPOSED, _loops, {TRITON.name: _cuda, CPP.name: _cpu})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
 from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import CPP, TRITON
 
 ONE_PROGRAM = KernelSchedule("one_program", word="small", walk="in one program")
 
@@ -28,4 +28,4 @@ def _cpu(_: Work) -> tuple[Tunable, ...]:
     return ()
 
 
-ENTRY = ScheduleEntry(ONE_PROGRAM, _loops, {Device.CUDA: _cuda, Device.CPU: _cpu})
+ENTRY = ScheduleEntry(ONE_PROGRAM, _loops, {TRITON.name: _cuda, CPP.name: _cpu})
