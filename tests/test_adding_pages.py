@@ -34,5 +34,8 @@ def test_the_pages():
     assert [page.stem for page in PAGES] == [
         "adding_a_fusion_rule",
         "adding_a_kernel_schedule",
+        "adding_a_naming_rule",
+        "adding_a_python_version",
+        "adding_a_target",
         "adding_an_op",
     ]

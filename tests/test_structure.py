@@ -29,7 +29,6 @@ LARGE_CLASSES = {
     "emit/module/model_py.py:ModelWriter": (387, 27),
     "emit/text/reference.py:_Writer": (335, 28),
     "emit/triton/block.py:Block": (351, 25),
-    "emit/names/value_names.py:ValueWords": (289, 21),
 }
 
 
