@@ -14,7 +14,7 @@
  * The hook is set in the interpreter only while somebody is inside `enable` ... `disable`, is active only
  * in the threads, and there in the contexts (contextvars: greenlets have one each), that are. Passed through
  * at once are resumed generators and coroutines, class and module bodies, and all frames while the callback
- * runs.
+ * runs, or one of a profiler or debugger.
  *
  * Frames elsewhere go to whatever evaluator was there before; frames inside do not, and torch's Dynamo is off
  * for them: it must not capture what captures. Other evaluators come and go in other threads, in any order,
@@ -145,7 +145,9 @@ static int set_mark(PyObject *code, PyObject *mark) {
 }
 
 /* Ends a frame that CPython made but never ran. On 3.11 the caller does it. From 3.12 on the evaluator
- * does, so it is given an empty function's code to run in that frame. */
+ * does, so it is given an empty function's code to run in that frame. Unseen by profilers and debuggers: the
+ * frame object that they are shown would have room for what the empty function holds, and as soon as they keep
+ * it CPython copies into it what this frame holds. */
 static int clear_frame(PyThreadState *thread, struct _PyInterpreterFrame *frame) {
 #if PY_VERSION_HEX >= 0x030C0000
   PyObject *type, *value, *traceback;
@@ -155,7 +157,9 @@ static int clear_frame(PyThreadState *thread, struct _PyInterpreterFrame *frame)
   SET_FRAME_CODE(frame, empty_code);
   GO_TO_START(frame);
   Py_DECREF(old_code);
+  PyThreadState_EnterTracing(thread);
   PyObject *none = _PyEval_EvalFrameDefault(thread, frame, 0);
+  PyThreadState_LeaveTracing(thread);
   if (none == NULL) {
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -228,7 +232,7 @@ static PyObject *evaluate(PyThreadState *thread, struct _PyInterpreterFrame *fra
   if (frame == chained) return _PyEval_EvalFrameDefault(thread, frame, throwing);  /* came round */
   Scope *scope = scope_of(thread);
   if (scope == NULL) return evaluate_below(thread, frame, throwing);
-  if (scope->callback == NULL || !is_function_call(frame, throwing)) {
+  if (scope->callback == NULL || thread->tracing || !is_function_call(frame, throwing)) {
     return _PyEval_EvalFrameDefault(thread, frame, throwing);
   }
   PyObject *code = (PyObject *)FRAME_CODE(frame);

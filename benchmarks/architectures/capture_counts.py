@@ -14,13 +14,13 @@ from benchmarks.architectures.rows import Result, Verdict
 from longhand.capture.bytecode.entry.entries import Capture, Event, EventKind, forget_all
 
 
-def longhand_counts(example: Example) -> Result:
-    """Two calls through longhand's capture, against eager."""
+def longhand_counts(example: Example, *, train: bool) -> Result:
+    """Two calls through longhand's capture, against eager; with gradients where they are trained."""
     module, args, kwargs = example
     events: list[Event] = []
     capture = Capture(lambda graph, _: graph.forward, listener=events.append)
     forget_all()
-    with torch.no_grad():
+    with torch.set_grad_enabled(train):
         torch.manual_seed(0)
         expected = tensors(module(*args, **kwargs))
         actual = []
@@ -39,11 +39,12 @@ def longhand_counts(example: Example) -> Result:
     return Result(Verdict.RIGHT, "", numbers)
 
 
-def dynamo_counts(example: Example) -> Result:
+def dynamo_counts(example: Example, *, train: bool) -> Result:
     """torch._dynamo.explain of the same call."""
     module, args, kwargs = example
     torch.compiler.reset()
-    with torch.no_grad():
+    torch.manual_seed(0)
+    with torch.set_grad_enabled(train):
         found = torch._dynamo.explain(module)(*args, **kwargs)
     torch.compiler.reset()
     places = [

@@ -58,9 +58,9 @@ def measure(
         return Result(Verdict.NOT_MADE, f"{type(error).__name__}: {first[:200]}")
     match part:
         case Part.CAPTURE:
-            return longhand_counts(example)
+            return longhand_counts(example, train=is_training)
         case Part.DYNAMO:
-            return dynamo_counts(example)
+            return dynamo_counts(example, train=is_training)
         case Part.INFERENCE | Part.TRAINING:
             with _float32_convolutions():
                 return compiled_result(example, dtype, frontend, train=is_training)

@@ -141,14 +141,20 @@ def _is_over(one: Running, tell: Callable[[str, Part, Result], None], timeout: f
         return False
     if one.waiting:
         is_late = one.process.is_alive() and seconds > timeout
+        output = _output(one)
         _end(one)
-        code = one.process.exitcode
-        died = _last_words(code, (Path(one.folder) / "output").read_text(errors="replace"))
+        died = _last_words(one.process.exitcode, output)
         result = Result(Verdict.TIMEOUT, f"{timeout:.0f} s") if is_late else Result(Verdict.CRASHED, died)
         tell(one.row, one.waiting[0], dataclasses.replace(result, seconds=round(seconds, 2)))
     else:
         _end(one)
     return True
+
+
+def _output(one: Running) -> str:
+    with contextlib.suppress(FileNotFoundError):  # it died before it wrote anything
+        return (Path(one.folder) / "output").read_text(errors="replace")
+    return ""
 
 
 def _last_words(code: int | None, output: str) -> str:

@@ -92,7 +92,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     pending = remark_on_pending_sum(loop, outer.words, variables)
     methods: tuple[Method, ...]
-    device = _device_inside((*inputs, *loop.own_weights), outer, variables)
+    device = device_inside((*inputs, *loop.own_weights), outer, variables)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     if loop.n_head:
         head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
@@ -101,7 +101,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         while second in {*branch.branches, *branch.held}:
             second += "_"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
-        after_device = _device_inside((*loop.rest_inputs, *loop.own_weights), outer, variables)
+        after_device = device_inside((*loop.rest_inputs, *loop.own_weights), outer, variables)
         after = write_method(
             second, remark, loop.rest_inputs, _own(rest), results, outer, variables, after_device, word, saved
         )
@@ -187,7 +187,7 @@ def write_method(
     return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed, needed)
 
 
-def _device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:
+def device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:
     """The device of new tensors in a function of layers, which may take nothing: that of a weight then."""
     there = (buffer for buffer in buffers if buffer not in outer.plan.program.on_cpu)
     buffer = next(there, None)

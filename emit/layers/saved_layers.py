@@ -8,7 +8,8 @@ them apart by their fields' names.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from longhand.capture.graph import BackwardInput, InputKind, TrainingGraphs
 from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
@@ -26,15 +27,27 @@ def find_saved_layers(training: TrainingGraphs, forward: Pass, backward: Pass) -
         return ()
     back = [step for step in backward.names.steps if isinstance(step, Loop)]
     there = [step for step in forward.names.steps if isinstance(step, Loop)]
-    found: list[SavedLayers] = []
+    found: dict[str, SavedLayers] = {}
     for loop in back:
         twins = [other for other in there if other.owner == loop.owner]
         if len(twins) != 1 or [other.owner for other in back].count(loop.owner) != 1:
             continue
         record = _record(training, forward, backward, loop, twins[0])
         if record is not None:
-            found.append(_with_free_name(record, found))
-    return tuple(found)
+            found[loop.owner] = _with_free_name(record, tuple(found.values()))
+    outside = _read_outside(backward.names.steps, found)
+    sources = {entry.node: entry.source for entry in training.inputs}
+    return tuple(
+        dataclasses.replace(record, places=_places_of(record, sources, outside)) for record in found.values()
+    )
+
+
+def _places_of(
+    record: SavedLayers, sources: Mapping[str, int | str], outside: Collection[str]
+) -> frozenset[int]:
+    """The forward's results that only records need."""
+    nodes = [node for own in record.nodes.values() for node in own if node not in outside]
+    return frozenset(source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
 
 
 def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> SavedLayers:
@@ -66,7 +79,6 @@ def _record(
     words = name_block(loop, backward.words)
     # What the layer made, in order, then its weights.
     order = sorted(places, key=lambda place: (held[place], (made[place] or 0) if not held[place] else 0))
-    outside = _read_outside(backward.names.steps)
     nodes = {
         position: tuple(own[place] for place in order)
         for position, own in zip(loop.positions, loop.own, strict=True)
@@ -78,12 +90,7 @@ def _record(
         tuple(words[loop.own[0][place]] for place in order),
         {position: tuple(own[place] for place in order) for position, own in sources.items()},
         nodes,
-        frozenset(
-            entry.source
-            for own in nodes.values()
-            for node in own
-            if isinstance((entry := entries[node]).source, int) and node not in outside
-        ),
+        frozenset(),
     )
 
 
@@ -133,12 +140,13 @@ def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequ
     return found
 
 
-def _read_outside(steps: Sequence[ModelStep]) -> set[str]:
-    """What a function reads outside of its loops."""
-    return {
-        name
-        for step in steps
-        if not isinstance(step, Loop)
-        for plain in plain_steps(step)
-        for name in buffers_read(plain)
-    }
+def _read_outside(steps: Sequence[ModelStep], recorded: Collection[str]) -> set[str]:
+    """What a function reads by its own name: where no loop is, in loops without a record, and what loops begin with."""
+    names: set[str] = set()
+    for step in steps:
+        if isinstance(step, Loop):
+            names |= {*step.repeat.inputs[0], *step.shared}
+            names |= set() if step.owner in recorded else set(chain.from_iterable(step.own))
+        else:
+            names |= {name for plain in plain_steps(step) for name in buffers_read(plain)}
+    return names

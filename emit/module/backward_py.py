@@ -319,6 +319,7 @@ def _column(texts: Sequence[str], lengths: Mapping[str, int], n_modules: Callabl
         lengths: Of the lists that launch() returns.
         n_modules: The number of modules in a list of the model's.
     """
+    assert all(texts), "launch() does not return what the backward pass reads"
     first = _ENTRY.fullmatch(texts[0])
     start = int(first[2]) if first else 0
     end = start + len(texts)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.buffer_flow import buffers_read
 from longhand.emit.layers.loops import Loop, plain_steps
-from longhand.emit.layers.model_loops import Block, write_method
+from longhand.emit.layers.model_loops import Block, device_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.passes import Pass
@@ -171,7 +171,7 @@ class BackwardWriter(ModelWriter):
         name = f"{snake_case(loop.class_name)}_backward"
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
-        device = f"{variables[(*loop.repeat.inputs[0], *loop.own[0])[0]]}.device"
+        device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         method = write_method(name, "", inputs, run, results, body, variables, device)
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))

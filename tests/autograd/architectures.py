@@ -39,10 +39,10 @@ class Norms(nn.Module):
         super().__init__()
         self.conv = nn.Conv1d(3, 64, 3, padding=1, bias=False)
         self.of_sequence = nn.BatchNorm1d(64)
-        self.mix = nn.Linear(64, 64, bias=False)
-        self.of_rows = nn.BatchNorm1d(64, momentum=0.3)
+        self.mix = nn.Linear(64, 512, bias=False)
+        self.of_rows = nn.BatchNorm1d(512, momentum=0.3)
         self.drop = nn.Dropout(0.1)
-        self.head = nn.Linear(64, 32, bias=False)
+        self.head = nn.Linear(512, 32, bias=False)
         self.plain = nn.BatchNorm1d(32, affine=False, track_running_stats=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -116,7 +116,7 @@ def views_inside(wrap):
     return {"heads": heads, "rest": rest, **gradients(x=x, w=w)}
 
 
-@case(breaks="a view that has a gradient function")
+@case()
 def inputs_overlap(wrap):
     base = leaf(4, 8)
     y = wrap(lambda a, b: a * b.sin())(base[:2], base[1:3])
@@ -145,7 +145,7 @@ def inputs_are_the_same(wrap):
     return {"y": y, **gradients(x=x)}
 
 
-@case(breaks="a view that has a gradient function")
+@case()
 def input_is_expanded(wrap):
     x = leaf(1, 8)
     y = wrap(lambda e: e.sin() * 2)(x.expand(4, 8))
@@ -338,3 +338,49 @@ def results_are_written_after_the_call(wrap):
     z[0] = 0
     (y.square().sum() + z.square().sum()).backward()
     return {"y": y, "z": z, **gradients(model, x=x, large=large)}
+
+
+@case()
+def inputs_are_pieces_of_one(wrap):
+    w, x = leaf(8, 24), leaf(4, 8, seed=2)
+    q, k, v = (x @ w).chunk(3, -1)
+    y = wrap(lambda q, k, v: torch.softmax(q @ k.t(), -1) @ v)(q, k, v)
+    y.square().sum().backward()
+    return {"y": y, **gradients(w=w, x=x)}
+
+
+@case()
+def a_view_with_a_history_comes_back_as_another(wrap):
+    x, w = leaf(4, 8), leaf(8, seed=4)
+    start = (x * 2)[1:]
+    y, view = wrap(lambda v, w: (v * w, v.t()[:4]))(start, w)
+    (y.sum() + view.square().sum()).backward()
+    return {"y": y, "view": view, "same": flags(view._base is start._base), **gradients(x=x, w=w)}
+
+
+@case()
+def a_view_with_a_history_is_written(wrap):
+    """Its base is written, too, and gets the history of what was written."""
+    x, w = leaf(4, 8), leaf(8, seed=4)
+    base = x * 2
+
+    def f(v, w):
+        v.mul_(w)
+        return v.sin()
+
+    y = wrap(f)(base[1:3], w)
+    (y.sum() + base.square().sum()).backward()
+    return {"y": y, "base": base, **gradients(x=x, w=w)}
+
+
+@case()
+def a_view_of_what_has_no_history_is_written(wrap):
+    base, w = torch.zeros(4, 8), leaf(8, seed=4)
+
+    def f(v, w):
+        v.add_(w)
+        return v.sin()
+
+    y = wrap(f)(base[1:3], w)
+    (y.sum() + base.square().sum()).backward()
+    return {"y": y, "base": base, **gradients(w=w)}

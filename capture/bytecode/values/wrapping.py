@@ -371,8 +371,6 @@ class Wrapping:
             raise Unsupported("a tensor that is not plain and strided comes from outside")
         if value.is_inference() and not torch.is_inference_mode_enabled():
             raise Unsupported("an inference tensor comes from outside")
-        if value.grad_fn is not None and value._is_view():
-            raise Unsupported("a view that has a gradient function comes from outside")
         static = self.sizes.static_dims(source.name, value, is_held=source.is_buffer)
         self.guards.tensor(source, value, static)
         fake = self.sizes.fake(self.mode, value, static)

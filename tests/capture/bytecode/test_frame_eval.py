@@ -1,7 +1,9 @@
 """The frame hook: what it replaces, what it lets pass, and that it leaks nothing."""
 
 import gc
+import subprocess
 import sys
+import textwrap
 import threading
 
 import pytest
@@ -171,3 +173,59 @@ def test_more_arguments_than_fit_on_the_stack(hook):
 def test_disable_without_enable(hook):
     with pytest.raises(RuntimeError, match="without enable"):
         hook.disable(None)
+
+
+def test_a_profiler_is_not_captured(hook):
+    """CPython calls a profiler's or debugger's function as any other; it sees the replaced calls, and stays itself."""
+    seen = []
+
+    def f(x):
+        return x
+
+    def look(frame, event, argument):
+        seen.append((event, frame.f_code.co_name))
+
+    hook.mark(f.__code__, lambda function, x: x + 100)
+    asked = []
+    with Active(hook, asked.append):
+        sys.setprofile(look)
+        try:
+            assert f(1) == 101
+        finally:
+            sys.setprofile(None)
+    assert look not in asked
+    assert ("call", "<lambda>") in seen
+    assert ("call", "empty") not in seen  # what ends the frame that was not run
+
+
+_KEEPS_FRAMES = """
+    import gc, sys
+    from longhand.capture.bytecode.hook import frame_hook
+
+    names = ", ".join(f"a{i}" for i in range(400))
+    text = f"def many(x):\\n    if x is None:\\n        {names} = range(400)\\n    return x\\n"
+    given = {}
+    exec(text, given)
+    many, hook, kept = given["many"], frame_hook(), []
+    hook.mark(many.__code__, lambda function, x: [x])
+    before = hook.enable(lambda function: None)
+    for _ in range(300):
+        sys.setprofile(lambda frame, event, argument: kept.append(frame))
+        results = [many(str(i)) for i in range(20)]
+        sys.setprofile(None)
+        kept.clear()
+        gc.collect()
+        assert results == [[str(i)] for i in range(20)]
+    hook.disable(before)
+"""
+
+
+def test_a_profiler_may_keep_frames():
+    """On 3.12 and 3.13 the frame objects of replaced calls had too little room, and memory beside them was written."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(_KEEPS_FRAMES)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
