@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture import torch_private
+from longhand.capture import torch_transforms
 from longhand.capture.frontends.bytecode import capture_bytecode
 from longhand.capture.frontends.call import told_apart
 from longhand.capture.frontends.export import capture_export
@@ -46,7 +46,7 @@ def capture_call(
             hint="Pass x.resolve_neg().",
         )
     args, keywords = told_apart(model, args, kwargs)
-    with torch_private.keeping_transforms():
+    with torch_transforms.keeping_transforms():
         graph = door(
             model, args, keywords, target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
         )

@@ -49,10 +49,12 @@ class Target:
     Attributes:
         device: The kind of device.
         arch: The CUDA architecture, such as "sm_90"; None on the CPU (the C++ builder asks the running machine).
+        language: What kernels are written in, where it is not the device's own (C++, Triton).
     """
 
     device: Device
     arch: str | None = None
+    language: str | None = None
 
     def __post_init__(self) -> None:
         if self.device is Device.CUDA and not _ARCHITECTURE.fullmatch(self.arch or ""):
@@ -61,6 +63,11 @@ class Target:
             )
         if self.device is Device.CPU and self.arch is not None:
             raise OptionError(f"--arch is for CUDA; the target is the CPU, got {self.arch!r}.")
+
+    @property
+    def name(self) -> str:
+        """As a user names it: the language, or the device that it is of."""
+        return self.language or self.device.value
 
 
 @dataclasses.dataclass(frozen=True)

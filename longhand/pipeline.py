@@ -13,6 +13,7 @@ from longhand.emit.unit.files import emit_unit
 from longhand.emit.unit.merge_report import ConflictStyle
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch
 from longhand.emit.unit.writer import read_ledger, write_unit
+from longhand.lower.draft import LoweringDraft
 from longhand.lower.ir import Buffer, View
 from longhand.lower.lowering import lower, memory_of_saved
 from longhand.lower.printing import print_program
@@ -148,13 +149,24 @@ def _plan_program(
     every_layer: bool,
 ) -> UnitPlan:
     with clock.stage("lower"):
-        program = lower(graph, options, memory, every_layer=every_layer)
+        passes = dump.within("lower")
+        program = lower(
+            graph,
+            options,
+            memory,
+            every_layer=every_layer,
+            show=lambda name, draft: passes.write(f"{name}.txt", draft, _print_lowering),
+        )
     dump.write("program.txt", program, print_program)
-    passes = dump.within("schedule")
+    planning = dump.within("schedule")
     with clock.stage("schedule"):
         return schedule(
-            program, options, lambda name, draft: passes.write(f"{name}.txt", draft, _print_draft)
+            program, options, lambda name, draft: planning.write(f"{name}.txt", draft, _print_draft)
         )
+
+
+def _print_lowering(draft: LoweringDraft) -> str:
+    return str(draft.short) if draft.context is None else print_program(draft.as_program())
 
 
 def _print_draft(draft: Draft) -> str:

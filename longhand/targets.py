@@ -8,15 +8,17 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from longhand.emit.unit.languages import LANGUAGES, Language
 from longhand.errors import OptionError
 from longhand.options import Device, Mode, Options, Target, parse_enum
+from longhand.schedule.targets import TARGETS, TargetFacts
 
 
 def options_for(device: str | None, arch: str | None, mode: str | None, tensors: Iterable[object]) -> Options:
     """The options of one compilation.
 
     Args:
-        device: ``cpu`` or ``cuda``; None takes the device that the tensors are on.
+        device: ``cpu``, ``cuda`` or a target that was registered; None takes the device that the tensors are on.
         arch: ``sm_90``; None asks the GPU of this machine, if the target is one.
         mode: One of torch.compile's four modes; None is the default one.
         tensors: The arguments and weights, or devices; other objects among them are passed over.
@@ -24,10 +26,36 @@ def options_for(device: str | None, arch: str | None, mode: str | None, tensors:
     Raises:
         OptionError: Something of this is unknown, or contradicts another.
     """
-    chosen = _device_of(list(tensors)) if device is None else parse_enum(Device, device, "The device")
+    if device is None:
+        chosen, language = _device_of(list(tensors)), None
+    else:
+        chosen, language = _named(device)
     if chosen is Device.CUDA and arch is None:
         arch = _arch_of_this_machine()
-    return Options(Target(chosen, arch), parse_enum(Mode, mode or Mode.DEFAULT.value, "The mode"))
+    return Options(Target(chosen, arch, language), parse_enum(Mode, mode or Mode.DEFAULT.value, "The mode"))
+
+
+def register(facts: TargetFacts, language: Language) -> None:
+    """Lets `device=` name a further target: kernels in a language of its own, for tensors on a device of torch's.
+
+    Args:
+        facts: What decides how kernels are planned; its name is the target's.
+        language: What writes them.
+
+    Raises:
+        OptionError: Another target has that name.
+    """
+    if TARGETS.setdefault(facts.name, facts) != facts:
+        raise OptionError(f"There is a target {facts.name} already.")
+    LANGUAGES.setdefault(facts.name, language)
+
+
+def _named(name: str) -> tuple[Device, str | None]:
+    """The device of a target, and its language where it is not the device's own."""
+    facts = TARGETS.get(name)
+    if facts is None or facts.name == facts.device.value:
+        return parse_enum(Device, name, "The device"), None
+    return facts.device, name
 
 
 def refuse_exported(model: object) -> None:

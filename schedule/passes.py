@@ -23,6 +23,7 @@ from longhand.schedule.memory.assignment import place_buffers, release_buffers, 
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Repeat
 from longhand.schedule.redundant_steps import clean_steps, drop_unread
+from longhand.schedule.targets import facts_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _join_lists(draft: Draft) -> Draft:
 
 def _place_buffers(draft: Draft) -> Draft:
     steps, kernels = place_buffers(
-        draft.calls, draft.kernels, draft.buffers, draft.kept, draft.options.target.device
+        draft.calls, draft.kernels, draft.buffers, draft.kept, facts_of(draft.options.target)
     )
     return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
 

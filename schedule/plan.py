@@ -18,7 +18,6 @@ from longhand.options import Options
 from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
 from longhand.schedule.kernels.kernel_plan import (
     Access,
-    AxisRole,
     IntParameter,
     KernelPlan,
     OnlineSoftmax,
@@ -29,11 +28,12 @@ from longhand.schedule.kernels.kernel_plan import (
     Region,
     ScalarParameter,
     Stage,
-    Style,
     Tunable,
     scalar_at,
 )
+from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, tensor_shape
+from longhand.schedule.targets import TargetFacts, facts_of
 
 __all__ = [
     "Access",
@@ -44,6 +44,7 @@ __all__ = [
     "Group",
     "IntParameter",
     "KernelPlan",
+    "KernelSchedule",
     "Launch",
     "Names",
     "OnlineSoftmax",
@@ -63,13 +64,14 @@ __all__ = [
     "ScalarRef",
     "SizeOf",
     "Stage",
-    "Style",
+    "TargetFacts",
     "TrainingPlan",
     "Tunable",
     "UnitPlan",
     "UnitStep",
     "Verdict",
     "conditions_of",
+    "facts_of",
     "limit_along",
     "renamed_all",
     "renamed_argument",
@@ -82,7 +84,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """What one group of tensors gives to a FOREACH launch: see the attributes of the same names of `Launch`."""
+    """What one group of tensors gives to a launch over lists: see the attributes of the same names of `Launch`."""
 
     buffers: tuple[str, ...]
     sizes: tuple[Size, ...]
@@ -100,8 +102,8 @@ class Launch:
         scalars: The value of each of its ScalarParameters, in order.
         origins: Nodes of the captured graph that this call computes, in order.
         bytes_moved: Bytes read and written, each element once.
-        others: FOREACH: the buffers and sizes of the other groups that the call does; `buffers` and `sizes` are those
-            of the first one, `origins` and `bytes_moved` cover all.
+        others: Over lists: the buffers and sizes of the other groups that the call does; `buffers` and `sizes` are
+            those of the first one, `origins` and `bytes_moved` cover all.
     """
 
     kernel: str
@@ -115,7 +117,7 @@ class Launch:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Every group of tensors that the call does; all styles but FOREACH have one."""
+        """Every group of tensors that the call does; only one over lists has several."""
         return (Group(self.buffers, self.sizes), *self.others)
 
     @property

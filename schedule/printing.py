@@ -13,7 +13,7 @@ from longhand.schedule.plan import Allocate, Launch, Release, Repeat, Reuse, Uni
 def print_plan(plan: UnitPlan) -> str:
     """Kernels, then steps with what they compute, then the fusions that were not done and why."""
     number = {key: f"kernel {place}" for place, key in enumerate(plan.kernels)}
-    lines = [f"# {plan.program.graph.source} for {plan.options.target.device.value}", ""]
+    lines = [f"# {plan.program.graph.source} for {plan.options.target.name}", ""]
     for key, kernel in plan.kernels.items():
         lines += [*_kernel(number[key], kernel), ""]
     lines += list(_steps(plan, plan.steps, number))
@@ -26,7 +26,7 @@ def print_plan(plan: UnitPlan) -> str:
 def _kernel(name: str, kernel: KernelPlan) -> Iterator[str]:
     rows = ", ".join(axis.name for axis in kernel.rows) or "-"
     cols = ", ".join(axis.name for axis in kernel.cols) or "-"
-    yield f"{name}: {kernel.style.value}, rows {rows}, cols {cols}: {', '.join(kernel.origins)}"
+    yield f"{name}: {kernel.schedule.name}, rows {rows}, cols {cols}: {', '.join(kernel.origins)}"
     for pointer in kernel.pointers:
         dims = "?" if pointer.dims is None else ", ".join(pointer.dims)
         alias = f", may be {' or '.join(pointer.may_alias)}" if pointer.may_alias else ""

@@ -16,7 +16,12 @@ NEIGHBOURS = {
     "emit": {"longhand.capture.graph", "longhand.lower.ir", "longhand.schedule.plan"},
     "templates": set(),
 }
-PRIVATE_TORCH = {"capture/torch_private.py", "capture/torch_dynamo.py", "capture/torch_tracing.py"}
+PRIVATE_TORCH = {
+    "capture/torch_private.py",
+    "capture/torch_dynamo.py",
+    "capture/torch_tracing.py",
+    "capture/torch_transforms.py",
+}
 # Documented by PyTorch in spite of the underscore, and the only door to what they do.
 DOCUMENTED = ("torch.utils._pytree", "torch._logging")
 

@@ -12,24 +12,17 @@ FILE_LINES, FUNCTION_LINES, CLASS_LINES, METHODS = 400, 50, 300, 20
 # The lines that a file may have, each no more than it had when this list was last looked at.
 LONG_FILES = {
     "capture/bytecode/values/wrapping.py": 408,
-    "capture/torch_private.py": 457,
-    "emit/layers/loops.py": 427,
-    "emit/module/model_py.py": 458,
-    "emit/proof/bindings.py": 425,
-    "emit/text/reference.py": 420,
 }
 # (lines, methods) that a class may have.
 LARGE_CLASSES = {
     "capture/bytecode/entry/outcome.py:Outcome": (269, 23),
-    "capture/bytecode/values/wrapping.py:Wrapping": (321, 21),
+    "capture/bytecode/values/wrapping.py:Wrapping": (319, 21),
     "capture/functionalize/functionalize.py:Rewriter": (329, 26),
-    "lower/context.py:Context": (353, 28),
+    "lower/context.py:Context": (345, 28),
     "lower/views.py:TensorView": (220, 24),
     "emit/names/buffer_names.py:BufferWords": (313, 26),
-    "emit/module/model_py.py:ModelWriter": (387, 27),
-    "emit/text/reference.py:_Writer": (335, 28),
-    "emit/triton/block.py:Block": (351, 25),
-    "emit/names/value_names.py:ValueWords": (289, 21),
+    "emit/module/model_py.py:ModelWriter": (332, 25),
+    "emit/triton/block.py:Block": (342, 25),
 }
 
 

@@ -17,7 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.facts import facts_of
 from longhand.capture.frontends.argument_lists import Element, arrange_arguments, find_elements
 from longhand.capture.frontends.dynamo_run import DynamoRun
@@ -144,15 +144,15 @@ def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch
         return DynamoRun(module, given, records).run(*inputs[: len(values)])
 
     # What autocast and torch.func's transforms make of a call is seen below them.
-    is_transformed = any(map(torch_private.opens_transform, module.graph.nodes))
+    is_transformed = any(map(torch_transforms.opens_transform, module.graph.nodes))
     below = is_under_autocast(module) or is_transformed
-    takes_derivatives = any(map(torch_private.differentiates, module.graph.nodes))
+    takes_derivatives = any(map(torch_transforms.differentiates, module.graph.nodes))
     table = decomposition_table() if below else {}
     with (
         mode,
         torch.set_grad_enabled(records and takes_derivatives),  # a transform's own are part of the graph
         fx.traceback.preserve_node_meta(),
-        torch_private.keeping_transforms(),
+        torch_transforms.keeping_transforms(),
     ):
         traced = torch_private.make_fx(run, decomposition_table=table, pre_dispatch=not below)(*fakes)
     if below:

@@ -16,7 +16,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch.utils.checkpoint import checkpoint
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
 from longhand.capture.functionalize.foreach import for_each
 from longhand.capture.functionalize.gradient_tracking import can_carry
@@ -155,4 +155,4 @@ def _stops(node: fx.Node) -> bool:
 
 def _requires_grad(value: Any) -> bool:
     tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-    return any(torch_private.unbatched(tensor).requires_grad for tensor in tensors)
+    return any(torch_transforms.unbatched(tensor).requires_grad for tensor in tensors)

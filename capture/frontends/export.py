@@ -18,7 +18,7 @@ from torch import fx, nn
 from torch.export.graph_signature import ConstantArgument, InputSpec
 from torch.export.graph_signature import InputKind as ExportKind
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.frontends.call import (
     is_nonnegative,
     ordered_keywords,
@@ -86,7 +86,7 @@ def capture_export(
             program = torch.export.export(
                 module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
-            if any(map(torch_private.opens_transform, program.graph.nodes)):
+            if any(map(torch_transforms.opens_transform, program.graph.nodes)):
                 program = program.run_decompositions({})  # what a transform of torch.func makes of a call
     except Exception as error:
         raise capture_error(error, title(model, name)) from None

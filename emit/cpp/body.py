@@ -13,8 +13,8 @@ from longhand.emit.cpp.operators import operator_table, prints_bare
 from longhand.emit.cpp.tiles import turned_tiles
 from longhand.emit.cpp.types import cpp_type, is_struct, literal
 from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.value_names import is_rstd
 from longhand.emit.names.value_nouns import noun_of
+from longhand.emit.names.value_rules import is_rstd
 from longhand.emit.names.words import element_words, first_free, further_words
 from longhand.emit.text.expression import Precedence, Text, render
 from longhand.emit.text.named_constants import NamedConstant, named_constants
@@ -31,7 +31,7 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
-from longhand.schedule.plan import Address, KernelPlan, Pointer, Style, scalar_at
+from longhand.schedule.plan import Address, KernelPlan, Pointer, scalar_at
 
 Known = Mapping[int, Text]
 AT = "at"  # the variable of an index that several statements use
@@ -68,9 +68,9 @@ class BodyPrinter:
         self.row_axes = frozenset(axis.name for axis in plan.rows)
         self.col_axes = frozenset(axis.name for axis in plan.cols)
         # Base pointers move along these; what is left of an address is walked by the innermost loops.
-        batch = [axis.name for axis in plan.cols[:-1]] if plan.style is Style.COLUMNS else []
+        batch = [axis.name for axis in plan.cols[:-1]] if plan.schedule.is_down_columns else []
         self.base_axes = self.row_axes | frozenset(batch)
-        self.loop_axes = self.row_axes if plan.style is Style.COLUMNS else self.col_axes
+        self.loop_axes = self.row_axes if plan.schedule.is_down_columns else self.col_axes
         self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
         self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
         self.inverted_sums = plan.numerics.inverted_sums
@@ -198,10 +198,12 @@ class BodyPrinter:
                 continue
             along = [(axis, product) for axis, product in address.axes if axis not in self.base_axes]
             fixed = tuple((axis, product) for axis, product in address.axes if axis in self.base_axes)
-            if not along or (self.plan.style is Style.COLUMNS and not self.domains[position] & self.row_axes):
+            if not along or (
+                self.plan.schedule.is_down_columns and not self.domains[position] & self.row_axes
+            ):
                 continue
             gathers = tuple((p, product) for p, product in address.values if self._is_outer(p))
-            is_column = self.plan.style is Style.TRANSPOSED and along[-1][1] != ()
+            is_column = self.plan.schedule.is_tiled and along[-1][1] != ()
             name = f"{self.names.pointers[value.buffer]}_{'column' if is_column else 'row'}"
             if not (fixed or gathers) or name in taken:
                 continue
@@ -211,7 +213,7 @@ class BodyPrinter:
 
     def _is_outer(self, position: int) -> bool:
         """Whether a value is known where the row pointers are declared, ahead of the loops over columns."""
-        return self.plan.style is not Style.COLUMNS and not self.domains[position] & self.col_axes
+        return not self.plan.schedule.is_down_columns and not self.domains[position] & self.col_axes
 
     def pointer_declarations(self, lines: Iterable[str]) -> tuple[str, ...]:
         """``const float *x_row = x + row * n_cols;`` for the row pointers that the lines mention."""

@@ -6,12 +6,12 @@ import dataclasses
 
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.words import listed
-from longhand.schedule.plan import Access, KernelPlan, Style
+from longhand.schedule.plan import Access, KernelPlan
 
 
 @dataclasses.dataclass(frozen=True)
 class ListFace:
-    """What templates/unit/cpp_kernel.py.jinja prints for Style.FOREACH.
+    """What templates/unit/cpp_kernel.py.jinja prints for a kernel over lists.
 
     Attributes:
         arguments: The function's parameters: lists, tensors, scalars.
@@ -45,8 +45,8 @@ def whole_list(plan: KernelPlan, names: KernelNames) -> tuple[str, str] | None:
 
 
 def list_face(plan: KernelPlan, names: KernelNames) -> ListFace | None:
-    """The face of a kernel of Style.FOREACH; None for other styles."""
-    if plan.style is not Style.FOREACH:
+    """The face of a kernel over lists; None for others."""
+    if not plan.schedule.is_over_lists:
         return None
     tensors = list_arguments(plan, names)
     scalars = tuple(names.scalars[scalar.position] for scalar in plan.scalars)

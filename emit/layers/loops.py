@@ -8,16 +8,15 @@ to a repeat although they do a few steps otherwise, emit/layers/divergent_layers
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
-from longhand.emit.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike, without_first
+from longhand.emit.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
 from longhand.emit.layers.divergent_runs import Alternative, hold_the_same
+from longhand.emit.layers.loop_inputs import carried_places, class_of, distinct_inputs, own_weights
 from longhand.emit.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
 from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.words import identifier
 from longhand.lower.ir import Buffer, View
 from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
 
@@ -158,7 +157,7 @@ def _arranged(
         if isinstance(step, UnevenRepeat) and step.pattern < n_first:
             n_first = len(step.runs)
         arranged += [inner for run in step.runs[:n_first] for inner in run]
-        rest = _distinct_inputs(step, n_first)
+        rest = distinct_inputs(step, n_first)
         loop = _as_loop(plan, rest, steps[place + 1 :], words) if len(rest.runs) > 1 else None
         if loop is not None and loop.owner not in unrolled:
             record = next((one for one in records if one.owner == loop.owner), None)
@@ -303,16 +302,6 @@ def _releases_around(first: FirstCall, steps: Sequence[ModelStep]) -> list[Relea
     return [Release(outside)] if outside else []
 
 
-def _distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
-    """The repeat without its first runs, each input once."""
-    last = repeat.inputs[-1]
-    places = [place for place, name in enumerate(last) if last.index(name) == place]
-    rest = without_first(repeat, n_first)
-    return dataclasses.replace(
-        rest, inputs=tuple(tuple(run[place] for place in places) for run in rest.inputs)
-    )
-
-
 def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: BufferWords) -> Loop | None:
     graph = plan.program.graph
     owners = {path.rpartition(".")[0] for path in repeat.paths}
@@ -332,15 +321,15 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
     ):
         return None
-    carried = _carried(repeat)
+    carried = carried_places(repeat)
     if carried is None:
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
-    own_weights = _own_weights(graph, repeat.paths, reads, pattern, odd)
-    if own_weights is None:
+    weights = own_weights(graph, repeat.paths, reads, pattern, odd)
+    if weights is None:
         return None
     made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
-    given = {*own_weights, *repeat.inputs[pattern], *(own[0] if own else ())}
+    given = {*weights, *repeat.inputs[pattern], *(own[0] if own else ())}
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
@@ -363,65 +352,12 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         repeat,
         owners.pop(),
         tuple(int(last) for last in lasts),
-        _class_of(graph, repeat.paths[0], words),
+        class_of(graph, repeat.paths[0], words),
         carried,
         shared,
-        own_weights,
+        weights,
         collected,
         own=own,
         pattern=pattern,
         alternatives=alternatives,
     )
-
-
-def _carried(repeat: Repeat) -> tuple[int, ...] | None:
-    """For each input its place among the previous run's outputs; None if that differs from run to run."""
-    found: list[int] = []
-    for place in range(len(repeat.inputs[0])):
-        sources = {
-            before.index(run[place]) if run[place] in before else None
-            for before, run in zip(repeat.outputs, repeat.inputs[1:], strict=False)
-        }
-        if len(sources) != 1 or None in sources:
-            return None
-        found.append(next(source for source in sources if source is not None))
-    return tuple(found)
-
-
-def _own_weights(
-    graph: CapturedGraph,
-    paths: Sequence[str],
-    reads: Sequence[Iterable[str]],
-    pattern: int,
-    odd: Container[int],
-) -> dict[str, str] | None:
-    """The weights below each run's path, by the pattern's buffers; None if the runs' weights do not correspond.
-
-    Odd runs read no weights that the pattern has not: see emit/layers/divergent_runs.py.
-    """
-    targets = {
-        entry.node: entry.target
-        for entry in graph.inputs
-        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
-    }
-    read = [{name: targets[name] for name in names if name in targets} for names in reads]
-    below = [
-        {name: target[len(path) + 1 :] for name, target in weights.items() if target.startswith(f"{path}.")}
-        for path, weights in zip(paths, read, strict=True)
-    ]
-    reference = sorted(below[pattern].values())
-    even = [run for run in range(len(paths)) if run not in odd]
-    if any(sorted(below[run].values()) != reference for run in even):
-        return None
-    # Weights elsewhere must be the same in all runs.
-    elsewhere = [weights.keys() - found.keys() for weights, found in zip(read, below, strict=True)]
-    return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
-
-
-def _class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
-    """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
-    for node in graph.graph.nodes:
-        origin = words.provenance(node.name)
-        if origin.module == path and origin.module_class:
-            return identifier(origin.module_class)
-    return "Layer"

@@ -23,7 +23,7 @@ from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
 from longhand.emit.text.reference import Reference
 from longhand.emit.text.reference_views import StridedView
-from longhand.schedule.plan import KernelPlan, Style
+from longhand.schedule.plan import KernelPlan
 
 # What check.py itself calls so where the arguments are.
 _OWN_TEXT = "sys model arguments results leaves weights gradients fill run window memory laid_out"
@@ -121,7 +121,7 @@ def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -
         else:
             read.append((parameter, parameter))
     written = tuple(_window(view) for view in reference.results)
-    if plan.style is Style.FOREACH:
+    if plan.schedule.is_over_lists:
         many = [pointer.name for pointer in plan.pointers if pointer.many]
         words = tuple(names.lists[name] for name in many)
         each = tuple(names.pointers[name] for name in many)

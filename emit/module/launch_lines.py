@@ -20,15 +20,15 @@ from longhand.emit.names.unit_names import KernelNames, UnitNames
 from longhand.emit.text.numbers import number
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size
-from longhand.schedule.plan import Access, KernelPlan, Launch, Style, UnitPlan
+from longhand.schedule.plan import Access, KernelPlan, Launch, UnitPlan
 
 _MANY = 3  # numbers in a row
 
 
 def number_words(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     """What a kernel's host function calls the numbers that follow its tensors, in order; lists tell their sizes."""
-    sizes = [names.axes[axis.name].size for axis in plan.axes] if plan.style is not Style.FOREACH else []
-    ints = [names.ints[parameter.name] for parameter in plan.ints] if plan.style is not Style.FOREACH else []
+    sizes = [names.axes[axis.name].size for axis in plan.axes] if not plan.schedule.is_over_lists else []
+    ints = [names.ints[parameter.name] for parameter in plan.ints] if not plan.schedule.is_over_lists else []
     return (*sizes, *ints, *(names.scalars[scalar.position] for scalar in plan.scalars))
 
 
@@ -62,7 +62,7 @@ class LaunchWriter:
 
     def write(self, step: Launch) -> str:
         """``kernels.add_layer_norm(x, attn, weight, bias, residual, n_rows=batch * seq, n_cols=dim, eps=1e-5)``"""
-        if self.plan.kernels[step.kernel].style is Style.FOREACH:
+        if self.plan.kernels[step.kernel].schedule.is_over_lists:
             return self._launch_of_lists(step)
         sizes = self._axis_sizes(step)
         ints = self._ints(step)

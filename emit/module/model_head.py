@@ -20,7 +20,7 @@ _MOST_SHAPES = 4  # of a list, in its description
 def title(plan: UnitPlan, is_training: bool) -> str:
     """``GPT as kernels: examples.gpt.GPT for cpu, float32, inference.``"""
     graph, target = plan.program.graph, plan.options.target
-    where = target.device.value + (f" ({target.arch})" if target.arch else "")
+    where = target.name + (f" ({target.arch})" if target.arch else "")
     inputs = {entry.node for entry in graph.inputs}
     values = [node.meta.get("val") for node in graph.graph.nodes if node.name in inputs]
     dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]

@@ -9,29 +9,35 @@ from collections.abc import Iterator, Sequence
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.loops import Loop, ModelStep
 from longhand.emit.layers.model_layers import classes_of, layers_by_class, write_layers
-from longhand.emit.layers.model_loops import Block, write_block, write_loop, write_record
+from longhand.emit.layers.model_loops import Block, write_block, write_loop
 from longhand.emit.module.call_checks import CallChecks, as_size
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_head import signature_lines, title
+from longhand.emit.module.model_results import (
+    built,
+    end_with,
+    records_outside_loops,
+    remark_on_gradients,
+    trained_lines,
+)
 from longhand.emit.module.model_text import ModelFile, ModelText
 from longhand.emit.module.model_weights import construct
-from longhand.emit.module.module_tree import ModuleTree, grow, member
+from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
 from longhand.emit.module.templates import render_template
 from longhand.emit.module.tensor_lists import MadeList, TensorList, find_lists, find_made_lists, shape_lines
 from longhand.emit.module.trained_call import TrainedCall, launched_words
-from longhand.emit.module.trees import Parameter, build, children, parameters
+from longhand.emit.module.trees import Parameter, parameters
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.naming import externs
 from longhand.emit.names.unit_names import UnitNames
-from longhand.emit.names.variables import records_apart
 from longhand.emit.names.words import identifier, own_name
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter, bind_sizes
 from longhand.emit.unit.runtime_py import sorted_imports
-from longhand.lower.ir import BufferKind, View
+from longhand.lower.ir import View
 from longhand.options import Device
 from longhand.schedule.plan import UnitPlan
 
@@ -76,7 +82,7 @@ class ModelWriter:
         self.dims.learn_copies(externs(plan))
         self.steps: tuple[ModelStep, ...] = names.steps
         self.tree: ModuleTree = grow(
-            self.graph, plan.buffers, _channels_last_weights(plan), layers_by_class(self.steps)
+            self.graph, plan.buffers, open_layouts(plan.buffers), layers_by_class(self.steps)
         )
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
@@ -149,7 +155,7 @@ class ModelWriter:
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
-        paragraphs += self._records_apart()
+        paragraphs += records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
         text = self._text(paragraphs, sizes, layers.blocks)
         if body.needs.functional:
@@ -165,14 +171,6 @@ class ModelWriter:
         self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
-
-    def _records_apart(self) -> list[Paragraph]:
-        """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
-        found: list[Paragraph] = []
-        for record, place, buffers in records_apart(self.steps):
-            made = write_record(record, [self.variables[buffer] for buffer in buffers])
-            found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
-        return found
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
@@ -225,21 +223,7 @@ class ModelWriter:
             self._result(result, sizes) if place not in in_records else ""
             for place, result in enumerate(self.plan.results)
         ]
-        returned = self._returned(texts)
-        if returned == "None" and paragraphs:
-            return
-        last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
-        target, is_assignment, expression = last.partition(" = ")
-        head = returned.split(".")[0].split("[")[0]
-        is_single = len(texts) == 1 and target.isidentifier() and is_assignment and head == target
-        if is_single and "#" not in expression and not expression.startswith("empty("):
-            rest = returned[len(target) :]
-            paragraphs[-1].lines[-1] = f"return {expression}{rest}"
-            return
-        if paragraphs and paragraphs[-1].lines and not paragraphs[-1].lines[-1].startswith("del "):
-            paragraphs[-1].lines.append(f"return {returned}")
-        else:
-            paragraphs.append(Paragraph((), [f"return {returned}"]))
+        end_with(paragraphs, self._returned(texts), len(texts))
 
     def _returned(self, texts: list[str]) -> str:
         """What launch() returns, or forward() where there is no launch()."""
@@ -257,49 +241,29 @@ class ModelWriter:
     def _built(self, texts: list[str]) -> str:
         """What the user's call returns, put together from its leaves."""
         types: set[tuple[str, str]] = set()
-        returned = build(self.graph.out_spec, iter(texts), types)
-        for one in self.made_lists:
-            listed = ", ".join(f"{one.name}[{place}]" for place in range(len(one.nodes)))
-            returned = returned.replace(f"[{listed}]", one.name)
+        returned = built(self.graph.out_spec, iter(texts), self.made_lists, types)
         self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
         return returned
 
     def _trained(self) -> tuple[str, ...]:
-        """The lines of forward() in training: the autograd.Function's results as the user's call returns them."""
+        """The lines of forward() in training."""
         if self.training is None:
             return ()
-        weights = ["*self.parameters()"] if self.graph.is_module else []
-        owner = ["self"] if self.graph.is_module else []
+        owner, weights = (["self"], ["*self.parameters()"]) if self.graph.is_module else ([], [])
         given = ", ".join([*owner, *self._launch_given(), *weights])
-        call = f"{self.training.function}.apply({given})"
-        n_leaves = len(self.plan.results) - self.graph.n_saved
-        is_tensor = [isinstance(result, View) for result in self.plan.results[:n_leaves]]
-        words = [self.variables[r.buffer] for r in self.plan.results[:n_leaves] if isinstance(r, View)]
-        words = [
-            word if words.count(word) == 1 and word.isidentifier() else f"result_{i}"
-            for i, word in enumerate(words)
-        ]
-        if all(is_tensor) and self.graph.out_spec.is_leaf():
-            return (f"return {call}[0]",)
-        is_flat = self.graph.out_spec.type is tuple and all(
-            child.is_leaf() for child in children(self.graph.out_spec)
+        return trained_lines(
+            f"{self.training.function}.apply({given})",
+            self.plan.results[: len(self.plan.results) - self.graph.n_saved],
+            self.graph.out_spec,
+            self.variables,
+            lambda result: self._result(result, self._plain()),
+            self._built,
         )
-        if all(is_tensor) and is_flat and len(words) > 1:
-            return (f"return {call}",)
-        texts = iter(words)
-        leaves = [
-            next(texts) if isinstance(result, View) else self._result(result, self._plain())
-            for result in self.plan.results[:n_leaves]
-        ]
-        return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {self._built(leaves)}")
 
     def _as_given(self, buffer: str) -> str:
         """A buffer as the results mention it: an argument of forward() by its path, ``batch["mask"]``."""
-        return (
-            self.variables[buffer]
-            if self.has_launch
-            else dict(self.tensors).get(buffer, self.variables[buffer])
-        )
+        given = {} if self.has_launch else dict(self.tensors)
+        return given.get(buffer, self.variables[buffer])
 
     def _result(self, result: object, sizes: SizeWriter) -> str:
         if isinstance(result, View):
@@ -373,22 +337,9 @@ class ModelWriter:
             blocks=tuple({block.name: block for _, block in blocks}.values()),
             constants=tuple(constants),
             training=self._trained(),
-            remark=self._remark(),
+            remark=remark_on_gradients(self.plan.results, self.variables, self.training is not None),
             launch=self.launch,
             recording=self.recording,
-        )
-
-    def _remark(self) -> str:
-        """Why the forward pass makes gradients."""
-        begun = [
-            result.buffer
-            for result in self.plan.results
-            if isinstance(result, View) and self.variables.get(result.buffer, "").startswith("unscaled_d_")
-        ]
-        if self.training is None or not begun:
-            return ""
-        return (
-            "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."
         )
 
     def _function_constants(self) -> list[str]:
@@ -447,12 +398,3 @@ class ModelWriter:
         for parameter, with_default in zip(self.parameters, may_have_default, strict=True):
             default = f"={argument(parameter.default, self._plain())}" if with_default else ""
             yield f"{parameter.name}{default}"
-
-
-def _channels_last_weights(plan: UnitPlan) -> frozenset[str]:
-    """The parameters that no kernel reads and whose layout is therefore open."""
-    return frozenset(
-        buffer.name
-        for buffer in plan.buffers.values()
-        if buffer.kind is BufferKind.WEIGHT and not buffer.layout_is_known
-    )

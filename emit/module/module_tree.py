@@ -12,7 +12,7 @@ from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.emit.module.held_values import ByLayer, held_values, is_in_state_dict
 from longhand.emit.names.words import identifier, is_attribute
 from longhand.emit.text.quoting import python_string
-from longhand.lower.ir import Buffer
+from longhand.lower.ir import Buffer, BufferKind
 
 _OF_MODULES = frozenset({*dir(nn.Module), "launch"})
 
@@ -258,3 +258,12 @@ def step_to_tensor(owner: Branch, name: str) -> str:
 def member(expression: str) -> str:
     """The same from inside a method: ``self.ln_1.weight``, ``self[0].weight``."""
     return f"self{expression}" if expression.startswith("[") else f"self.{expression}"
+
+
+def open_layouts(buffers: Mapping[str, Buffer]) -> frozenset[str]:
+    """The parameters that no kernel reads and whose layout is therefore open."""
+    return frozenset(
+        buffer.name
+        for buffer in buffers.values()
+        if buffer.kind is BufferKind.WEIGHT and not buffer.layout_is_known
+    )

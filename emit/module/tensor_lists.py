@@ -12,7 +12,7 @@ from longhand.capture.graph import InputKind
 from longhand.emit.module.trees import Parameter
 from longhand.emit.names.unit_names import UnitNames
 from longhand.lower.ir import memory_order
-from longhand.schedule.plan import Access, Allocate, Launch, Style, UnitPlan
+from longhand.schedule.plan import Access, Allocate, Launch, UnitPlan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ def find_lists(
     listed = {
         name
         for step in plan.steps
-        if isinstance(step, Launch) and plan.kernels[step.kernel].style is Style.FOREACH
+        if isinstance(step, Launch) and plan.kernels[step.kernel].schedule.is_over_lists
         for name in step.touched
     }
     kinds = {entry.node: entry.kind for entry in plan.program.graph.inputs}
@@ -101,7 +101,7 @@ def find_made_lists(plan: UnitPlan, names: UnitNames, taken: set[str]) -> tuple[
     allocated = {step.buffer for step in plan.steps if isinstance(step, Allocate)}
     found: list[MadeList] = []
     for step in plan.steps:
-        if not isinstance(step, Launch) or plan.kernels[step.kernel].style is not Style.FOREACH:
+        if not isinstance(step, Launch) or not plan.kernels[step.kernel].schedule.is_over_lists:
             continue
         kernel = plan.kernels[step.kernel]
         columns = [

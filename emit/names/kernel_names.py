@@ -22,7 +22,7 @@ from longhand.emit.names.words import (
     without_counter,
 )
 from longhand.lower.ir import PIECE_SQUARES, Constant, Load, Pointwise, PointwiseOp, Store
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Style
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer
 
 FILL = "fill_padding"
 PIECE_STATISTICS = "piece_statistics"
@@ -46,13 +46,6 @@ _DTYPES = {
     torch.bool: "bool",
 }
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
-_LAYOUTS = {
-    Style.COLUMNS: "columns",
-    Style.TRANSPOSED: "transposed",
-    Style.ROWS_SPLIT: "split",
-    Style.ROWS_LOOPED: "rows",
-    Style.ROWS_PERSISTENT: "rows",
-}
 
 
 def kernel_scope() -> Scope:
@@ -90,10 +83,10 @@ def _candidates(
     )
     base = derivatives or people or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
     base = _of_many_results(plan, nodes, base, words) or base
-    if plan.style is Style.COLUMNS and not derivatives and base != people:
+    if plan.schedule.is_down_columns and not derivatives and base != people:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
-    if plan.style is Style.TRANSPOSED and "transpose" not in base:
+    if plan.schedule.is_tiled and "transpose" not in base:
         base = _joined("transpose", base)
     base = (
         _of_statistics(plan)
@@ -103,7 +96,7 @@ def _candidates(
         or _of_padding(nodes)
         or base
     )
-    if plan.style is Style.FOREACH:
+    if plan.schedule.is_over_lists:
         yield _of_update([words.provenance(node.name) for node in nodes])
     yield base
     differences = list(_differences(plan, named[base])) if base in named else []
@@ -137,9 +130,9 @@ def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) 
     derived = [word + "s" * ([*ops.values()].count(word) > 1) for word in derived]
     own = [_parameter_word(origins[node]) for node in kept if origins[node].differentiated]
     others = [_parameter_word(origins[node]) for node in kept if not origins[node].differentiated]
-    if plan.style is Style.COLUMNS and any(own):
+    if plan.schedule.is_down_columns and any(own):
         derived[-1] += f"_{'_and_'.join(dict.fromkeys(word for word in own if word))}"
-    elif plan.style is Style.COLUMNS and any(others):
+    elif plan.schedule.is_down_columns and any(others):
         derived.append("column_sum")
     elif any(
         not o.differentiated and o.differentiates and op_word(n).word == "add" for n, o in origins.items()
@@ -263,8 +256,8 @@ def _of_layout(plan: KernelPlan, launch: Launch, nodes: list[fx.Node]) -> str | 
 
 def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
     """What sets this kernel apart from the one that has the plain name."""
-    if plan.style is not other.style:
-        yield _LAYOUTS.get(plan.style, "flat" if not plan.rows else "blocks")
+    if plan.schedule != other.schedule:
+        yield plan.schedule.word or ("blocks" if plan.rows else "flat")
     stores, others = _n_stores(plan), _n_stores(other)
     if stores != others:
         yield "" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
@@ -315,8 +308,8 @@ def _joined(base: str, *qualifiers: str) -> str:
 
 def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
     """What may tell this kernel from another of the same math, best first."""
-    if plan.style in (Style.COLUMNS, Style.TRANSPOSED, Style.ROWS_SPLIT):
-        yield _LAYOUTS[plan.style]
+    if plan.schedule.is_named_first:
+        yield plan.schedule.word
     yield "_".join(
         dict.fromkeys(_DTYPES.get(p.dtype, "") for p in plan.pointers if p.access is not Access.READ)
     )
@@ -333,7 +326,7 @@ def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
             yield identifier(module)
     for origin in reversed(origins):
         yield snake_case(identifier(words.provenance(origin).module_class))
-    yield _LAYOUTS.get(plan.style, "strided" if plan.ints else "flat")
+    yield plan.schedule.word or ("strided" if plan.ints else "flat")
     if plan.ints:
         yield "strided"
     if len(written) > 1:

@@ -30,11 +30,10 @@ from longhand.emit.names.words import (
 from longhand.emit.text.formula import title_of
 from longhand.emit.text.traffic import traffic_line
 from longhand.lower.ir import Extern, Store
-from longhand.options import Device
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, Style, UnitPlan, UnitStep
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep, facts_of
 
 _MOST_QUOTES = 6
-# What the templates of Style.FOREACH bind themselves.
+# What the templates of kernels over lists bind themselves.
 _WORDS_OF_LISTS = (
     "tensor",
     "table",
@@ -204,10 +203,10 @@ def _name_kernel_words(
     name: str,
     dimensions: Mapping[str, tuple[str, ...]],
 ) -> KernelNames:
-    is_cpu = plan.options.target.device is Device.CPU
+    prints_blocks = facts_of(plan.options.target).prints_blocks
     scope = KernelScope(RESERVED_IN_KERNEL)
     scope.take(name)
-    if kernel.style is Style.FOREACH:
+    if kernel.schedule.is_over_lists:
         for word in _WORDS_OF_LISTS:
             scope.take(word)
     pointers = _name_pointers(kernel, launch, words, scope)
@@ -221,12 +220,12 @@ def _name_kernel_words(
         scalar.position: scope.pick([scalar.name or "", *_scalar_words(kernel, scalar.position)])
         for scalar in kernel.scalars
     }
-    if not is_cpu:
-        # Triton's pointers are printed with a suffix, so their words are free for what is loaded.
+    if prints_blocks:
+        # Pointers are printed with a suffix, so their words are free for what is loaded.
         for word in (*pointers.values(), *lists.values()):
             scope.release(word)
             scope.take(f"{word}_ptr")
-    values = ValueWords(kernel, words, pointers, scope, loads_have_lines=not is_cpu).name_values()
+    values = ValueWords(kernel, words, pointers, scope, loads_have_lines=prints_blocks).name_values()
     names = KernelNames(
         kernel=name,
         title="",

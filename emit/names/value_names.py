@@ -11,11 +11,10 @@ import torch
 
 from longhand.capture.graph import GradientPart
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.choice_names import choice_words
 from longhand.emit.names.value_nouns import noun_of
-from longhand.emit.names.words import Scope, element_words, further_words, plural, without_counter
+from longhand.emit.names.value_rules import Nameless, one_of, words_by_rule
+from longhand.emit.names.words import Scope, element_words, further_words, without_counter
 from longhand.lower.ir import (
-    PRIMITIVES,
     Constant,
     Extent,
     Load,
@@ -23,19 +22,16 @@ from longhand.lower.ir import (
     PointwiseOp,
     Position,
     Reduce,
-    ReduceOp,
     Scalar,
     Store,
     Value,
     arguments,
-    domains,
 )
-from longhand.schedule.plan import Access, KernelPlan, Style
+from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 
-_SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
 _PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
 
 
@@ -174,23 +170,24 @@ class ValueWords:
             yield from self._load_words(value)
             return
         local = locals_of.get(position)
-        stored = self._stored(position)
+        one = Nameless(position, self.plan, self.words, self.pointers, names, self.loads_have_lines)
+        stored = one.stored
         if stored and self._is_updated(stored):
             yield f"new_{stored}"
         for word in (local, stored):
             if word and not self.loads_have_lines:  # C++: one element of what the word stands for
-                yield singular(word)
+                yield one_of(word)
             if word:
                 yield word
         role = getattr(value, "name", None)
         if role and role != local:
             yield role
             if role == stored:
-                yield from self._once_more(role)
+                yield from one.once_more(role)
             yield from (f"{word}_{role}" for word in self._places(value))
-        yield from self._op_words(position, value, names)
+        yield from words_by_rule(one)
         if local:
-            yield from self._once_more(local)
+            yield from one.once_more(local)
         origin = getattr(value, "origin", "")
         hint = without_counter(origin).strip("_") if origin else ""
         yield from (f"{word}_{noun_of(value)}" for word in self._places(value))
@@ -200,19 +197,10 @@ class ValueWords:
         for prefix in _PREFIXED:
             yield f"{prefix}_{word}"
 
-    def _once_more(self, word: str) -> Iterator[str]:
-        """Words for what would have one that stands for something else: one element of it in C++, else a new one."""
-        yield from [f"new_{word}"] if self.loads_have_lines else itertools.islice(element_words(word), 5)
-
     def _is_updated(self, word: str) -> bool:
         """Whether the kernel reads and writes a tensor: then a value for it is its new one."""
         both = (pointer.name for pointer in self.plan.pointers if pointer.access is Access.READ_WRITE)
         return word in {self.pointers.get(name) for name in both}
-
-    def _stored(self, position: int) -> str | None:
-        """The word of the result that the value is."""
-        users = (value for value in self.plan.body if isinstance(value, Store) and value.value == position)
-        return next((self.pointers[value.buffer] for value in users if value.buffer in self.pointers), None)
 
     def _places(self, value: Value) -> Iterator[str]:
         """Words that tell which of several modules of a kind a value belongs to: ``shortcut``."""
@@ -226,7 +214,7 @@ class ValueWords:
         if value.name and (value.index.values or value.mask is not None):
             yield value.name
         if not self.loads_have_lines or self._is_one(value):
-            yield singular(pointer)
+            yield one_of(pointer)
         yield pointer
         if value.name and pointer.endswith(value.name):
             yield value.name
@@ -238,117 +226,6 @@ class ValueWords:
 
     def _is_one(self, value: Load) -> bool:
         """Whether a program loads one element, not a block of them."""
-        return self.plan.style is Style.ROWS_LOOPED and not {a.name for a in self.plan.cols} & {
+        return self.plan.schedule.is_row_by_row and not {a.name for a in self.plan.cols} & {
             axis for axis, _ in value.index.axes
         }
-
-    def _op_words(self, position: int, value: Value, names: Mapping[int, str]) -> Iterator[str]:
-        """Words from what the value is: ``exp_scores``, ``row_sum``, ``product``."""
-        named = [word for a in arguments(value) if (word := self._operand(a, names))]
-        if isinstance(value, Reduce):
-            if value.op is ReduceOp.SUM and self._is_square(value.arg):
-                yield "sum_of_squares"
-            stored = self._stored(position)
-            if stored and sum(isinstance(other, Reduce) for other in self.plan.body) > 1:
-                yield f"{stored}_{noun_of(value)}"
-            place = (
-                "row"
-                if self.plan.rows and set(value.axes) == {axis.name for axis in self.plan.cols}
-                else "col"
-            )
-            place = place if domains(self.plan.body)[position] else "total"
-            yield f"{place}_{noun_of(value)}"
-            for name in named:
-                yield f"{name}_{noun_of(value)}"
-            inner = self.plan.body[value.arg]
-            if value.op is ReduceOp.SUM and isinstance(inner, Pointwise) and inner.op is PointwiseOp.MUL:
-                yield "sum_of_products"
-            return
-        if not isinstance(value, Pointwise):
-            yield "position"
-            return
-        if (
-            PRIMITIVES[value.op].leads_names
-            and len(named) == 1
-            and len(named[0]) <= 12
-            and value.op.value not in named[0]
-        ):
-            yield f"{value.op.value}_{named[0]}"
-        if value.op in (PointwiseOp.MUL, PointwiseOp.DIV) and self._with_number(value):
-            yield f"scaled_{named[0]}" if named else noun_of(value)
-        if value.op in (PointwiseOp.ADD, PointwiseOp.SUB) and self._with_number(value):
-            yield f"shifted_{named[0]}" if named else "shifted"
-        if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
-            yield f"{named[0]}_squared" if named else "square"
-        if value.op is PointwiseOp.LT:
-            limits = [self.plan.body[argument] for argument in value.args]
-            if any(isinstance(limit, Scalar) and limit.name == "boundary" for limit in limits):
-                yield "in_first"
-                yield "in_first_two"
-        if value.op is PointwiseOp.NEG and named:
-            yield f"minus_{named[0]}"
-        if is_rstd(value, self.plan.body):
-            yield "rstd"
-        if value.op is PointwiseOp.ADD:
-            yield from self._sum_words(value)
-        if value.op is PointwiseOp.WHERE:
-            operands = {a: word for a in value.args if (word := self._operand(a, names))}
-            yield from choice_words(value, self.plan.body, operands)
-        stored = self._stored(position)
-        if stored:
-            yield from self._once_more(stored)
-        yield noun_of(value)
-        for name in named:
-            yield f"{name}_{noun_of(value)}"
-
-    def _is_square(self, position: int) -> bool:
-        """Whether a value is another one times itself."""
-        value = self.plan.body[position]
-        if not isinstance(value, Pointwise) or len(value.args) != 2:
-            return False
-        power = self.plan.body[value.args[1]]
-        is_two = isinstance(power, Constant) and power.value == 2
-        return (value.op is PointwiseOp.MUL and value.args[0] == value.args[1]) or (
-            value.op is PointwiseOp.POW and is_two
-        )
-
-    def _sum_words(self, value: Pointwise) -> Iterator[str]:
-        """What a sum is to the user: with a bias, of embeddings, of a stream and what a layer adds to it."""
-        if self.words.adds_bias(value.origin):
-            yield "biased"
-        sides = [self.plan.body[argument] for argument in value.args]
-        if any(isinstance(side, Load) and side.index.values for side in sides):
-            yield "embedded"
-        elif all(isinstance(side, Load) for side in sides) and self._reduces():
-            yield "residual"
-
-    def _reduces(self) -> bool:
-        return any(isinstance(value, Reduce) for value in self.plan.body)
-
-    def _operand(self, position: int, names: Mapping[int, str]) -> str | None:
-        """The word of an argument: its name, or for a load that is written in place its pointer's."""
-        value = self.plan.body[position]
-        if position in names:
-            return names[position]
-        return singular(self.pointers[value.buffer]) if isinstance(value, Load) else None
-
-    def _with_number(self, value: Pointwise) -> bool:
-        return any(isinstance(self.plan.body[argument], Constant | Scalar) for argument in value.args)
-
-
-def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:
-    """Whether a value is 1 / sqrt(x + a number)."""
-    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.RSQRT:
-        return False
-    inner = body[value.args[0]]
-    return (
-        isinstance(inner, Pointwise)
-        and inner.op is PointwiseOp.ADD
-        and any(isinstance(body[argument], Constant | Scalar) for argument in inner.args)
-    )
-
-
-def singular(word: str) -> str:
-    """``scores`` is ``score``; a word that is no plural stays."""
-    is_plural = len(word) > 3 and plural(word[:-1]) == word and not word.endswith(_SINGULAR_ENDINGS)
-    return word[:-1] if is_plural else word

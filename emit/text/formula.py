@@ -11,7 +11,7 @@ from longhand.emit.text.operation_formula import op_formula
 from longhand.emit.text.reference_joins import find_joins
 from longhand.emit.text.value_formula import formula_in_steps, value_formula
 from longhand.lower.ir import Load, Store
-from longhand.schedule.plan import Access, KernelPlan, Style
+from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 88
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
@@ -66,7 +66,7 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         for formula in (coarse, exact) if is_coarser else (exact, coarse):
             if formula and len(formula) <= room:
                 return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
-    if plan.style is Style.FOREACH:
+    if plan.schedule.is_over_lists:
         return f"{_update_in_words(plan, names)}."
     stepwise = formula_in_steps(plan, names, words)
     if stepwise and len(stepwise) + len(names.kernel) <= _THREE_LINES:
@@ -111,13 +111,10 @@ def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:
 
 
 def _walk(plan: KernelPlan, names: KernelNames) -> str:
-    if plan.style is Style.ROWS_AND_COLUMNS:
-        return ", in one pass over the rows"
-    if plan.style in (Style.ROWS_LOOPED, Style.ROWS_PERSISTENT, Style.ROWS_SPLIT):
+    schedule = plan.schedule
+    if schedule.is_row_wise:
         row = names.axes[plan.rows[0].name].index if len(plan.rows) == 1 else "row"
         return f", {row} by {row}" if plan.rows else ""
-    if plan.style is Style.COLUMNS:
-        return ", column by column"
-    if plan.style is Style.TRANSPOSED:
+    if schedule.is_tiled:
         return ", in tiles" if plan.turned else ", in square tiles"
-    return ""
+    return f", {schedule.walk}" if schedule.walk else ""

@@ -18,12 +18,12 @@ from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.kernel_names import FILL
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.value_nouns import noun_of
-from longhand.emit.names.words import RESERVED_IN_MODULE, Scope
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import Group, find_groups
-from longhand.emit.text.reference_joins import Join, find_joins
+from longhand.emit.text.reference_joins import find_joins
 from longhand.emit.text.reference_numbers import number_text, prints_number
 from longhand.emit.text.reference_ops import operation, reduction
+from longhand.emit.text.reference_page import IndexWriter, JoinWriter, Page, is_slice
 from longhand.emit.text.reference_views import StridedView, ViewFinder, flat_pointers
 from longhand.lower.ir import (
     Constant,
@@ -37,7 +37,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 84
 _WIDEST_PURPOSE = 98
@@ -80,17 +80,15 @@ class _Writer:
             key for p in self.uses for key in self._memory(p)
         }
         self.views = self._read_views()
-        self.used_numbers: set[str] = set()
-        self.lines: list[str] = []
-        self.turned: set[str] = set()  # tensors that a line has brought into the kernel's space
         self.done: dict[int, Text] = {}
-        self.scope = Scope(RESERVED_IN_MODULE | {"reference"})
+        self.page = Page(plan, names, self.finder, self.views)
         for word in (*self._number_words(), *self.views):
-            self.scope.take(word)
+            self.page.scope.take(word)
+        self.indices = IndexWriter(self.page, self._value)
+        self.joiner = JoinWriter(self.page, self.pieces, self.domains, self._value)
         self.stored = {
             value.value: names.pointers[value.buffer] for value in plan.body if isinstance(value, Store)
         }
-        self.steps: dict[str, Text] = {}
 
     # What the reference is given.
 
@@ -104,7 +102,7 @@ class _Writer:
         """By parameter: the one view of each pointer that is read at one address; None where it comes flat."""
         found: dict[str, StridedView | None] = {}
         for position, value in enumerate(self.plan.body):
-            if isinstance(value, Load) and position in self.uses and not self._is_slice(position):
+            if isinstance(value, Load) and position in self.uses and not is_slice(self.pieces, position):
                 word = self.names.pointers[value.buffer]
                 found[word] = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
             for key in self._memory(position):
@@ -150,9 +148,6 @@ class _Writer:
             return self.joins[position].pieces
         return () if position in self.pieces else arguments(self.plan.body[position])
 
-    def _is_slice(self, position: int) -> bool:
-        return position in self.pieces and self.pieces[position].slice is not None
-
     def write(self) -> Reference:
         stores = [
             (position, value) for position, value in enumerate(self.plan.body) if isinstance(value, Store)
@@ -168,11 +163,11 @@ class _Writer:
             texts.append(text.text)
         returned = texts[0] if len(texts) == 1 else f"({', '.join(texts)})" if texts else "()"
         returned = returned[1:-1] if len(texts) > 1 else returned
-        if self.lines and self.lines[-1].startswith(f"{returned} = "):
-            returned = self.lines.pop().partition(" = ")[2]
-        body = [*self.lines, f"return {returned}"]
+        if self.page.lines and self.page.lines[-1].startswith(f"{returned} = "):
+            returned = self.page.lines.pop().partition(" = ")[2]
+        body = [*self.page.lines, f"return {returned}"]
         printed = "\n".join(body)
-        numbers = [word for word in self._number_words() if word in self.used_numbers]
+        numbers = [word for word in self._number_words() if word in self.page.used_numbers]
         parameters = tuple(self.views) + tuple(numbers)
         filled = _listed([self.names.pointers[store.buffer] for _, store in stores])
         source = "\n".join(
@@ -193,12 +188,8 @@ class _Writer:
                 reads[self.names.pointers[value.buffer]] += n_uses
         for word, view in self.views.items():
             if view is not None and view.back and reads[word] > 1:
-                self.lines.append(f"{word} = {word}{view.back}")
-                self.turned.add(word)
-
-    def _in_space(self, word: str) -> str:
-        view = self.views[word]
-        return word + (view.back if view is not None and word not in self.turned else "")
+                self.page.lines.append(f"{word} = {word}{view.back}")
+                self.page.turned.add(word)
 
     def _value(self, position: int) -> Text:
         """The text of a value where it is used; values used twice, and long ones, get a line first."""
@@ -211,8 +202,8 @@ class _Writer:
         )
         is_named_join = position in self.joins and position in self.names.values
         if not is_leaf and (is_named_join or self.uses[position] > 1 or len(text.text) > _LONGEST):
-            name = self.scope.pick(self._words(position))
-            self.lines.append(f"{name} = {text.text}")
+            name = self.page.scope.pick(self._words(position))
+            self.page.lines.append(f"{name} = {text.text}")
             text = Text(name)
         self.done[position] = text
         return text
@@ -231,24 +222,26 @@ class _Writer:
         group = self.groups.get(position)
         if group is not None:
             text = group.write([self._value(argument) for argument in group.inputs])
-            self.used_numbers |= {word for word in self._number_words() if re.search(rf"\b{word}\b", text)}
+            self.page.used_numbers |= {
+                word for word in self._number_words() if re.search(rf"\b{word}\b", text)
+            }
             return Text(text)
         join = self.joins.get(position)
         if join is not None and join.fill is None:
-            return self._cat(join)
+            return self.joiner.cat(join)
         value = self.plan.body[position]
         match value:
             case Load():
-                return self._load(position, value) if join is None else self._pad(join, position, value)
+                return self._load(position, value) if join is None else self.joiner.pad(join, value)
             case Constant(value=number):
                 return number_text(number)
             case Scalar():
                 return self._scalar(position, value)
             case Extent(axes=axes):
-                sizes = [self._number_word(self.names.axes[axis].size) for axis in axes]
+                sizes = [self.page.number(self.names.axes[axis].size) for axis in axes]
                 return Text(" * ".join(sizes), Precedence.PRODUCT if len(sizes) > 1 else Precedence.ATOM)
             case Position():
-                return self._indices(self.plan.addresses[position])
+                return self.indices.at(self.plan.addresses[position])
             case Reduce():
                 return self._reduce(value)
             case Pointwise():
@@ -265,143 +258,33 @@ class _Writer:
         text = arg.within(Precedence.ATOM)
         if varying != self.domains[value.arg]:
             sizes = [
-                self._number_word(self.names.axes[axis].size) if axis in varying else "1" for axis in order
+                self.page.number(self.names.axes[axis].size) if axis in varying else "1" for axis in order
             ]
             text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
         return reduction(value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes))
 
-    def _number_word(self, word: str) -> str:
-        self.used_numbers.add(word)
-        return word
-
     def _scalar(self, position: int, value: Scalar) -> Text:
         if position in self.names.scalars:
-            return Text(self._number_word(self.names.scalars[position]))
+            return Text(self.page.number(self.names.scalars[position]))
         # Equal scalars are one parameter: the first of them.
         for parameter in self.plan.scalars:
             first = self.plan.body[parameter.position]
             if isinstance(first, Scalar) and (first.value, first.dtype) == (value.value, value.dtype):
-                return Text(self._number_word(self.names.scalars[parameter.position]))
+                return Text(self.page.number(self.names.scalars[parameter.position]))
         return number_text(float(value.value) if value.dtype.is_floating_point else int(value.value))
 
     def _load(self, position: int, value: Load) -> Text:
         word = self.names.pointers[value.buffer]
         if position in self.pieces:
-            return self._piece(position, word)
+            return self.joiner.piece(position, word)
         if value.buffer not in self.flat:
-            return Text(self._in_space(word))
-        at = self._indices(self.plan.addresses[position])
+            return Text(self.page.in_space(word))
+        at = self.indices.at(self.plan.addresses[position])
         if value.mask is None:
             return Text(f"{word}[{at.text}]")
         mask = self._value(value.mask).text
         inside = f"{word}[torch.where({mask}, {at.text}, 0)]"
         return Text(f"torch.where({mask}, {inside}, {number_text(value.other).text})")
-
-    def _piece(self, position: int, word: str) -> Text:
-        """What a piece of a cat is computed from: a slice along the axis, or all of a tensor."""
-        piece = self.pieces[position]
-        if piece.slice is None:
-            return Text(word)
-        for limit in (piece.range.start, piece.range.end):
-            if limit is not None:
-                self._number_word(self.names.scalars[limit])
-        n_after = len(self.plan.axes) - 1 - self._place(piece.range.axis)
-        return Text(f"{self._in_space(word)}[..., {piece.slice}{', :' * n_after}]")
-
-    def _place(self, axis: str) -> int:
-        return [one.name for one in self.plan.axes].index(axis)
-
-    def _cat(self, join: Join) -> Text:
-        """The pieces, each expanded along what only others vary along."""
-        varying = [self.domains[piece] for piece in join.pieces]
-        wanted = frozenset[str]().union(*varying) | {join.axis}
-        lengths = [self._n_dims(piece) for piece in join.pieces]
-        parts = []
-        for piece, own, n_dims in zip(join.pieces, varying, lengths, strict=True):
-            text = self._value(piece)
-            if own | {join.axis} != wanted or n_dims < max(lengths):
-                axes = [axis.name for axis in self.plan.axes][-max(lengths) :]
-                sizes = [self._expanded(axis, own | {join.axis}, wanted) for axis in axes]
-                text = Text(f"{text.within(Precedence.ATOM)}.expand({', '.join(sizes)})")
-            parts.append(text.text)
-        return Text(f"torch.cat([{', '.join(parts)}], dim={self._place(join.axis) - len(self.plan.axes)})")
-
-    def _expanded(self, axis: str, own: frozenset[str], wanted: frozenset[str]) -> str:
-        if axis in own:
-            return "-1"
-        return self._number_word(self.names.axes[axis].size) if axis in wanted else "1"
-
-    def _n_dims(self, position: int) -> int:
-        """How many dimensions the text of a cat's piece has."""
-        value = self.plan.body[position]
-        if isinstance(value, Load) and self._is_slice(position):
-            view = self.views[self.names.pointers[value.buffer]]
-            return len(view.shape) if view is not None else len(self.plan.axes)
-        if isinstance(value, Load):
-            return len(self.plan.axes)
-        return max((self._n_dims(argument) for argument in arguments(value)), default=0)
-
-    def _pad(self, join: Join, position: int, value: Load) -> Text:
-        (where,) = join.ranges
-        size = self._number_word(self.names.axes[join.axis].size)
-        before = "0" if where.start is None else self._number_word(self.names.scalars[where.start])
-        after = "0" if where.end is None else f"{size} - {self._number_word(self.names.scalars[where.end])}"
-        n_after = len(self.plan.axes) - 1 - self._place(join.axis)
-        widths = ", ".join(["0, 0"] * n_after + [f"{before}, {after}"])
-        fill = "" if not join.fill and join.fill == 0 else f", value={number_text(value.other).text}"
-        return Text(f"F.pad({self.names.pointers[value.buffer]}, ({widths}){fill})")
-
-    def _indices(self, address: Address) -> Text:
-        """Positions in flat memory, one for each point of the space; what the axes give has a line of its own."""
-        terms: list[Text] = []
-        along = [self._times(self._along(axis), product) for axis, product in address.axes]
-        if along:
-            text = " + ".join(term.within(Precedence.SUM) for term in along)
-            terms.append(self._named_step(text, "at") if len(along) > 1 else along[0])
-        for position, product in address.values:
-            terms.append(self._times(self._value(position), product))
-        for product in address.offset:
-            self._note_numbers(product)
-            terms.append(self.finder.product(product))
-        if not terms:
-            return Text("0")
-        text = " + ".join(term.within(Precedence.SUM) for term in terms)
-        return Text(text, Precedence.SUM if len(terms) > 1 else terms[0].precedence)
-
-    def _along(self, axis: str) -> Text:
-        """0, 1, 2, ... along an axis."""
-        order = [one.name for one in self.plan.axes]
-        size = self._number_word(self.names.axes[axis].size)
-        trailing = len(order) - 1 - order.index(axis)
-        tensor = next(iter(self.views), None)
-        where = f", device={tensor}.device" if tensor else ""
-        steps = f"torch.arange({size}{where})" + (f".view(-1{', 1' * trailing})" if trailing else "")
-        return self._named_step(steps, self.names.axes[axis].index)
-
-    def _named_step(self, text: str, word: str) -> Text:
-        """A line for part of an index, once."""
-        if text not in self.steps:
-            name = self.scope.pick([word, *([f"{word}_index"] if word != "at" else ["place"])])
-            self.lines.append(f"{name} = {text}")
-            self.steps[text] = Text(name)
-        return self.steps[text]
-
-    def _times(self, text: Text, product: Product) -> Text:
-        if not product:
-            return text
-        self._note_numbers(product)
-        return Text(
-            f"{text.within(Precedence.PRODUCT)} * {self.finder.product(product).text}", Precedence.PRODUCT
-        )
-
-    def _note_numbers(self, product: Product) -> None:
-        for factor in product:
-            if isinstance(factor, SizeOf):
-                self.used_numbers.add(self.names.axes[factor.axis].size)
-            elif isinstance(factor, ParameterRef):
-                self.used_numbers.add(self.names.ints[factor.name])
-            elif isinstance(factor, ScalarRef):
-                self.used_numbers.add(self.names.scalars[factor.position])
 
 
 def _purpose(kernel: str, filled: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from longhand.emit.names.kernel_names import FILL
 from longhand.emit.names.words import listed
 from longhand.lower.ir import Buffer, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
-from longhand.schedule.plan import KernelPlan, Launch, Style
+from longhand.schedule.plan import KernelPlan, Launch
 
 _LARGE_PRIME = 9973
 _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many there are besides
@@ -52,7 +52,7 @@ def traffic_line(
         words = [pointers[buffer] for buffer in kept]
         what = listed(words) if len(words) <= _MOST_WORDS else f"the {len(words)} vectors"
         line += f"; {what} stay{'s' * (len(words) == 1)} in cache"
-    return f"One launch over lists of tensors of any sizes. {line}" if kernel.style is Style.FOREACH else line
+    return f"One launch over lists of tensors of any sizes. {line}" if kernel.schedule.is_over_lists else line
 
 
 def _picked(once: list[str], reads: _Reads, pointers: Mapping[str, str]) -> str:

@@ -30,7 +30,7 @@ from longhand.lower.ir import (
     Scalar,
     Store,
 )
-from longhand.schedule.plan import Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf, Style
+from longhand.schedule.plan import Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 _LONGEST = 88  # of a result's formula
 _SHORT = 16  # what stays inside a formula in steps, whatever it is called in the kernel
@@ -136,7 +136,7 @@ class _Formula:
             return Text(f"{word}[{', '.join(known)}]") if len(known) == len(places) else None
         address = dict(self.plan.addresses[position].axes)
         rows, cols = self.plan.rows, self.plan.cols
-        if self.plan.style is Style.TRANSPOSED and rows and cols and address.get(rows[-1].name) == ():
+        if self.plan.schedule.is_tiled and rows and cols and address.get(rows[-1].name) == ():
             return Text(
                 f"{word}.t()" if any(isinstance(f, SizeOf) for f in address.get(cols[-1].name, ())) else word
             )

@@ -1,18 +1,19 @@
 """A kernel plan becomes the text of a Triton kernel file.
 
-The shape of the file stands in templates/triton/: `kernel.py.jinja` is the frame, and each style has a template with
-the body of its functions and of the host function that launches them. What is computed, and under which names, comes
-from triton_block.py (statements) and triton_styles.py (functions). The kernel's parameters follow from what its text
-names, so that none is unused.
+The shape of the file stands in templates/triton/: `kernel.py.jinja` is the frame, and each kernel schedule has a
+template with the body of its functions and of the host function that launches them. What is computed, and under which
+names, comes from block.py (statements) and the schedule's module in schedules/ (functions). Template and module are
+found by the schedule's name. The kernel's parameters follow from what its text names, so that none is unused.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 
@@ -20,23 +21,14 @@ from longhand.emit.module.view_calls import literal_text
 from longhand.emit.names.pointer_shapes import shape_comment
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.quoting import python_docstring
-from longhand.emit.triton.lists import foreach, lists, table_arguments, table_parameters
-from longhand.emit.triton.looped import columns, rows_and_columns, rows_looped, rows_split
+from longhand.emit.triton import schedules
+from longhand.emit.triton.functions import FunctionText, KernelText, constexpr_sizes, mentions, needed
+from longhand.emit.triton.lists import lists, table_arguments, table_parameters
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.types import dtype_word, is_narrow
-from longhand.emit.triton.unlooped import (
-    FunctionText,
-    KernelText,
-    constexpr_sizes,
-    elementwise,
-    mentions,
-    needed,
-    rows_persistent,
-    transposed,
-)
 from longhand.lower.ir import Constant, Pointwise, Reduce
-from longhand.schedule.plan import Access, KernelPlan, Pointer, Style, Tunable
+from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _WIDTH = 110
 
@@ -47,17 +39,6 @@ _ENVIRONMENT = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-
-_PRINTERS: Mapping[Style, Callable[[KernelPlan, KernelNames, FileScope], KernelText]] = {
-    Style.ELEMENTWISE: elementwise,
-    Style.TRANSPOSED: transposed,
-    Style.ROWS_PERSISTENT: rows_persistent,
-    Style.ROWS_LOOPED: rows_looped,
-    Style.ROWS_SPLIT: rows_split,
-    Style.COLUMNS: columns,
-    Style.ROWS_AND_COLUMNS: rows_and_columns,
-    Style.FOREACH: foreach,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +88,9 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         reference: The whole ``def reference(...)`` that closes the file.
     """
     names = _with_scratch_words(plan, names)
-    template = _ENVIRONMENT.get_template(f"triton/{plan.style.value}.jinja").module
+    template = _ENVIRONMENT.get_template(f"triton/{plan.schedule.name}.jinja").module
     scope = FileScope(plan, names)
-    text = _PRINTERS[plan.style](plan, names, scope)
+    text = _printer(plan.schedule)(plan, names, scope)
     kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
     host = _host(plan, names, text.functions, kernels, template)
     ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
@@ -132,6 +113,12 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     )
     whole = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
     return re.sub(r"[ \t]+\n", "\n", whole)
+
+
+def _printer(schedule: KernelSchedule) -> Callable[[KernelPlan, KernelNames, FileScope], KernelText]:
+    """What makes the functions of a schedule's kernels: the module of that name."""
+    module = importlib.import_module(f"{schedules.__name__}.{schedule.name}")
+    return cast(Callable[[KernelPlan, KernelNames, FileScope], KernelText], module.functions)
 
 
 def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ...]) -> tuple[str, ...]:
@@ -226,7 +213,7 @@ def _parameters(
         Parameter(f"{names.lists[pointer.name]}_ptr", _list_comment(pointer, plan, names))
         for pointer in lists(plan)
     ]
-    if plan.style is Style.FOREACH:
+    if plan.schedule.is_over_lists:
         found += [Parameter(name, comment) for name, comment in table_parameters(plan, names)]
     # What a function reads comes first; chunks' results are read by the function that combines them.
     is_combining = function.macro == "combine"
@@ -241,7 +228,7 @@ def _parameters(
     constant = constexpr_sizes(plan, names)
     for axis in plan.axes:
         size = names.axes[axis.name].size
-        if plan.style is not Style.FOREACH and mentions(texts, size):
+        if not plan.schedule.is_over_lists and mentions(texts, size):
             found.append(Parameter(f"{size}: tl.constexpr" if size in constant else size))
     if mentions(texts, "n_splits"):
         found.append(Parameter("n_splits"))
@@ -284,7 +271,7 @@ def _arguments(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
         for pointer in plan.pointers
         if not pointer.scratch
     ]
-    sizes = [names.axes[axis.name].size for axis in plan.axes if plan.style is not Style.FOREACH]
+    sizes = [names.axes[axis.name].size for axis in plan.axes if not plan.schedule.is_over_lists]
     ints = [names.ints[argument.name] for argument in plan.ints]
     scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
     return (*tensors, *sizes, *ints, *scalars)
@@ -323,7 +310,7 @@ def _launch_call(
 
     def call(grid: str, constants: Mapping[str, str]) -> str:
         words = [parameter.text.removesuffix(": tl.constexpr") for parameter in kernel.parameters]
-        named = len(lists(plan)) + len(table_parameters(plan, names)) if plan.style is Style.FOREACH else 0
+        named = len(lists(plan)) + len(table_parameters(plan, names)) if plan.schedule.is_over_lists else 0
         arguments = table_arguments(plan) if named else []
         arguments += [word.removesuffix("_ptr") for word in words[named:] if word not in constants]
         arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]

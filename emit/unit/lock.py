@@ -73,6 +73,8 @@ def write_lock(
         lock["activation_memory_budget"] = options.activation_memory_budget
     if options.frontend is not Frontend.EXPORT:
         lock["frontend"] = options.frontend.value
+    if options.target.language is not None:
+        lock["language"] = options.target.language
     if options.factory and not options.run:
         lock["run"] = False
     return lock_text(lock)

@@ -143,6 +143,7 @@ _ENTRIES: dict[str, _Check] = {
     "source": _is_text,
     "factory": _is_text_or_none,
     "device": _one_of("cpu", "cuda"),
+    "language": _is_text,
     "arch": lambda value: value is None or _matching(r"[a-z]+[a-z0-9_]{0,20}")(value),
     "mode": _is_text,
     "frontend": _is_text,

@@ -19,8 +19,7 @@ from longhand.emit.names.words import listed
 from longhand.emit.text.quoting import markdown_code
 from longhand.emit.text.size_text import condition_text
 from longhand.lower.ir import Extern
-from longhand.options import Device
-from longhand.schedule.plan import PlanStep, Repeat
+from longhand.schedule.plan import PlanStep, Repeat, facts_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +80,8 @@ def write_readme(passes: list[Pass], exported: str, report: Sequence[str] = ()) 
         is_module=graph.is_module,
         source=graph.source,
         updated=listed(f"`{name}`" for name in updated_arguments(plan)),
-        target=target.device.value + (f" ({target.arch})" if target.arch else ""),
-        extension="cpp" if target.device is Device.CPU else "py",
+        target=target.name + (f" ({target.arch})" if target.arch else ""),
+        extension=facts_of(target).extension,
         kernels=rows,
         library=_library_rows(passes),
         report=report,

@@ -21,7 +21,7 @@ import torch
 from torch import fx, nn
 
 from longhand.cache.folder import cached_unit
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.graph_call import devices_drawn_on
 from longhand.capture.frontends.dynamo import is_under_autocast
 from longhand.capture.frontends.dynamo_run import eager_function, records_gradients
@@ -363,7 +363,7 @@ def _reason_against_training(graph_module: fx.GraphModule) -> str | None:
     for node in graph_module.graph.nodes:
         if "inference_mode" in str(node.target):
             return "it turns inference mode on or off inside."
-        if torch_private.differentiates(node):
+        if torch_transforms.differentiates(node):
             return "gradients must flow through a function of torch.func that takes some itself."
         if torch_private.is_checkpoint(node.target):
             continue

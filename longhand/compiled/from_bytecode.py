@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.breaks import BreakRecord
 from longhand.capture.bytecode.entry.entries import Capture, Event, EventKind
 from longhand.capture.bytecode.hook import frame_hook, is_available
@@ -44,7 +44,7 @@ def default_frontend(original: Any) -> Frontend:
     """
     owner = getattr(original, "__self__", None)
     is_step = isinstance(owner, torch.optim.Optimizer) and getattr(original, "__name__", "") == "step"
-    is_for_dynamo = is_step or torch_private.is_transformed(original)
+    is_for_dynamo = is_step or torch_transforms.is_transformed(original)
     return Frontend.BYTECODE if is_available() and not is_for_dynamo else Frontend.DYNAMO
 
 

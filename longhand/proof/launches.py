@@ -11,7 +11,7 @@ import sympy
 
 from longhand.emit.unit.lock_schema import LOCK
 from longhand.lower.ir import Buffer, Size
-from longhand.schedule.plan import Launch, Style, UnitPlan
+from longhand.schedule.plan import Launch, UnitPlan
 from longhand.telling.summary import flat_steps
 
 
@@ -72,7 +72,7 @@ def _call(
 ) -> KernelCall:
     kernel = plan.kernels[step.kernel]
     scalars = [value if isinstance(value, float) else number(value, examples) for value in step.scalars]
-    if kernel.style is Style.FOREACH:
+    if kernel.schedule.is_over_lists:
         tensors: list[Argument] = []
         for place, pointer in enumerate(kernel.pointers):
             each = tuple(facts[group.buffers[place]] for group in step.groups)

@@ -46,7 +46,11 @@ def options_of(lock: Mapping[str, Any], folder: Path, factory: str | None = None
             hint="Run the Python that called longhand.generate, or name it: --factory MODULE:FACTORY.",
         )
     return Options(
-        Target(parse_enum(Device, str(lock.get("device")), "The lock's device"), lock.get("arch")),
+        Target(
+            parse_enum(Device, str(lock.get("device")), "The lock's device"),
+            lock.get("arch"),
+            lock.get("language"),
+        ),
         parse_enum(Mode, str(lock.get("mode")), "The lock's mode"),
         factory=str(spec),
         inputs=() if factory else tuple(lock.get("inputs", ())),
@@ -61,7 +65,7 @@ def options_of(lock: Mapping[str, Any], folder: Path, factory: str | None = None
 def command_of(options: Options, out: Path) -> str:
     """The command line that writes a unit with these options."""
     words = ["longhand", "generate", options.factory or "MODULE:FACTORY", "--out", str(out)]
-    words += ["--device", options.target.device.value]
+    words += ["--device", options.target.name]
     words += ["--arch", options.target.arch] if options.target.arch else []
     words += ["--mode", options.mode.value] if options.mode is not Mode.DEFAULT else []
     words += [word for text in options.inputs for word in ("--input", text)]
@@ -101,7 +105,7 @@ def renew(
     options = options_of(_lock_of(folder), folder)
     given: dict[str, Any] = {
         "inputs": options.inputs,
-        "device": options.target.device.value,
+        "device": options.target.name,
         "arch": options.target.arch,
         "mode": options.mode.value,
         "train": options.train,

@@ -36,8 +36,11 @@ def refuse_other_options(lock: Mapping[str, Any], options: Options, folder: Path
     """
     if not lock:
         return
-    was = [_device(lock.get("device"), lock.get("arch")), _training(bool(lock.get("train", False)))]
-    now = [_device(options.target.device.value, options.target.arch), _training(options.train)]
+    was = [
+        _device(lock.get("language") or lock.get("device"), lock.get("arch")),
+        _training(bool(lock.get("train", False))),
+    ]
+    now = [_device(options.target.name, options.target.arch), _training(options.train)]
     if was[0] == now[0]:
         was, now = was[1:], now[1:]
     if was[-1] == now[-1]:

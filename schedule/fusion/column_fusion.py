@@ -23,7 +23,7 @@ from longhand.schedule.fusion.legality import (
 )
 from longhand.schedule.fusion.profit import Hint, traffic, whole
 from longhand.schedule.fusion.step_graph import StepGraph
-from longhand.schedule.kernels.tunables import chunks_of_rows
+from longhand.schedule.kernels.schedules.rows_and_columns import chunks_of_rows
 from longhand.schedule.sizes import product
 
 FEWEST_ROWS = 256  # fewer are not divided among programs that each walk several

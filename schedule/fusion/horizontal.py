@@ -1,7 +1,7 @@
 """Horizontal fusion: one launch for what a kernel does to many groups of tensors that do not read each other's results.
 
 An optimizer's step does the same to the parameter, the gradient and the state of every weight. Fusion leaves it as one
-small launch for each weight; this makes them one launch over lists of tensors of any sizes (Style.FOREACH).
+small launch for each weight; this makes them one launch over lists of tensors of any sizes (the FOREACH schedule).
 
 How others do it. Apex and PyTorch's `multi_tensor_apply` pass the kernel a struct of addresses and sizes and a number
 of the tensor and of its chunk for each block; what a launch's arguments cannot hold becomes the next launch (4 kB:
@@ -43,14 +43,18 @@ from longhand.lower.ir import (
     Store,
     arguments,
 )
-from longhand.options import Device, Options
+from longhand.options import Options
 from longhand.schedule.dependencies import predecessors
 from longhand.schedule.fusion.profit import likeness
 from longhand.schedule.kernels.axis_collapsing import with_arguments
 from longhand.schedule.kernels.key import kernel_key
-from longhand.schedule.kernels.tunables import Work, choose_tunables
-from longhand.schedule.plan import Access, Address, Group, KernelPlan, Launch, Pointer, Style, Tunable
+from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
+from longhand.schedule.kernels.schedules.entry import Work
+from longhand.schedule.kernels.schedules.foreach import FOREACH
+from longhand.schedule.kernels.schedules.registry import choose_tunables
+from longhand.schedule.plan import Access, Address, Group, KernelPlan, Launch, Pointer, Tunable
 from longhand.schedule.sizes import plus
+from longhand.schedule.targets import TargetFacts, facts_of
 
 FEWEST = 4  # launches that are worth a list
 
@@ -81,7 +85,7 @@ def fuse_horizontally(
     unchanged = list(planned), dict(kernels)
     if not _has_lists(graph):
         return unchanged
-    alike = _alike(planned, kernels, options.target.device)
+    alike = _alike(planned, kernels, facts_of(options.target))
     alike = _given_lists(alike, steps, buffers)
     if not alike:
         return unchanged
@@ -162,10 +166,10 @@ def _launch(step: Planned) -> Launch:
 
 
 def _alike(
-    planned: Sequence[Planned], kernels: Mapping[str, KernelPlan], device: Device
+    planned: Sequence[Planned], kernels: Mapping[str, KernelPlan], target: TargetFacts
 ) -> dict[_Likeness, list[int]]:
     """The launches that may stand in lists, by what they must agree in, where there are enough."""
-    bodies = {key: _body_key(plan) for key, plan in kernels.items() if _is_listable(plan, device)}
+    bodies = {key: _body_key(plan) for key, plan in kernels.items() if _is_listable(plan, target)}
     found: dict[_Likeness, list[int]] = {}
     for number, step in enumerate(planned):
         if isinstance(step, Launch) and step.kernel in bodies:
@@ -173,16 +177,15 @@ def _alike(
     return {likeness: numbers for likeness, numbers in found.items() if len(numbers) >= FEWEST}
 
 
-def _is_listable(plan: KernelPlan, device: Device) -> bool:
+def _is_listable(plan: KernelPlan, target: TargetFacts) -> bool:
     """Whether a kernel walks whole tensors element by element, from the first on."""
-    if plan.style is not Style.ELEMENTWISE or plan.rows or plan.ints:
+    if plan.schedule != ELEMENTWISE or plan.rows or plan.ints:
         return False
     if any(isinstance(value, Extent | Position) for value in plan.body):
         return False
     if any(address.values or address.offset for address in plan.addresses.values()):
         return False
-    # A bool in memory is a byte, which a pointer made from an address cannot say to Triton.
-    return device is Device.CPU or all(pointer.dtype is not torch.bool for pointer in plan.pointers)
+    return target.lists_hold_bools or all(pointer.dtype is not torch.bool for pointer in plan.pointers)
 
 
 def _body_key(plan: KernelPlan) -> str:
@@ -271,9 +274,7 @@ def _join(
         dataclasses.replace(pointer, many=_is_list(pointer, [launch.buffers[place] for launch in launches]))
         for place, pointer in enumerate(shown.pointers)
     )
-    plan = dataclasses.replace(
-        shown, style=Style.FOREACH, pointers=pointers, tunables=_tunables(shown, options)
-    )
+    plan = dataclasses.replace(shown, schedule=FOREACH, pointers=pointers, tunables=_tunables(shown, options))
     plan = dataclasses.replace(plan, key=kernel_key(plan))
     sizes = [launch.sizes or (1,) * len(shown.axes) for launch in launches]
     total: Size = 0
@@ -297,16 +298,6 @@ def _is_list(pointer: Pointer, given: Sequence[str]) -> bool:
 
 
 def _tunables(plan: KernelPlan, options: Options) -> tuple[Tunable, ...]:
-    work = Work(
-        device=options.target.device,
-        style=Style.FOREACH,
-        has_rows=False,
-        has_cols=bool(plan.cols),
-        is_turned=False,
-        is_split=False,
-        is_heavy=False,
-        is_long=False,
-        writes_rows=False,
-        element_bytes=max(pointer.dtype.itemsize for pointer in plan.pointers),
-    )
-    return choose_tunables(work)
+    widest = max(pointer.dtype.itemsize for pointer in plan.pointers)
+    work = Work(has_rows=False, has_cols=bool(plan.cols), element_bytes=widest)
+    return choose_tunables(FOREACH, facts_of(options.target), work)

@@ -18,7 +18,8 @@ import sympy
 
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
-from longhand.schedule.kernels.kernel_plan import IndexWidths, KernelPlan, Style
+from longhand.schedule.kernels.kernel_plan import IndexWidths, KernelPlan
+from longhand.schedule.kernels.kernel_schedule import AxisRole
 from longhand.schedule.sizes import Limits
 
 # Positions in 32 bits stay below this. The rest, 2**27, is one grid of margin: what the padded lanes of a last block,
@@ -115,9 +116,9 @@ def find_index_widths(plan: KernelPlan, bounds: Bounds) -> IndexWidths:
 def _sides(plan: KernelPlan) -> list[tuple[str, ...]]:
     """The axes that one index variable walks together."""
     rows, cols = [axis.name for axis in plan.rows], [axis.name for axis in plan.cols]
-    if plan.style is Style.TRANSPOSED:
+    if plan.schedule.is_tiled:
         groups = [rows[:-1], rows[-1:], cols]
-    elif plan.style is Style.COLUMNS:
+    elif plan.schedule.is_down_columns:
         groups = [rows, cols[:-1], cols[-1:]]
     else:
         groups = [rows, cols]
@@ -149,8 +150,9 @@ def _scratch(plan: KernelPlan) -> list[Address]:
     """Where the chunks of a split kernel leave their results, but for the number of the chunk."""
     if not plan.partials:
         return []
-    axes = [axis.name for axis in (plan.rows if plan.style is Style.ROWS_SPLIT else plan.cols)]
-    splits: Product = (_most_splits(plan),) if plan.style is Style.ROWS_SPLIT else ()
+    has_row_chunks = plan.schedule.chunked is AxisRole.ROW
+    axes = [axis.name for axis in (plan.cols if has_row_chunks else plan.rows)]
+    splits: Product = () if has_row_chunks else (_most_splits(plan),)
     found: dict[str, Product] = {}
     for axis in reversed(axes):
         found[axis] = splits
@@ -162,7 +164,8 @@ def _split_is_wide(plan: KernelPlan, counted: set[str], bounds: Bounds) -> bool:
     """Whether a chunk's number needs 64 bits: times the length of a chunk, or of a row of results."""
     if not plan.partials:
         return False
-    looped, kept = (plan.cols, ()) if plan.style is Style.ROWS_SPLIT else (plan.rows, plan.cols)
+    has_row_chunks = plan.schedule.chunked is AxisRole.ROW
+    looped, kept = (plan.rows, plan.cols) if has_row_chunks else (plan.cols, ())
     row = bounds.count(axis.name for axis in kept)
     return any(axis.name in counted for axis in looped) or _times((_most_splits(plan), row)) >= MOST
 
@@ -173,7 +176,7 @@ def _most_splits(plan: KernelPlan) -> int:
 
 def _has_flat_grid(plan: KernelPlan, bounds: Bounds) -> bool:
     """Whether blocks of cols could be more than a grid's second side has programs."""
-    is_tile = plan.style is Style.ELEMENTWISE and bool(plan.rows) and bool(plan.cols)
+    is_tile = plan.schedule.has_grid_of_blocks and bool(plan.rows) and bool(plan.cols)
     return is_tile and bounds.count(axis.name for axis in plan.cols) > MOST_ACROSS * NARROWEST_BLOCK
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 
 from longhand.lower.ir import (
     PRIMITIVES,
-    Axis,
     Buffer,
     Cost,
     Load,
@@ -22,42 +20,32 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.options import Device, Options
-from longhand.schedule.fusion.column_reductions import pass_over_rows
+from longhand.options import Options
 from longhand.schedule.fusion.traffic import accesses, bytes_moved
 from longhand.schedule.kernels.address import Addresses, find_addresses
 from longhand.schedule.kernels.axis_collapsing import POSITIONAL
-from longhand.schedule.kernels.flow import Flow, find_flow
 from longhand.schedule.kernels.index_width import Bounds, find_index_widths, largest, most_elements
 from longhand.schedule.kernels.kernel_plan import (
     Access,
-    AxisRole,
     KernelPlan,
     OnlineSoftmax,
     Partial,
     PlanAxis,
     Pointer,
     ScalarParameter,
-    Style,
 )
+from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.key import kernel_key
-from longhand.schedule.kernels.masks import Masking, find_masking
-from longhand.schedule.kernels.pass_levels import Passes, find_passes, store_pass
-from longhand.schedule.kernels.space import Family, Space, find_space
-from longhand.schedule.kernels.staging import Stager
+from longhand.schedule.kernels.schedules.entry import Candidate, Loops, Work, count
+from longhand.schedule.kernels.schedules.registry import choose_schedule, choose_tunables
+from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
+from longhand.schedule.kernels.space import Space, find_space
 from longhand.schedule.kernels.tensor_shapes import find_regions
 from longhand.schedule.kernels.transposed_staging import turned_loads
-from longhand.schedule.kernels.tunables import (
-    Work,
-    choose_tunables,
-    fits_registers,
-    is_long_row,
-    should_split_columns,
-    should_split_rows,
-)
 from longhand.schedule.numerics.numerics import find_numerics
 from longhand.schedule.plan import Launch
-from longhand.schedule.sizes import Hints, Limits, guess
+from longhand.schedule.sizes import Hints, Limits
+from longhand.schedule.targets import facts_of
 
 
 def plan_kernel(
@@ -72,27 +60,26 @@ def plan_kernel(
     Args:
         nest: Fused; `schedule.kernels.space.refusal` says nothing against it.
         buffers: Every buffer that it names.
-        options: The device decides.
-        hints: Values of symbolic sizes, as at capture. They choose between styles only.
+        options: The target decides.
+        hints: Values of symbolic sizes, as at capture. They choose between schedules only.
         limits: Their largest values, which decide what is counted in 64 bits.
 
     Returns:
         The kernel, and the call of it that the nest is.
     """
     hints = hints or {}
-    device = options.target.device
+    target = facts_of(options.target)
     space = find_space(nest, buffers, hints)
     addresses = find_addresses(space.body, space.axes, hints)
-    style, loops = _choose_style(space, buffers, device, hints)
+    schedule, loops = choose_schedule(Candidate(space, buffers, target, hints))
     used = accesses(space.body)
     chunked = space.column_sums or loops.passes.passes[0].reductions if loops.is_split else ()
     partials, scratch = _partials(space.body, chunked)
     scalars = _scalars(space.body)
-    turned = turned_loads(space, style, addresses.by_position, device)
-    has_passes = style in (Style.ROWS_LOOPED, Style.ROWS_SPLIT, Style.COLUMNS, Style.ROWS_AND_COLUMNS)
+    turned = turned_loads(space, schedule, addresses.by_position, target)
     plan = KernelPlan(
         key="",
-        style=style,
+        schedule=schedule,
         axes=tuple(PlanAxis(axis.name, AxisRole.ROW) for axis in space.rows)
         + tuple(PlanAxis(axis.name, AxisRole.COL) for axis in space.cols),
         body=space.body,
@@ -100,24 +87,26 @@ def plan_kernel(
         pointers=_pointers(used, addresses, buffers) + scratch,
         ints=addresses.ints,
         scalars=tuple(scalars),
-        tunables=choose_tunables(_work(space, buffers, device, style, loops, hints, bool(turned))),
+        tunables=choose_tunables(
+            schedule, target, _work(space, buffers, schedule, loops, hints, bool(turned))
+        ),
         turned=turned,
-        passes=loops.passes.passes if has_passes else (),
-        before=loops.passes.before if has_passes else (),
+        passes=loops.passes.passes if schedule.has_passes else (),
+        before=loops.passes.before if schedule.has_passes else (),
         partials=partials,
         guards=loops.masking.guards,
         padding=loops.masking.padding,
         numerics=find_numerics(
             space.body,
             {name: buffers[name].dtype for name in used},
-            on_cpu=device is Device.CPU,
-            looped_cols=frozenset(axis.name for axis in space.cols if style is Style.ROWS_LOOPED),
+            has_free_doubles=target.has_free_doubles,
+            looped_cols=frozenset(axis.name for axis in space.cols if schedule.is_row_by_row),
         ),
         origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
         bytes_moved=bytes_moved(space.body, space.axes, buffers),
     )
     launch = _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
-    if device is Device.CUDA:
+    if target.has_narrow_indices:
         plan = dataclasses.replace(
             plan, widths=find_index_widths(plan, _bounds(plan, launch, buffers, limits or {}))
         )
@@ -158,80 +147,13 @@ def _launch(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Loops:
-    passes: Passes
-    masking: Masking
-    is_split: bool
-
-
-def _choose_style(
-    space: Space, buffers: Mapping[str, Buffer], device: Device, hints: Hints
-) -> tuple[Style, _Loops]:
-    if space.family in (Family.ELEMENTWISE, Family.TRANSPOSED):
-        style = Style.ELEMENTWISE if space.family is Family.ELEMENTWISE else Style.TRANSPOSED
-        return style, _Loops(Passes((), ()), Masking((), {}), False)
-    if space.column_sums:
-        return Style.ROWS_AND_COLUMNS, _rows_and_columns(space, buffers, device)
-    n_rows, n_cols = _count(space.rows, hints), _count(space.cols, hints)
-    flow = find_flow(space.body, frozenset(axis.name for axis in space.loop), online=device is Device.CUDA)
-    passes = find_passes(flow, _stager(space, flow, buffers, device))
-    masking = find_masking(flow)
-    if space.family is Family.COLUMNS:
-        is_split = passes.is_splittable and should_split_columns(device, n_rows, n_cols)
-        return Style.COLUMNS, _Loops(passes, masking, is_split)
-    if passes.is_splittable and not passes.writes_elements and should_split_rows(device, n_rows, n_cols):
-        return Style.ROWS_SPLIT, _Loops(passes, masking, True)
-    if device is Device.CUDA and fits_registers(n_cols, _live_row_values(flow), passes.writes_elements):
-        plain = dataclasses.replace(flow, online=())
-        return Style.ROWS_PERSISTENT, _Loops(passes, find_masking(plain), False)
-    return Style.ROWS_LOOPED, _Loops(passes, masking, False)
-
-
-def _rows_and_columns(space: Space, buffers: Mapping[str, Buffer], device: Device) -> _Loops:
-    """Rows with their reductions, and sums down the columns; whole rows in registers where there are programs."""
-    cols = frozenset(axis.name for axis in space.cols)
-    if device is Device.CPU:
-        flow = find_flow(space.body, cols, online=False, column_sums=frozenset(space.column_sums))
-        passes = find_passes(flow, _stager(space, flow, buffers, device))
-        return _Loops(passes, Masking((), {}), is_split=True)
-    passes = pass_over_rows(space.body, frozenset(axis.name for axis in space.rows), space.column_sums)
-    flow = find_flow(space.body, cols, online=False)
-    masking = find_masking(flow)
-    guards = tuple(sorted({*masking.guards, *space.column_sums}))  # rows past the end of a chunk are kept out
-    return _Loops(passes, Masking(guards, masking.padding), is_split=True)
-
-
-def _stager(space: Space, flow: Flow, buffers: Mapping[str, Buffer], device: Device) -> Stager:
-    rows = {
-        position: store_pass(flow, position)
-        for position, value in enumerate(flow.body)
-        if isinstance(value, Store) and flow.is_element[position]
-    }
-    has_scratch = space.family is Family.ROWS
-    return Stager(flow, buffers, rows, is_on=device is Device.CPU, has_scratch=has_scratch)
-
-
-def _live_row_values(flow: Flow) -> int:
-    """How many values of a whole row are alive at once at most."""
-    last = {argument: position for position, value in enumerate(flow.body) for argument in arguments(value)}
-    most = 0
-    alive: set[int] = set()
-    for position, value in enumerate(flow.body):
-        if flow.is_element[position] and isinstance(value, Load | Pointwise):
-            alive.add(position)
-        most = max(most, len(alive))
-        alive = {other for other in alive if last.get(other, -1) > position}
-    return most
-
-
-def _live_words(space: Space, style: Style) -> int:
+def _live_words(space: Space, schedule: KernelSchedule) -> int:
     """How many 32-bit registers the values of one element take at most; plain loads come first, all of them.
 
     Of a block of rows and columns only what varies along both has a value for each element.
     """
     body, varying = space.body, domains(space.body)
-    rows = space.rows[-1:] if style is Style.TRANSPOSED else space.rows
+    rows = space.rows[-1:] if schedule.is_tiled else space.rows
     sides = [{axis.name for axis in side} for side in (rows, space.cols) if side]
     last = {argument: position for position, value in enumerate(body) for argument in arguments(value)}
     is_whole = [all(varying[position] & side for side in sides) for position in range(len(body))]
@@ -296,9 +218,8 @@ def _scratch(body: tuple[Value, ...], partial: Partial) -> Pointer:
 def _work(
     space: Space,
     buffers: Mapping[str, Buffer],
-    device: Device,
-    style: Style,
-    loops: _Loops,
+    schedule: KernelSchedule,
+    loops: Loops,
     hints: Hints,
     is_turned: bool,
 ) -> Work:
@@ -306,21 +227,15 @@ def _work(
         buffers[value.buffer].dtype.itemsize for value in space.body if isinstance(value, Load | Store)
     )
     return Work(
-        device=device,
-        style=style,
         has_rows=bool(space.rows),
         has_cols=bool(space.cols),
         is_split=loops.is_split,
         is_heavy=any(
             isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY for value in space.body
         ),
-        is_long=is_long_row(_count(space.cols, hints)),
+        is_long=is_long_row(count(space.cols, hints)),
         writes_rows=loops.passes.writes_elements,
         is_turned=is_turned,
         element_bytes=widest,
-        live_words=_live_words(space, style),
+        live_words=_live_words(space, schedule),
     )
-
-
-def _count(axes: tuple[Axis, ...], hints: Hints) -> int:
-    return math.prod(guess(axis.size, hints) for axis in axes)

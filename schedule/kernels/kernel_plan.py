@@ -23,65 +23,8 @@ import torch
 
 from longhand.lower.ir import Size, Value
 from longhand.schedule.kernels.address_terms import Address
+from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.numerics.numerics import Numerics
-
-
-class Style(enum.Enum):
-    """How a kernel walks its space. One template block each.
-
-    Tunables are named as below; n_rows and n_cols are the products of the sizes of the row and of the col axes.
-
-    ELEMENTWISE: no reduction; one col axis (none only where the nest is a single element), any number of row axes.
-        Without rows, CUDA: BLOCK, NUM_WARPS; a program takes BLOCK cols. With rows, CUDA: ELEMENTS, COLS, NUM_WARPS;
-        ``cols = min(COLS, next_power_of_2(n_cols))``, ``rows = max(1, ELEMENTS // cols)``. CPU: GRAIN.
-    TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE (CPU: TILE_ROWS x
-        TILE_COLS), further row axes are a batch (one program id or outer loops). CUDA: TILE, NUM_WARPS. CPU: TILE_ROWS,
-        TILE_COLS, GRAIN; what is `turned` is read into arrays of that size first.
-    ROWS_PERSISTENT (CUDA only): reduces over all cols. ELEMENTS, PROGRAMS (if there are rows, unless they are long),
-        NUM_WARPS: ``cols = next_power_of_2(n_cols)``, ``rows = max(1, min(ELEMENTS // cols,
-        next_power_of_2(n_rows) // PROGRAMS))`` rows a program. No passes: the body in order.
-    ROWS_LOOPED: reduces over all cols, in `passes`. CUDA: COLS, NUM_WARPS, NUM_STAGES, one row a program. CPU: GRAIN,
-        rows are divided among threads.
-    ROWS_SPLIT: as ROWS_LOOPED with one pass, whose cols are cut into ``splits = min(SPLITS, cdiv(n_cols, COLS))``
-        chunks that run at the same time. Each leaves `partials`; a second kernel (CPU: a second loop) combines them,
-        in order, and does the pass's `then`. CUDA: COLS, SPLITS, NUM_WARPS (of the first kernel). CPU: COLS, SPLITS,
-        GRAIN.
-    COLUMNS: reduces over all rows, in `passes` over the rows; results vary over the cols. The last col axis is
-        contiguous and makes the lanes; further col axes are a batch. With `partials` (then there is one pass) the rows
-        are cut into ``splits = min(SPLITS, cdiv(n_rows, ROWS))`` chunks, and combined as in ROWS_SPLIT.
-        CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS, and SPLITS with partials;
-        ``cols = min(COLS, next_power_of_2(size of the last col axis))``. CPU: COLS (cols that a thread accumulates at
-        a time), GRAIN; with partials ROWS and SPLITS too.
-    ROWS_AND_COLUMNS: reduces over all cols, and sums over all rows. The rows are cut into chunks, combined as in
-        COLUMNS. CUDA: rows are held as in ROWS_PERSISTENT; the one pass is over the rows of a chunk, ``rows = max(1,
-        ELEMENTS // cols)`` at a time, ``splits = min(SPLITS, cdiv(n_rows, rows))``: its `compute` holds the reductions
-        over the cols too, its `reductions` are the sums. ELEMENTS, SPLITS, SUM_COLS (cols that a program of the second
-        kernel adds up), NUM_WARPS (of the first). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those
-        over the rows; what stores these comes after all rows. ROWS, SPLITS, GRAIN.
-    FOREACH: an elementwise body over many groups of tensors (the parameter, gradient and state of each weight) in one
-        launch; see schedule/fusion/horizontal.py. At most one col axis, whose size differs from group to
-        group; none where each tensor is a single element. Pointers that are `many` stand for lists. CUDA: BLOCK
-        elements of one group a program (without the axis a group), NUM_WARPS. CPU: threads share out chunks of CHUNK
-        elements (without the axis there is one thread).
-
-    CPU: a kernel runs on one thread where n_rows * n_cols is less than GRAIN.
-    """
-
-    ELEMENTWISE = "elementwise"
-    TRANSPOSED = "transposed"
-    ROWS_PERSISTENT = "rows_persistent"
-    ROWS_LOOPED = "rows_looped"
-    ROWS_SPLIT = "rows_split"
-    COLUMNS = "columns"
-    ROWS_AND_COLUMNS = "rows_and_columns"
-    FOREACH = "foreach"
-
-
-class AxisRole(enum.Enum):
-    """On which side of rows x cols an axis lies."""
-
-    ROW = "row"
-    COL = "col"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,7 +252,7 @@ class KernelPlan:
 
     Attributes:
         key: Canonical hash (hex): equal keys are the same math over the same kind of space, whatever sizes and names.
-        style: See Style.
+        schedule: How it walks its space; what each does, and its tunables, is told in schedule/kernels/schedules/.
         axes: Rows first, then cols, outermost first.
         body: The fused body. Loads and stores name pointers; their `index` is that of the first launch and not to be
             printed: `addresses` is.
@@ -340,7 +283,7 @@ class KernelPlan:
     """
 
     key: str
-    style: Style
+    schedule: KernelSchedule
     axes: tuple[PlanAxis, ...]
     body: tuple[Value, ...]
     addresses: Mapping[int, Address]

@@ -21,7 +21,7 @@ from longhand.lower.ir import (
     Value,
 )
 from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
-from longhand.schedule.kernels.kernel_plan import KernelPlan, OnlineSoftmax, Pass, Style
+from longhand.schedule.kernels.kernel_plan import KernelPlan, OnlineSoftmax, Pass
 
 
 def kernel_key(plan: KernelPlan) -> str:
@@ -42,7 +42,7 @@ class _Canonical:
     def everything(self) -> tuple[Any, ...]:
         plan = self.plan
         return (
-            plan.style.value,
+            plan.schedule.name,
             tuple(axis.role.value for axis in plan.axes),
             tuple((str(pointer.dtype), pointer.access.value, pointer.scratch) for pointer in plan.pointers),
             tuple(
@@ -58,7 +58,7 @@ class _Canonical:
             plan.guards,
             tuple((load, repr(plan.padding[load])) for load in sorted(plan.padding)),
             False,  # in the keys that units' ledgers hold: widths once told kernels apart
-            *([tuple(pointer.many for pointer in plan.pointers)] if plan.style is Style.FOREACH else []),
+            *([tuple(pointer.many for pointer in plan.pointers)] if plan.schedule.is_over_lists else []),
         )
 
     def value(self, position: int, value: Value) -> tuple[Any, ...]:

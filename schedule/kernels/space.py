@@ -25,7 +25,7 @@ TRANSPOSED_SHARE = 0.1
 
 
 class Family(enum.Enum):
-    """What a space looks like, before sizes and the device decide on a Style."""
+    """What a space looks like, before sizes and the device decide on a schedule."""
 
     ELEMENTWISE = "elementwise"
     TRANSPOSED = "transposed"

@@ -7,19 +7,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from longhand.lower.ir import Load
-from longhand.options import Device
 from longhand.schedule.kernels.address_terms import Address
-from longhand.schedule.kernels.kernel_plan import Style
+from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.space import Space
+from longhand.schedule.targets import TargetFacts
 
 
 def turned_loads(
-    space: Space, style: Style, addresses: Mapping[int, Address], device: Device
+    space: Space, schedule: KernelSchedule, addresses: Mapping[int, Address], target: TargetFacts
 ) -> tuple[int, ...]:
     """Positions of the loads, unmasked and at places that are no data, that step by one element along the last row
     axis and farther along the col axis.
     """
-    if device is not Device.CPU or style is not Style.TRANSPOSED:
+    if not target.copies_tiles or not schedule.is_tiled:
         return ()
     row, col = space.rows[-1].name, space.cols[0].name
     return tuple(

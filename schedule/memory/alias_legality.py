@@ -15,12 +15,12 @@ store makes warps wait for each other only where Triton's layout spreads it over
 from __future__ import annotations
 
 from longhand.lower.ir import Load, Reduce, Store, arguments
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan
+from longhand.schedule.targets import TargetFacts
 
 
-def may_share(plan: KernelPlan, read: str, written: str, device: Device) -> bool:
-    """Whether the pointer `written` may hold the memory of the pointer `read` in a launch on `device`."""
+def may_share(plan: KernelPlan, read: str, written: str, facts: TargetFacts) -> bool:
+    """Whether the pointer `written` may hold the memory of the pointer `read` in a launch on a target."""
     pointers = {pointer.name: pointer for pointer in plan.pointers}
     source, target = pointers[read], pointers[written]
     if source.access is not Access.READ or target.access is not Access.WRITE:
@@ -40,7 +40,7 @@ def may_share(plan: KernelPlan, read: str, written: str, device: Device) -> bool
         return False
     if _feeds_later_store(plan, set(loads), stores[0]):
         return False
-    if device is Device.CUDA and _is_in_a_stored_sum(plan, set(loads), stores[0]):
+    if facts.stores_blocks_late and _is_in_a_stored_sum(plan, set(loads), stores[0]):
         return False
     return _last_read(plan, loads) <= _first_write(plan, stores[0])
 

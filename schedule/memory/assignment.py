@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer
 from longhand.schedule.memory.alias_legality import may_share
 from longhand.schedule.plan import (
@@ -25,6 +24,7 @@ from longhand.schedule.plan import (
     touched,
 )
 from longhand.schedule.sizes import Hints, guess, product, same
+from longhand.schedule.targets import TargetFacts
 
 TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
 WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
@@ -59,7 +59,7 @@ def place_buffers(
     kernels: Mapping[str, KernelPlan],
     buffers: Mapping[str, Buffer],
     kept: frozenset[str],
-    device: Device,
+    target_facts: TargetFacts,
 ) -> tuple[list[PlanStep], dict[str, KernelPlan]]:
     """The steps with an Allocate or a Reuse before the first launch that writes a buffer.
 
@@ -68,7 +68,7 @@ def place_buffers(
         kernels: By key.
         buffers: All of them.
         kept: Never overwritten: the caller sees them.
-        device: What the kernels run on; it decides what they may do in place.
+        target_facts: It decides what kernels may do in place.
 
     Returns:
         The steps, and the kernels with `may_alias` filled in.
@@ -87,7 +87,7 @@ def place_buffers(
                     continue
                 made.add(name)
                 source = _reusable(
-                    step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken, device
+                    step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken, target_facts
                 )
                 if source is None:
                     placed.append(Allocate(name, is_result=name in kept))
@@ -282,7 +282,7 @@ def _reusable(
     name: str,
     lifetimes: Lifetimes,
     untouchable: frozenset[str],
-    device: Device,
+    target_facts: TargetFacts,
 ) -> tuple[str, str] | None:
     """The pointer and the buffer of a tensor that the launch may overwrite with buffer `name` (its `pointer`).
 
@@ -304,7 +304,7 @@ def _reusable(
             and candidate.dtype is target.dtype
             and candidate.layout_is_known
             and _holds_like(candidate, target)
-            and may_share(plan, other.name, pointer, device)
+            and may_share(plan, other.name, pointer, target_facts)
         ):
             is_later = found is None or lifetimes.first_use[source] > lifetimes.first_use[found[1]]
             found = (other.name, source) if is_later else found

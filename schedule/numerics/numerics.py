@@ -32,19 +32,23 @@ class Numerics:
 
 
 def find_numerics(
-    body: tuple[Value, ...], memory: Mapping[str, torch.dtype], *, on_cpu: bool, looped_cols: frozenset[str]
+    body: tuple[Value, ...],
+    memory: Mapping[str, torch.dtype],
+    *,
+    has_free_doubles: bool,
+    looped_cols: frozenset[str],
 ) -> Numerics:
     """The numerics of a kernel.
 
     Args:
         body: The kernel's.
         memory: The dtype of each buffer that it names.
-        on_cpu: Whether plain loops compute it: there a double costs little.
+        has_free_doubles: Whether plain loops compute it: there a double costs little.
         looped_cols: The axes along a row that such loops walk; empty in other schedules.
     """
     return Numerics(
         copied_values(body, memory),
         nan_droppers(body),
-        wide_sums(body, memory) if on_cpu else frozenset(),
-        inverted_sums(body, looped_cols) if on_cpu and looped_cols else frozenset(),
+        wide_sums(body, memory) if has_free_doubles else frozenset(),
+        inverted_sums(body, looped_cols) if has_free_doubles and looped_cols else frozenset(),
     )

@@ -10,7 +10,7 @@ import torch
 import torch.utils.checkpoint
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.calls.transforms import indexes_by_tensors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,35 +55,37 @@ def copied(x):
 
 
 def test_levels_are_closed_where_a_graph_fails_half_way():
-    depth = torch_private.n_transforms()
-    with pytest.raises(KeyError), torch_private.keeping_transforms():
+    depth = torch_transforms.n_transforms()
+    with pytest.raises(KeyError), torch_transforms.keeping_transforms():
         torch._C._functorch._vmap_increment_nesting(3, "error")
         torch._C._functorch._grad_increment_nesting()
         torch._C._functorch._jvp_increment_nesting()
         torch._C._functorch._func_increment_nesting(True)
-        assert torch_private.n_transforms() == depth + 4
+        assert torch_transforms.n_transforms() == depth + 4
         raise KeyError
-    assert torch_private.n_transforms() == depth
+    assert torch_transforms.n_transforms() == depth
     torch._C._functorch._vmap_increment_nesting(3, "error")
-    with pytest.raises(KeyError), torch_private.keeping_transforms():
+    with pytest.raises(KeyError), torch_transforms.keeping_transforms():
         torch._C._functorch._vmap_increment_nesting(3, "error")
         raise KeyError
-    assert torch_private.n_transforms() == depth + 1  # what was begun outside goes on
+    assert torch_transforms.n_transforms() == depth + 1  # what was begun outside goes on
     torch._C._functorch._vmap_decrement_nesting()
-    assert torch_private.is_transformed(torch.vmap(torch.sin)) and not torch_private.is_transformed(copied)
+    assert torch_transforms.is_transformed(torch.vmap(torch.sin)) and not torch_transforms.is_transformed(
+        copied
+    )
     node = torch.fx.Graph().call_function(torch._C._functorch._vmap_increment_nesting, (3, "error"))
-    assert torch_private.opens_transform(node) and "_vmap_increment_nesting" in torch_private.TRANSFORMS
+    assert torch_transforms.opens_transform(node) and "_vmap_increment_nesting" in torch_transforms.TRANSFORMS
 
 
 def test_what_vmap_is_made_of():
     from torch._functorch import predispatch
 
-    (begin, end), (wrap, unwrap) = torch_private.vmap_levels(), torch_private.vmap_wrappers()
+    (begin, end), (wrap, unwrap) = torch_transforms.vmap_levels(), torch_transforms.vmap_wrappers()
     called = {value for name, value in vars(predispatch).items() if name.endswith("_impl")}
     assert {begin, end, wrap, unwrap} <= called
-    assert torch_private.load_vmap_rules is predispatch.lazy_load_decompositions
-    assert torch_private.opens_transform(torch.fx.Graph().call_function(begin, (2, "error")))
-    torch_private.load_vmap_rules()
+    assert torch_transforms.load_vmap_rules is predispatch.lazy_load_decompositions
+    assert torch_transforms.opens_transform(torch.fx.Graph().call_function(begin, (2, "error")))
+    torch_transforms.load_vmap_rules()
     level = begin(2, "error")
     row = wrap(torch.ones(3, 2), 1, level)
     assert row.shape == (3,) and unwrap(row * 2, level, 2, 0).shape == (2, 3)
@@ -109,14 +111,14 @@ def test_dispatch_modes_are_counted():
 def test_what_batched_tensors_are_around():
     x = torch.ones(3, 2, requires_grad=True)
     seen = []
-    torch.vmap(torch.vmap(lambda t: seen.append(torch_private.unbatched(t)) or t))(x)
+    torch.vmap(torch.vmap(lambda t: seen.append(torch_transforms.unbatched(t)) or t))(x)
     assert seen[0].shape == x.shape and seen[0].requires_grad
 
 
 def test_transforms_with_derivatives():
-    calls = [getattr(torch._C._functorch, name) for name in torch_private.TRANSFORMS]
+    calls = [getattr(torch._C._functorch, name) for name in torch_transforms.TRANSFORMS]
     nodes = [torch.fx.Graph().call_function(call) for call in calls]
-    assert [torch_private.differentiates(node) for node in nodes] == [True, False, True, True]
+    assert [torch_transforms.differentiates(node) for node in nodes] == [True, False, True, True]
 
 
 def test_global_settings_are_all_in_the_state():
@@ -218,9 +220,9 @@ def test_torch_function_modes_are_counted():
 
 def test_a_running_transform_is_seen():
     seen = []
-    torch.func.vmap(lambda x: (seen.append(torch_private.is_inside_transform()), x)[1])(torch.ones(2))
+    torch.func.vmap(lambda x: (seen.append(torch_transforms.is_inside_transform()), x)[1])(torch.ones(2))
     assert seen == [True]
-    assert not torch_private.is_inside_transform()
+    assert not torch_transforms.is_inside_transform()
 
 
 def test_a_checkpoint_ends_its_second_computation_with_an_exception():

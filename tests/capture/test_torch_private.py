@@ -249,16 +249,20 @@ def test_what_registers_a_custom_operator():
 
 def test_every_name_has_a_test():
     """A name that longhand takes from torch's private parts and that no test here uses would break unseen."""
-    tree = ast.parse((ROOT / "capture" / "torch_private.py").read_text())
-    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    for node in tree.body:
+    body = [
+        node
+        for file in ("torch_private.py", "torch_transforms.py")
+        for node in ast.parse((ROOT / "capture" / file).read_text()).body
+    ]
+    names = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in body:
         if isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
             names |= {alias.asname or alias.name for alias in node.names}
     here = Path(__file__)
     texts = (here.read_text(), here.with_name("test_torch_modes.py").read_text())
-    tested = set(re.findall(r"torch_private\.(\w+)", "".join(texts)))
+    tested = set(re.findall(r"torch_(?:private|transforms)\.(\w+)", "".join(texts)))
     used_inside = {
         "DimDynamic",
         "StatelessSymbolicContext",

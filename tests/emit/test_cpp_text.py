@@ -29,6 +29,8 @@ from longhand.lower.ir import (
     Store,
 )
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
+from longhand.schedule.kernels.schedules.rows_looped import ROWS_LOOPED
 from longhand.schedule.numerics.numerics import Numerics
 from longhand.schedule.plan import (
     Access,
@@ -41,7 +43,6 @@ from longhand.schedule.plan import (
     ScalarParameter,
     SizeOf,
     Stage,
-    Style,
 )
 from tests.emit.cpp_kernels import plain_names
 from tests.schedule.nests import CPU, NestMaker
@@ -103,7 +104,7 @@ def add_layer_norm() -> tuple[KernelPlan, KernelNames]:
     )
     plan = KernelPlan(
         key="",
-        style=Style.ROWS_LOOPED,
+        schedule=ROWS_LOOPED,
         axes=(PlanAxis("r", AxisRole.ROW), PlanAxis("c", AxisRole.COL)),
         body=body,
         addresses={0: OVER_ALL, 1: OVER_ALL, 14: ALONG_COLS, 16: ALONG_COLS, 18: OVER_ALL},
@@ -157,7 +158,7 @@ def bias_gelu(dtype: torch.dtype) -> tuple[KernelPlan, KernelNames]:
         Pointer("out", dtype, Access.WRITE, ("c",), may_alias=("x",)),
     )
     addresses = {0: ALONG_COLS, 1: ALONG_COLS, 11: ALONG_COLS}
-    plan = KernelPlan("", Style.ELEMENTWISE, (PlanAxis("c", AxisRole.COL),), body, addresses, pointers)
+    plan = KernelPlan("", ELEMENTWISE, (PlanAxis("c", AxisRole.COL),), body, addresses, pointers)
     words = {"x": "x", "bias": "bias", "out": "out"}
     axes = {"c": AxisNames("i", "n")}
     return plan, KernelNames("bias_gelu", "gelu(x + bias).", (), words, axes, {}, {}, {2: "y"})

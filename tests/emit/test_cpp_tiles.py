@@ -10,7 +10,7 @@ import torch
 from longhand.emit.cpp.kernel import print_cpp_kernel
 from longhand.lower.ir import Load, PointwiseOp
 from longhand.schedule.kernels.kernel import plan_kernel
-from longhand.schedule.plan import Style
+from longhand.schedule.kernels.schedules.transposed import TRANSPOSED
 from tests.emit.cpp_kernels import plain_names, run_cpp, runtime_in, write_kernels
 from tests.schedule.execution import fresh_memory, run_nest
 from tests.schedule.nests import CPU, CUDA, NestMaker
@@ -45,7 +45,7 @@ def test_a_transposed_copy(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     make = _copy(dtype)
     plan, _ = plan_kernel(make.nest(), make.buffers, CPU)
-    assert plan.style is Style.TRANSPOSED and len(plan.turned) == 1
+    assert plan.schedule is TRANSPOSED and len(plan.turned) == 1
     write_kernels(tmp_path, {"turn": print_cpp_kernel(plan, plain_names(plan, "turn"))})
     runtime = runtime_in(tmp_path)
     runtime.FLAGS += ["-Wall", "-Wextra", "-Werror"]

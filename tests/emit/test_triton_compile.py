@@ -45,7 +45,7 @@ CASES: dict[str, NestMaker] = {
 def test_kernel_compiles_without_spills(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = CASES[name]
     plan, launch = plan_kernel(make.nest(), make.buffers, CUDA)
-    kernel = f"{name}_{plan.style.value}"
+    kernel = f"{name}_{plan.schedule.name}"
     package = f"unit_{name}"
     write_unit(tmp_path / package, {kernel: printed(kernel, plan)})
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

@@ -66,7 +66,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Run]
     for name, makers in CASES.items():
         for number, make in enumerate(makers):
             plan, launch = plan_kernel(make.nest(), make.buffers, CUDA)
-            kernel = f"{name}_{plan.style.value}"
+            kernel = f"{name}_{plan.schedule.name}"
             texts[kernel] = printed(kernel, plan)
             memory = fresh_memory(make.nest().body, make.buffers)
             jobs.append(job_for(kernel, plan, launch, memory))

@@ -18,7 +18,15 @@ import torch
 
 from longhand.lower.ir import ReduceOp
 from longhand.schedule.kernels.kernel import plan_kernel
-from longhand.schedule.kernels.kernel_plan import IndexWidths, Style
+from longhand.schedule.kernels.kernel_plan import IndexWidths
+from longhand.schedule.kernels.kernel_schedule import KernelSchedule
+from longhand.schedule.kernels.schedules.columns import COLUMNS
+from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
+from longhand.schedule.kernels.schedules.rows_and_columns import ROWS_AND_COLUMNS
+from longhand.schedule.kernels.schedules.rows_looped import ROWS_LOOPED
+from longhand.schedule.kernels.schedules.rows_persistent import ROWS_PERSISTENT
+from longhand.schedule.kernels.schedules.rows_split import ROWS_SPLIT
+from longhand.schedule.kernels.schedules.transposed import TRANSPOSED
 from tests.emit.positions_worker import Job
 from tests.emit.triton_units import printed, write_unit
 from tests.schedule.nests import CUDA, NestMaker
@@ -39,7 +47,7 @@ class Case:
     """
 
     make: Callable[[], NestMaker]
-    style: Style
+    schedule: KernelSchedule
     elements: Mapping[str, int]
     tunables: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -154,80 +162,78 @@ def both(rows: int, cols: int) -> Callable[[], NestMaker]:
 BIG = 2**31
 SQUARE = 46340**2  # just below 2**31
 CASES: dict[str, Case] = {
-    "flat": Case(copy("n", n=BIG + 5000), Style.ELEMENTWISE, {"x": BIG + 5000, "out": BIG + 5000}),
-    "flat just below": Case(copy("n", n=BIG - 100), Style.ELEMENTWISE, {"x": BIG - 100, "out": BIG - 100}),
-    "flat, 2**32": Case(copy("n", n=2 * BIG + 1), Style.ELEMENTWISE, {"x": 2 * BIG + 1, "out": 2 * BIG + 1}),
+    "flat": Case(copy("n", n=BIG + 5000), ELEMENTWISE, {"x": BIG + 5000, "out": BIG + 5000}),
+    "flat just below": Case(copy("n", n=BIG - 100), ELEMENTWISE, {"x": BIG - 100, "out": BIG - 100}),
+    "flat, 2**32": Case(copy("n", n=2 * BIG + 1), ELEMENTWISE, {"x": 2 * BIG + 1, "out": 2 * BIG + 1}),
     "many rows": Case(
-        broadcast(row=2**22 + 1, col=1024), Style.ELEMENTWISE, {"x": 2**32 + 1024, "by_row": 2**22 + 1}
+        broadcast(row=2**22 + 1, col=1024), ELEMENTWISE, {"x": 2**32 + 1024, "by_row": 2**22 + 1}
     ),
     "more rows than 2**31": Case(
-        sliced(3, row=BIG + 7, col=2), Style.ELEMENTWISE, {"x": 5 * (BIG + 7) - 3, "out": 2 * (BIG + 7)}
+        sliced(3, row=BIG + 7, col=2), ELEMENTWISE, {"x": 5 * (BIG + 7) - 3, "out": 2 * (BIG + 7)}
     ),
     "a grid over 65535": Case(
-        broadcast(row=3, col=2**30 + 1), Style.ELEMENTWISE, {"x": 3 * (2**30 + 1), "by_row": 3}
+        broadcast(row=3, col=2**30 + 1), ELEMENTWISE, {"x": 3 * (2**30 + 1), "by_row": 3}
     ),
     "slices": Case(
-        sliced(70000, row=46341, col=46341), Style.ELEMENTWISE, {"x": 46340 * 116341 + 46341, "out": 46341**2}
+        sliced(70000, row=46341, col=46341), ELEMENTWISE, {"x": 46340 * 116341 + 46341, "out": 46341**2}
     ),
-    "flip": Case(flipped(n=BIG + 10), Style.ELEMENTWISE, {"x": BIG + 10, "out": BIG + 10}),
+    "flip": Case(flipped(n=BIG + 10), ELEMENTWISE, {"x": BIG + 10, "out": BIG + 10}),
     "flip of rows": Case(
-        flipped_rows(row=70001, col=50000), Style.ELEMENTWISE, {"x": 70001 * 50000, "out": 70001 * 50000}
+        flipped_rows(row=70001, col=50000), ELEMENTWISE, {"x": 70001 * 50000, "out": 70001 * 50000}
     ),
     "transpose": Case(
-        transpose(row=50001, col=60001), Style.TRANSPOSED, {"x": 50001 * 60001, "out": 50001 * 60001}
+        transpose(row=50001, col=60001), TRANSPOSED, {"x": 50001 * 60001, "out": 50001 * 60001}
     ),
     "batch of transposes": Case(
-        transpose(batch=70001, row=200, col=300), Style.TRANSPOSED, {"x": 70001 * 60000, "out": 70001 * 60000}
+        transpose(batch=70001, row=200, col=300), TRANSPOSED, {"x": 70001 * 60000, "out": 70001 * 60000}
     ),
     "short rows": Case(
         reduction(ReduceOp.SUM, "col", "row", back=True, row=2**22 + 3, col=1000),
-        Style.ROWS_PERSISTENT,
+        ROWS_PERSISTENT,
         {"x": (2**22 + 3) * 1000, "out": (2**22 + 3) * 1000},
     ),
     "long rows": Case(
         reduction(ReduceOp.SUM, "col", "row", back=True, row=60001, col=60000),
-        Style.ROWS_LOOPED,
+        ROWS_LOOPED,
         {"x": 60001 * 60000, "out": 60001 * 60000},
         {"COLS": 16384},
     ),
     "very long rows": Case(
         reduction(ReduceOp.SUM, "col", "row", back=True, row=4000, col=2**20 + 1),
-        Style.ROWS_LOOPED,
+        ROWS_LOOPED,
         {"x": 4000 * (2**20 + 1), "out": 4000 * (2**20 + 1)},
         {"COLS": 2**17},
     ),
-    "a sum of all": Case(
-        reduction(ReduceOp.SUM, "n", "", n=SQUARE), Style.ROWS_SPLIT, {"x": SQUARE, "out": 1}
-    ),
+    "a sum of all": Case(reduction(ReduceOp.SUM, "n", "", n=SQUARE), ROWS_SPLIT, {"x": SQUARE, "out": 1}),
     "a sum of more": Case(
         reduction(ReduceOp.SUM, "n", "", n=BIG + 77),
-        Style.ROWS_SPLIT,
+        ROWS_SPLIT,
         {"x": BIG + 77, "out": 1},
     ),
     "sums of long rows": Case(
         reduction(ReduceOp.SUM, "col", "row", row=200, col=2**24 + 5),
-        Style.ROWS_SPLIT,
+        ROWS_SPLIT,
         {"x": 200 * (2**24 + 5), "out": 200},
         {"COLS": 2**17},
     ),
     "columns": Case(
         reduction(ReduceOp.SUM, "row", "col", row=200, col=2**24 + 5),
-        Style.COLUMNS,
+        COLUMNS,
         {"x": 200 * (2**24 + 5), "out": 2**24 + 5},
     ),
     "a batch of columns": Case(
         reduction(ReduceOp.SUM, "row", "batch col", batch=2**20 + 1, row=50, col=96),
-        Style.COLUMNS,
+        COLUMNS,
         {"x": (2**20 + 1) * 50 * 96, "out": (2**20 + 1) * 96},
     ),
     "columns in chunks": Case(
         reduction(ReduceOp.SUM, "row", "col", row=40000, col=60000),
-        Style.COLUMNS,
+        COLUMNS,
         {"x": 40000 * 60000, "out": 60000},
     ),
     "rows and columns": Case(
         both(2**22, 1000),
-        Style.ROWS_AND_COLUMNS,
+        ROWS_AND_COLUMNS,
         {"x": 2**22 * 1000, "out": 2**22 * 1000, "sums": 1000},
         {"ELEMENTS": 2**20},
     ),
@@ -240,7 +246,7 @@ def _run(folder: Path, cases: Mapping[str, Case], narrow: bool = False) -> dict[
     for number, case in enumerate(cases.values()):
         nest = case.make()
         plan, launch = plan_kernel(nest.nest(), nest.buffers, CUDA)
-        assert plan.style is case.style
+        assert plan.schedule is case.schedule
         name = f"kernel_{number}"
         texts[name] = printed(name, dataclasses.replace(plan, widths=IndexWidths()) if narrow else plan)
         dtypes = {pointer.name: pointer.dtype for pointer in plan.pointers}

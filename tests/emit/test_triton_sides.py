@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from longhand.emit.names.unit_names import AxisNames, KernelNames
+from longhand.emit.triton.functions import side_words
 from longhand.emit.triton.scope import FileScope
-from longhand.emit.triton.unlooped import side_words
 from tests.emit.conftest import plan_unit
 
 

@@ -10,8 +10,8 @@ import torch
 
 from longhand.lower.ir import PointwiseOp, Reduce, ReduceOp
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.schedules.rows_persistent import ROWS_PERSISTENT
 from longhand.schedule.numerics.nan_analysis import nan_may_be_dropped
-from longhand.schedule.plan import Style
 from tests.emit.triton_units import interpret, job_for, printed, write_unit
 from tests.schedule import nests
 from tests.schedule.nests import CUDA, NestMaker, bf16, f32, i64
@@ -93,8 +93,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], d
     texts, jobs, buffers = {}, [], []
     for (name, cols), make in CASES.items():
         plan, launch = plan_kernel(make.nest(), make.buffers, CUDA)
-        kernel = f"{name}_{plan.style.value}"
-        assert cols < 1000 or plan.style is not Style.ROWS_PERSISTENT
+        kernel = f"{name}_{plan.schedule.name}"
+        assert cols < 1000 or plan.schedule is not ROWS_PERSISTENT
         # The interpreter takes long over reductions that Triton does not know: small blocks.
         text = printed(kernel, plan)
         for tunable, value in (("ELEMENTS", 512), ("COLS", 512), ("SPLITS", 4)):

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import longhand
+from longhand.lower.passes import PASSES as LOWERING
 from longhand.schedule.passes import PASSES
 
 
@@ -27,13 +28,24 @@ def test_each_stage_is_written_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("LONGHAND_DUMP", str(folder))
     x = torch.randn(5, 7)
     longhand.generate(scaled_softmax, (x,), out=tmp_path / "unit", device="cpu")
-    names = ["001_graph.py", "002_program.txt", "003_schedule", "004_plan.txt", "005_files.txt"]
+    names = [
+        "001_graph.py",
+        "002_lower",
+        "003_program.txt",
+        "004_schedule",
+        "005_plan.txt",
+        "006_files.txt",
+    ]
     assert sorted(path.name for path in folder.iterdir()) == names
     graph, program, plan, files = ((folder / name).read_text() for name in names if (folder / name).is_file())
-    passes = sorted(path.name for path in (folder / "003_schedule").iterdir())
+    lowered = sorted(path.name for path in (folder / "002_lower").iterdir())
+    assert [name.partition("_")[2] for name in lowered] == [f"{one.name}.txt" for one in LOWERING]
+    assert (folder / "002_lower" / lowered[0]).read_text() == graph
+    assert (folder / "002_lower" / lowered[-1]).read_text() == program
+    passes = sorted(path.name for path in (folder / "004_schedule").iterdir())
     assert [name.partition("_")[2] for name in passes] == [f"{one.name}.txt" for one in PASSES]
-    assert "row_max" in (folder / "003_schedule" / passes[0]).read_text()
-    assert (folder / "003_schedule" / passes[-1]).read_text() == plan
+    assert "row_max" in (folder / "004_schedule" / passes[0]).read_text()
+    assert (folder / "004_schedule" / passes[-1]).read_text() == plan
 
     forward = runpy.run_path(str(folder / names[0]))["forward"]
     torch.testing.assert_close(forward(x)[0], scaled_softmax(x))
@@ -43,12 +55,13 @@ def test_each_stage_is_written_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     assert "model.py" in files.split("\n")
 
     longhand.generate(doubled, (x,), out=tmp_path / "other", device="cpu")
-    assert [path.name for path in sorted(folder.iterdir())][5:] == [
-        "006_graph.py",
-        "007_program.txt",
-        "008_schedule",
-        "009_plan.txt",
-        "010_files.txt",
+    assert [path.name for path in sorted(folder.iterdir())][6:] == [
+        "007_graph.py",
+        "008_lower",
+        "009_program.txt",
+        "010_schedule",
+        "011_plan.txt",
+        "012_files.txt",
     ]
     assert (folder / names[0]).read_text() == graph
 

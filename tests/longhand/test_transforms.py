@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.capture import torch_private
+from longhand.capture import torch_transforms
 from longhand.errors import LonghandError
 
 pytestmark = pytest.mark.usefixtures("one_cache", "fresh")
@@ -75,5 +75,5 @@ FAILING = {
 def test_what_fails_leaves_no_level_open(name, frontend, tmp_path):
     with contextlib.suppress(LonghandError):
         longhand.generate(torch.vmap(FAILING[name]), (X,), out=tmp_path / "unit", frontend=frontend)
-    assert torch_private.n_transforms() == 0
+    assert torch_transforms.n_transforms() == 0
     nn.Linear(2, 2)

@@ -5,16 +5,12 @@ docs/adding_an_op.md tells it as a story. The copy is a checkout of its own, in 
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-ROOMS = ("capture", "lower", "schedule", "emit", "templates", "longhand")
+from tests.checkout import checkout_with, use
+
 # What is written, by file: after this line, that line.
 ENTRY = {
     '    ERFC = "erfc"\n': '    LGAMMA = "lgamma"\n',
@@ -63,31 +59,10 @@ torch.testing.assert_close(unit(x), Gamma()(x), equal_nan=True)
 """
 
 
-def checkout_with(touched: dict[str, dict[str, str]], folder: Path) -> None:
-    """A copy of the product with lines added."""
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    for path, added in touched.items():
-        text = (folder / path).read_text(encoding="utf-8")
-        for after, line in added.items():
-            assert text.count(after) == 1, (path, after)
-            text = text.replace(after, after + line)
-        (folder / path).write_text(text, encoding="utf-8")
-
-
-def used_in(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(folder), "LONGHAND_VERIFY": "1"}
-    (out / "use_gamma.py").write_text(USE, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "use_gamma.py", str(out)], cwd=out, env=environment, capture_output=True, text=True
-    )
-
-
 def test_an_entry_and_a_spelling_are_an_op(tmp_path: Path) -> None:
     assert len(TOUCHED) == 2
     checkout_with(TOUCHED, tmp_path / "checkout")
-    done = used_in(tmp_path / "checkout", tmp_path)
+    done = use(tmp_path / "checkout", USE, tmp_path)
     assert done.returncode == 0, done.stderr
     (cpp,) = (tmp_path / "on_cpu" / "kernels").glob("*.cpp")
     assert "std::lgamma(" in cpp.read_text()
@@ -100,7 +75,7 @@ def test_an_entry_and_a_spelling_are_an_op(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left_out", TOUCHED)
 def test_neither_file_is_enough(left_out: str, tmp_path: Path) -> None:
     checkout_with({path: added for path, added in TOUCHED.items() if path != left_out}, tmp_path / "checkout")
-    done = used_in(tmp_path / "checkout", tmp_path)
+    done = use(tmp_path / "checkout", USE, tmp_path)
     if left_out == "lower/ops.py":
         assert done.returncode != 0 and "LGAMMA" in done.stderr
     else:  # a printer without a spelling costs the kernel, and says so

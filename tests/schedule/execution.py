@@ -30,7 +30,9 @@ from longhand.lower.ir import (
 )
 from longhand.lower.ops import PRIMITIVES
 from longhand.schedule.kernels.address import evaluate
-from longhand.schedule.plan import AxisRole, KernelPlan, Launch, OnlineSoftmax, Style
+from longhand.schedule.kernels.schedules.columns import COLUMNS
+from longhand.schedule.kernels.schedules.rows_and_columns import ROWS_AND_COLUMNS
+from longhand.schedule.plan import AxisRole, KernelPlan, Launch, OnlineSoftmax
 
 Memory = dict[str, torch.Tensor]
 
@@ -187,7 +189,7 @@ def _straight(lanes: Lanes) -> None:
 
 def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
     total = {position for one in plan.passes for position in one.sums}  # across the loops over the cols
-    walks_rows = plan.style is Style.COLUMNS or (plan.style is Style.ROWS_AND_COLUMNS and not total)
+    walks_rows = plan.schedule is COLUMNS or (plan.schedule is ROWS_AND_COLUMNS and not total)
     loop_role = AxisRole.ROW if walks_rows else AxisRole.COL
     loop = {axis.name for axis in plan.axes if axis.role is loop_role}
     leaves = {
@@ -216,7 +218,7 @@ def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
             else:
                 value = plan.body[position]
                 assert lanes.spans[position] & loop
-                assert not isinstance(value, Reduce) or plan.style is Style.ROWS_AND_COLUMNS
+                assert not isinstance(value, Reduce) or plan.schedule is ROWS_AND_COLUMNS
                 if isinstance(value, Reduce):
                     values[position] = lanes.reduce(value, values[value.arg])
                 else:
@@ -278,7 +280,7 @@ def run_padded(plan: KernelPlan, launch: Launch, memory: Memory, lanes_past: int
     """The body in order over blocks that reach past the end of the reduced side (one axis): what loads yield there is
     `padding` (NaN or garbage where there is none), and only guarded reductions look away."""
     result = {name: tensor.clone() for name, tensor in memory.items()}
-    side = plan.rows if plan.style is Style.COLUMNS else plan.cols
+    side = plan.rows if plan.schedule is COLUMNS else plan.cols
     (axis,) = side
     lanes = PlannedLanes(plan, launch, result)
     size = lanes.sizes[axis.name]

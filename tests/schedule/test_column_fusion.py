@@ -12,7 +12,8 @@ from longhand.options import Options
 from longhand.schedule.fusion.column_fusion import take_column_sums_along
 from longhand.schedule.fusion.column_reductions import find_column_sums
 from longhand.schedule.kernels.kernel import plan_kernel
-from longhand.schedule.plan import Style
+from longhand.schedule.kernels.schedules.columns import COLUMNS
+from longhand.schedule.kernels.schedules.rows_and_columns import ROWS_AND_COLUMNS
 from tests.schedule import nests
 from tests.schedule.execution import fresh_memory, run_nest, run_plan
 from tests.schedule.nests import CPU, CUDA, NestMaker, f32
@@ -49,7 +50,7 @@ def test_rows_and_columns_of_a_norm_are_one_kernel() -> None:
     assert written(one) == {"dx", "d_weight", "d_bias"}, "nothing reads the normalized rows any more"
     assert isinstance(one, Nest)
     plan, launch = plan_kernel(one, buffers, CUDA)
-    assert plan.style is Style.ROWS_AND_COLUMNS
+    assert plan.schedule is ROWS_AND_COLUMNS
     whole = 4096 * 768 * 2
     assert launch.bytes_moved == 3 * whole + 3 * 768 * 2, "x and dy are read once, dx is written"
 
@@ -108,7 +109,7 @@ def test_what_makes_the_elements_adds_them_up(rows: int, options: Options) -> No
     (one,), buffers = together(*gelu_like(rows, 512), kept=frozenset({"dx"}))
     assert written(one) == {"dx", "d_bias"} and isinstance(one, Nest)
     plan, launch = plan_kernel(one, buffers, options)
-    assert plan.style is Style.COLUMNS and len(plan.partials) == 1
+    assert plan.schedule is COLUMNS and len(plan.partials) == 1
     memory = fresh_memory(one.body, buffers)
     expected, actual = run_nest(one, memory), run_plan(plan, launch, memory)
     for name, tensor in expected.items():
@@ -123,7 +124,7 @@ def test_the_elements_of_few_rows_are_added_up_apart() -> None:
 def test_on_a_cpu_rows_have_several_loops_that_add_up(size: tuple[int, int]) -> None:
     make = nests.layer_norm_backward(*size, f32)
     plan, launch = plan_kernel(make.nest(), make.buffers, CPU)
-    assert plan.style is Style.ROWS_AND_COLUMNS and len(plan.partials) == 2
+    assert plan.schedule is ROWS_AND_COLUMNS and len(plan.partials) == 2
     adding = [number for number, one in enumerate(plan.passes) if one.sums]
     assert len(plan.passes) > max(adding) > min(adding), "each as early as its argument is there"
     memory = fresh_memory(make.nest().body, make.buffers)

@@ -13,7 +13,7 @@ from longhand.capture.frontends.export import capture_export
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from longhand.schedule.fusion.horizontal import FEWEST, _ordered
-from longhand.schedule.plan import Launch, Style, UnitPlan
+from longhand.schedule.plan import Launch, UnitPlan
 from longhand.schedule.scheduler import schedule
 
 SIZES = [(4, 4), (5,), (2, 3, 7), (64,), (1,), ()]
@@ -40,7 +40,7 @@ def descend(params, grads):
 def test_tensors_of_all_sizes_are_one_launch() -> None:
     (launch,) = launches(plan := plan_of(descend, *lists(2)))
     kernel = plan.kernels[launch.kernel]
-    assert kernel.style is Style.FOREACH
+    assert kernel.schedule.is_over_lists
     assert all(pointer.many for pointer in kernel.pointers)
     assert [group.sizes for group in launch.groups] == [(16,), (5,), (42,), (64,), (1,), (1,)]
     assert len(set(launch.touched)) == 2 * len(SIZES)
@@ -104,4 +104,4 @@ def test_a_modules_layers_are_left_to_repeats() -> None:
             return [x * weight for weight in self.weights]
 
     plan = plan_of(Scaled(), torch.rand(8))
-    assert all(kernel.style is not Style.FOREACH for kernel in plan.kernels.values())
+    assert all(not kernel.schedule.is_over_lists for kernel in plan.kernels.values())

@@ -7,7 +7,9 @@ import torch
 
 from longhand.options import Options
 from longhand.schedule.kernels.kernel import plan_kernel
-from longhand.schedule.plan import Style
+from longhand.schedule.kernels.schedules.columns import COLUMNS
+from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
+from longhand.schedule.kernels.schedules.transposed import TRANSPOSED
 from tests.schedule import nests
 from tests.schedule.execution import all_arguments_earlier, fresh_memory, run_nest, run_padded, run_plan
 from tests.schedule.nests import DEVICES, NestMaker, f32
@@ -59,8 +61,8 @@ def test_plan_means_what_the_nest_means(make: NestMaker, options: Options) -> No
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
 def test_lanes_past_the_end_change_nothing(make: NestMaker) -> None:
     plan, launch = plan_kernel(make.nest(), make.buffers, nests.CUDA)
-    side = plan.rows if plan.style is Style.COLUMNS else plan.cols
-    if plan.style in (Style.ELEMENTWISE, Style.TRANSPOSED) or len(side) != 1:
+    side = plan.rows if plan.schedule is COLUMNS else plan.cols
+    if plan.schedule in (ELEMENTWISE, TRANSPOSED) or len(side) != 1:
         assert not plan.guards or len(side) > 1
         return
     memory = fresh_memory(make.nest().body, make.buffers)

@@ -8,10 +8,10 @@ import math
 import pytest
 
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, ReduceOp, Store
-from longhand.options import Device
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.memory.alias_legality import may_share
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Stage
+from longhand.schedule.targets import CPP, TRITON, facts_of
 from tests.schedule import nests
 from tests.schedule.nests import CPU, CUDA, NestMaker, bf16, f32
 
@@ -118,9 +118,9 @@ def test_a_sum_of_row_values_is_guarded() -> None:
 @pytest.mark.parametrize("options", nests.DEVICES)
 def test_softmax_may_work_in_place(options) -> None:
     plan = planned(nests.softmax_with_bias(64, 1024, f32), options)
-    device = options.target.device
-    assert may_share(plan, "scores", "weights", device)
-    assert not may_share(plan, "bias", "weights", device)
+    target = facts_of(options.target)
+    assert may_share(plan, "scores", "weights", target)
+    assert not may_share(plan, "bias", "weights", target)
 
 
 def test_in_place_ends_where_a_later_loop_reads_again() -> None:
@@ -129,8 +129,8 @@ def test_in_place_ends_where_a_later_loop_reads_again() -> None:
     make.store("twice", "row col", x + x)
     make.store("out", "row col", x * make.reduce(ReduceOp.SUM, x, "col"))
     plan = planned(make, CPU)
-    assert not may_share(plan, "x", "twice", Device.CPU), "the second loop loads x again"
-    assert may_share(plan, "x", "out", Device.CPU)
+    assert not may_share(plan, "x", "twice", CPP), "the second loop loads x again"
+    assert may_share(plan, "x", "out", CPP)
 
 
 @pytest.mark.parametrize("kept", ["row", "col"])
@@ -141,10 +141,10 @@ def test_what_a_stored_sum_adds_up_is_overwritten_by_one_thread_only(kept: str) 
     make.store("out", "row col", x * scale)
     make.store("sums", kept, make.reduce(ReduceOp.SUM, x * 2.0, "row" if kept == "col" else "col"))
     plan = planned(make, CUDA)
-    assert not may_share(plan, "x", "out", Device.CUDA) and may_share(plan, "scale", "out", Device.CUDA)
+    assert not may_share(plan, "x", "out", TRITON) and may_share(plan, "scale", "out", TRITON)
     untuned = dataclasses.replace(plan, tunables=())
-    assert not may_share(untuned, "x", "out", Device.CUDA), "what a tunable is called does not matter"
-    assert may_share(planned(make, CPU), "x", "out", Device.CPU)
+    assert not may_share(untuned, "x", "out", TRITON), "what a tunable is called does not matter"
+    assert may_share(planned(make, CPU), "x", "out", CPP)
 
 
 def test_an_updated_input_is_written_last() -> None:
@@ -158,4 +158,4 @@ def test_an_updated_input_is_written_last() -> None:
 
 def test_transposed_reads_are_not_in_place() -> None:
     plan = planned(nests.transpose_add(64, 64))
-    assert may_share(plan, "y", "out", Device.CUDA) and not may_share(plan, "x", "out", Device.CUDA)
+    assert may_share(plan, "y", "out", TRITON) and not may_share(plan, "x", "out", TRITON)

@@ -10,8 +10,10 @@ import torch
 
 from longhand.lower.ir import Index, PointwiseOp, Reduce, ReduceOp, Store
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.schedules.columns import COLUMNS
 from longhand.schedule.memory.alias_legality import may_share
-from longhand.schedule.plan import Access, Style
+from longhand.schedule.plan import Access
+from longhand.schedule.targets import facts_of
 from tests.schedule.execution import fresh_memory, run_nest, run_padded, run_plan
 from tests.schedule.nests import DEVICES, NestMaker, Ref, bf16, f32, i64
 
@@ -98,8 +100,8 @@ def test_random_nests(start: int, options) -> None:
             torch.testing.assert_close(
                 actual[name], expected[name], rtol=1e-4, atol=1e-4, msg=f"{seed} {name}"
             )
-        _check_in_place(options.target.device, plan, launch, memory, expected, seed)
-        side = plan.rows if plan.style is Style.COLUMNS else plan.cols
+        _check_in_place(facts_of(options.target), plan, launch, memory, expected, seed)
+        side = plan.rows if plan.schedule is COLUMNS else plan.cols
         if any(isinstance(value, Reduce) for value in plan.body) and len(side) == 1:
             padded = run_padded(plan, launch, memory)
             for name in expected:
@@ -108,15 +110,12 @@ def test_random_nests(start: int, options) -> None:
                 )
 
 
-def _check_in_place(device, plan, launch, memory, expected, seed) -> None:
+def _check_in_place(facts, plan, launch, memory, expected, seed) -> None:
     read = [p.name for p in plan.pointers if p.access is Access.READ]
     written = [p.name for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
     for source in read:
         for target in written:
-            if (
-                not may_share(plan, source, target, device)
-                or memory[source].numel() != memory[target].numel()
-            ):
+            if not may_share(plan, source, target, facts) or memory[source].numel() != memory[target].numel():
                 continue
             shared = _with_one_memory(memory, source, target)
             _run_in_place(plan, launch, shared)
@@ -152,6 +151,6 @@ def test_random_nests_cover_much() -> None:
         plan, _ = plan_kernel(make.nest(), make.buffers, DEVICES[0])
         names = [p.name for p in plan.pointers]
         shared += any(
-            may_share(plan, one, other, DEVICES[0].target.device) for one in names for other in names
+            may_share(plan, one, other, facts_of(DEVICES[0].target)) for one in names for other in names
         )
     assert shared >= 10

@@ -9,8 +9,15 @@ import torch
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Axis, Index, Load, Nest, PointwiseOp, Reduce, ReduceOp, Store
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.kernels.kernel_schedule import KernelSchedule
+from longhand.schedule.kernels.schedules.columns import COLUMNS
+from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
+from longhand.schedule.kernels.schedules.rows_looped import ROWS_LOOPED
+from longhand.schedule.kernels.schedules.rows_persistent import ROWS_PERSISTENT
+from longhand.schedule.kernels.schedules.rows_split import ROWS_SPLIT
+from longhand.schedule.kernels.schedules.transposed import TRANSPOSED
 from longhand.schedule.kernels.space import refusal
-from longhand.schedule.plan import KernelPlan, ParameterRef, SizeOf, Style
+from longhand.schedule.plan import KernelPlan, ParameterRef, SizeOf
 from tests.schedule import nests
 from tests.schedule.nests import CPU, CUDA, DEVICES, NestMaker, f32
 
@@ -27,7 +34,7 @@ def test_contiguous_elementwise_has_one_col_and_no_rows() -> None:
     make = NestMaker(a=3, b=5, c=7)
     make.store("out", "a b c", make.load("x", "a b c") + make.load("s", ""))
     plan, launch = plan_kernel(make.nest(), make.buffers, CUDA)
-    assert (plan.style, names(plan.rows), len(plan.cols)) == (Style.ELEMENTWISE, [], 1)
+    assert (plan.schedule, names(plan.rows), len(plan.cols)) == (ELEMENTWISE, [], 1)
     assert launch.sizes == (105,)
     assert launch.bytes_moved == 4 * (105 + 105 + 1)
 
@@ -119,44 +126,44 @@ def test_gathers_use_known_products() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "style"),
+    ("make", "schedule"),
     [
-        (nests.softmax_with_bias(64, 4096), Style.ROWS_PERSISTENT),
-        (nests.softmax_with_bias(8192, 65536), Style.ROWS_LOOPED),
-        (nests.cross_entropy(8192, 32768), Style.ROWS_LOOPED),
-        (nests.column_sum(65536, 2048), Style.COLUMNS),
-        (nests.softmax_over_channels(2, 64, 1024), Style.COLUMNS),
-        (nests.full_sum(4096, 4096), Style.ROWS_SPLIT),
-        (nests.full_sum(16, 16), Style.ROWS_PERSISTENT),
-        (nests.transpose_add(8192, 8192), Style.TRANSPOSED),
-        (nests.transpose_add(8192, 3), Style.ELEMENTWISE),
-        (nests.rms_norm(16384, 4096), Style.ROWS_PERSISTENT),
+        (nests.softmax_with_bias(64, 4096), ROWS_PERSISTENT),
+        (nests.softmax_with_bias(8192, 65536), ROWS_LOOPED),
+        (nests.cross_entropy(8192, 32768), ROWS_LOOPED),
+        (nests.column_sum(65536, 2048), COLUMNS),
+        (nests.softmax_over_channels(2, 64, 1024), COLUMNS),
+        (nests.full_sum(4096, 4096), ROWS_SPLIT),
+        (nests.full_sum(16, 16), ROWS_PERSISTENT),
+        (nests.transpose_add(8192, 8192), TRANSPOSED),
+        (nests.transpose_add(8192, 3), ELEMENTWISE),
+        (nests.rms_norm(16384, 4096), ROWS_PERSISTENT),
     ],
 )
-def test_styles_on_the_gpu(make: NestMaker, style: Style) -> None:
-    assert planned(make).style is style
+def test_schedules_on_the_gpu(make: NestMaker, schedule: KernelSchedule) -> None:
+    assert planned(make).schedule is schedule
 
 
 @pytest.mark.parametrize(
-    ("make", "style"),
+    ("make", "schedule"),
     [
-        (nests.softmax_with_bias(64, 4096), Style.ROWS_LOOPED),
-        (nests.cross_entropy(8192, 32768), Style.ROWS_LOOPED),
-        (nests.column_sum(65536, 2048), Style.COLUMNS),
-        (nests.full_sum(4096, 4096), Style.ROWS_SPLIT),
-        (nests.full_sum(16, 16), Style.ROWS_LOOPED),
-        (nests.transpose_add(512, 512), Style.TRANSPOSED),
+        (nests.softmax_with_bias(64, 4096), ROWS_LOOPED),
+        (nests.cross_entropy(8192, 32768), ROWS_LOOPED),
+        (nests.column_sum(65536, 2048), COLUMNS),
+        (nests.full_sum(4096, 4096), ROWS_SPLIT),
+        (nests.full_sum(16, 16), ROWS_LOOPED),
+        (nests.transpose_add(512, 512), TRANSPOSED),
     ],
 )
-def test_styles_on_the_cpu(make: NestMaker, style: Style) -> None:
-    assert planned(make, CPU).style is style
+def test_schedules_on_the_cpu(make: NestMaker, schedule: KernelSchedule) -> None:
+    assert planned(make, CPU).schedule is schedule
 
 
 def test_column_reduction_keeps_outer_results_as_a_batch() -> None:
     make = NestMaker(batch=3, seq=50, dim=16)
     make.store("out", "batch dim", make.reduce(ReduceOp.SUM, make.load("x", "batch seq dim"), "seq"))
     plan = planned(make)
-    assert (plan.style, names(plan.rows), names(plan.cols)) == (Style.COLUMNS, ["seq"], ["batch", "dim"])
+    assert (plan.schedule, names(plan.rows), names(plan.cols)) == (COLUMNS, ["seq"], ["batch", "dim"])
 
 
 def test_argmax_over_two_axes_keeps_their_order() -> None:
@@ -208,7 +215,7 @@ def test_a_single_element(options) -> None:
     make = NestMaker()
     make.store("out", "", make.load("x", "") + 1.0)
     plan, launch = plan_kernel(make.nest(), make.buffers, options)
-    assert (plan.style, plan.axes, launch.sizes) == (Style.ELEMENTWISE, (), ())
+    assert (plan.schedule, plan.axes, launch.sizes) == (ELEMENTWISE, (), ())
 
 
 def test_equal_scalars_are_one_argument_and_dead_values_go() -> None:

@@ -6,7 +6,8 @@ import torch
 
 from longhand.lower.ir import Load, PointwiseOp, ReduceOp
 from longhand.schedule.kernels.kernel import plan_kernel
-from longhand.schedule.kernels.kernel_plan import KernelPlan, Style
+from longhand.schedule.kernels.kernel_plan import KernelPlan
+from longhand.schedule.kernels.schedules.rows_looped import ROWS_LOOPED
 from tests.schedule.nests import CPU, CUDA, NestMaker, bf16, f32
 
 COLS = 3000  # too many for a CPU to hold, few enough not to be split
@@ -44,7 +45,7 @@ def test_a_sum_is_wide_where_its_rounding_shows() -> None:
 
 def test_a_sum_is_inverted_where_a_row_is_all_that_it_divides() -> None:
     plan = planned(softmax(also_stores_sum=False))
-    assert plan.style is Style.ROWS_LOOPED
+    assert plan.schedule is ROWS_LOOPED
     assert plan.numerics.inverted_sums
     assert not planned(softmax(also_stores_sum=True)).numerics.inverted_sums
     assert not planned(softmax(also_stores_sum=False), CUDA).numerics.inverted_sums

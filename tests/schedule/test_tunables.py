@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from longhand.options import Device
-from longhand.schedule.kernels.kernel_plan import Style
-from longhand.schedule.kernels.tunables import Work, choose_tunables
+from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
+from longhand.schedule.kernels.schedules.entry import Work
+from longhand.schedule.kernels.schedules.registry import choose_tunables
+from longhand.schedule.targets import TRITON
 
 
 @pytest.mark.parametrize(
     ("live_words", "elements"), [(1, 4096), (8, 4096), (12, 1024), (19, 1024), (29, 512)]
 )
 def test_crowded_blocks_are_smaller(live_words: int, elements: int) -> None:
-    work = Work(
-        device=Device.CUDA,
-        style=Style.ELEMENTWISE,
-        has_rows=True,
-        has_cols=True,
-        is_split=False,
-        is_heavy=False,
-        is_long=False,
-        writes_rows=False,
-        is_turned=False,
-        element_bytes=4,
-        live_words=live_words,
-    )
-    assert {tunable.name: tunable.value for tunable in choose_tunables(work)}["ELEMENTS"] == elements
+    work = Work(has_rows=True, has_cols=True, element_bytes=4, live_words=live_words)
+    assert {tunable.name: tunable.value for tunable in choose_tunables(ELEMENTWISE, TRITON, work)}[
+        "ELEMENTS"
+    ] == elements

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.calls.rules import Rule, Rules
 from longhand.capture.bytecode.calls.tensors import to_graph, torch_call
 from longhand.capture.bytecode.entry.breaks import Unsupported
@@ -37,16 +37,16 @@ def _wrapping(function: Any) -> Rule:
     return lambda trace, args, kwargs: torch_call(trace, function, args, kwargs)
 
 
-for _primitive in torch_private.vmap_levels():
+for _primitive in torch_transforms.vmap_levels():
     RULES[_primitive] = _level(_primitive)
-for _primitive in torch_private.vmap_wrappers():
+for _primitive in torch_transforms.vmap_wrappers():
     RULES[_primitive] = _wrapping(_primitive)
 
 
-@RULES.of(torch_private.load_vmap_rules)
+@RULES.of(torch_transforms.load_vmap_rules)
 def _load_vmap_rules(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Once for the process, which no graph has to repeat."""
-    torch_private.load_vmap_rules()
+    torch_transforms.load_vmap_rules()
     return Const(None)
 
 

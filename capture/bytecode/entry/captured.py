@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NeedsFixedSizes,
@@ -101,7 +101,7 @@ def reason_to_wait() -> str:
     """Why no call is captured now, though others of the same function may be; empty if there is none."""
     if torch_private.n_torch_functions_active():
         return "a torch function mode (as of torch.set_default_device) is active"
-    if torch_private.is_inside_transform():
+    if torch_transforms.is_inside_transform():
         return "a transform of torch.func is running"
     return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
 
@@ -139,7 +139,7 @@ def capture_frame(
         while True:
             attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
             try:
-                with untold_saves(), torch_private.keeping_transforms():
+                with untold_saves(), torch_transforms.keeping_transforms():
                     return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
             except NeedsFixedSizes as error:
                 release(error)

@@ -1,4 +1,4 @@
-"""The functions of a Triton kernel file without loops: elementwise, transposed tiles, whole rows in registers."""
+"""The functions of a Triton kernel file: what the modules of emit/triton/schedules/ make, and make it of."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.address import Flat, unflatten
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
-from longhand.emit.triton.space import Kind, Line, Side, Space
-from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Style
+from longhand.emit.triton.space import Kind, Line, Space
+from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis
 
 TO_WIDE = ".to(tl.int64)"
 _SHORT = 3  # statements that need no paragraph of their own
@@ -97,9 +97,9 @@ class FunctionText:
 
     Attributes:
         suffix: What its name adds to the kernel's: ``_kernel``, ``_partial_kernel``.
-        macro: The macro of the style's template that writes its body.
+        macro: The macro of the schedule's template that writes its body.
         does: The docstring: what one program computes.
-        context: What the style's template needs for the body.
+        context: What the schedule's template needs for the body.
         constants: The constexpr parameters that are tunables or follow from them, with their comments.
         sides: The sides whose products of sizes the texts may name.
     """
@@ -248,7 +248,7 @@ def paragraph_context(
     }
 
 
-def _one_function(
+def one_function(
     does: str,
     context: dict[str, object],
     constants: tuple[tuple[str, str], ...],
@@ -258,72 +258,8 @@ def _one_function(
     return KernelText((FunctionText(does, context, constants, sides),), frozenset(block.functions))
 
 
-def elementwise(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
-    """One program for each block of elements."""
-    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
-    tile = bool(rows.keys and cols.keys)
-    columns = "COLS" if tile else "BLOCK"
-    space = Space(
-        flats=tuple(side.flat for side in (rows, cols) if side.keys),
-        rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows" if tile else "in_range"),
-        cols=Side(cols.keys, columns if cols.keys else "", "in_cols" if tile else "in_range"),
-    )
-    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
-    constants: tuple[tuple[str, str], ...]
-    if tile:
-        constants = (("ROWS", ""), ("COLS", ""))
-        does = "Each program computes a block of ROWS x COLS elements"
-    elif cols.keys:
-        constants = (("BLOCK", ""),)
-        does = "Each program computes BLOCK elements"
-    elif rows.keys:
-        constants = (("ROWS", ""),)
-        does = "Each program computes ROWS elements"
-    else:
-        constants = ()
-        does = "The only program computes the one element"
-    context = paragraph_context(plan, rows, cols, body)
-    return _one_function(does, context, constants, (rows, cols), block)
-
-
-def transposed(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
-    """One program for each square tile of the last row axis and the col axis."""
-    rows = side_words(plan, plan.rows[-1:], names, scope, "row", "n_rows", is_divided=True)
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
-    batch = side_words(plan, plan.rows[:-1], names, scope, "batch", "n_batch")
-    flats = tuple(side.flat for side in (batch, rows, cols) if side.keys)
-    space = Space(flats, Side(rows.keys, "TILE", "in_rows"), Side(cols.keys, "TILE", "in_cols"))
-    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
-    context = paragraph_context(plan, rows, cols, body, batch)
-    does = "Each program fills one TILE x TILE tile"
-    return _one_function(does, context, (("TILE", ""),), (batch, rows, cols), block)
-
-
-def rows_persistent(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
-    """One program for a few whole rows, kept in registers."""
-    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
-    space = Space(
-        flats=tuple(side.flat for side in (rows, cols) if side.keys),
-        rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows"),
-        cols=Side(cols.keys, "COLS", "in_cols"),
-    )
-    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
-    context = paragraph_context(plan, rows, cols, body)
-    context["has_programs"] = any(tunable.name == "PROGRAMS" for tunable in plan.tunables)
-    does = (
-        "Each program keeps ROWS whole rows in registers"
-        if rows.keys
-        else "The only program keeps all in registers"
-    )
-    constants = [("ROWS", "")] if rows.keys else []
-    constants.append(("COLS", f"{cols.size}, rounded up to a power of two"))
-    return _one_function(does, context, tuple(constants), (rows, cols), block)
-
-
 def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
     """Size arguments that a kernel is compiled for: those of rows that it reduces."""
-    if plan.style not in (Style.ROWS_PERSISTENT, Style.ROWS_LOOPED, Style.ROWS_AND_COLUMNS):
+    if not plan.schedule.is_compiled_for_cols:
         return set()
     return {names.axes[axis.name].size for axis in plan.axes if axis.role is AxisRole.COL}

@@ -1,0 +1,23 @@
+"""Tiles: a thread for each."""
+
+from __future__ import annotations
+
+from longhand.emit.cpp.body import BodyPrinter
+from longhand.emit.cpp.loops import Loop
+from longhand.emit.cpp.rows import rows_text
+from longhand.emit.cpp.schedule_text import (
+    ScheduleText,
+    pass_printer,
+    row_loops,
+    sums_in_double,
+)
+from longhand.schedule.plan import KernelPlan
+
+
+def text(
+    plan: KernelPlan, printer: BodyPrinter, rows: tuple[Loop, ...], cols: tuple[Loop, ...]
+) -> ScheduleText:
+    """Tiles, and the loops inside one."""
+    body = rows_text(pass_printer(plan, printer), bool(rows))
+    sums = sums_in_double(plan, row_loops(body))
+    return ScheduleText("tiles.cpp.jinja", ("One thread per tile.", *sums), body)

@@ -1,0 +1,75 @@
+"""What the runs of a repeat take: from the run before, and of the block that each one is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterable, Sequence
+
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.emit.layers.divergent_layers import without_first
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.words import identifier
+from longhand.schedule.plan import Repeat
+
+
+def distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
+    """The repeat without its first runs, each input once."""
+    last = repeat.inputs[-1]
+    places = [place for place, name in enumerate(last) if last.index(name) == place]
+    rest = without_first(repeat, n_first)
+    return dataclasses.replace(
+        rest, inputs=tuple(tuple(run[place] for place in places) for run in rest.inputs)
+    )
+
+
+def carried_places(repeat: Repeat) -> tuple[int, ...] | None:
+    """For each input its place among the previous run's outputs; None if that differs from run to run."""
+    found: list[int] = []
+    for place in range(len(repeat.inputs[0])):
+        sources = {
+            before.index(run[place]) if run[place] in before else None
+            for before, run in zip(repeat.outputs, repeat.inputs[1:], strict=False)
+        }
+        if len(sources) != 1 or None in sources:
+            return None
+        found.append(next(source for source in sources if source is not None))
+    return tuple(found)
+
+
+def own_weights(
+    graph: CapturedGraph,
+    paths: Sequence[str],
+    reads: Sequence[Iterable[str]],
+    pattern: int,
+    odd: Container[int],
+) -> dict[str, str] | None:
+    """The weights below each run's path, by the pattern's buffers; None if the runs' weights do not correspond.
+
+    Odd runs read no weights that the pattern has not: see emit/layers/divergent_runs.py.
+    """
+    targets = {
+        entry.node: entry.target
+        for entry in graph.inputs
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    }
+    read = [{name: targets[name] for name in names if name in targets} for names in reads]
+    below = [
+        {name: target[len(path) + 1 :] for name, target in weights.items() if target.startswith(f"{path}.")}
+        for path, weights in zip(paths, read, strict=True)
+    ]
+    reference = sorted(below[pattern].values())
+    even = [run for run in range(len(paths)) if run not in odd]
+    if any(sorted(below[run].values()) != reference for run in even):
+        return None
+    # Weights elsewhere must be the same in all runs.
+    elsewhere = [weights.keys() - found.keys() for weights, found in zip(read, below, strict=True)]
+    return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
+
+
+def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
+    """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
+    for node in graph.graph.nodes:
+        origin = words.provenance(node.name)
+        if origin.module == path and origin.module_class:
+            return identifier(origin.module_class)
+    return "Layer"

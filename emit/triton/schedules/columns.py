@@ -1,0 +1,67 @@
+"""A block of columns for each program, which walks down the rows or a chunk of them."""
+
+from __future__ import annotations
+
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.triton.chunks import (
+    combine_rows,
+    loop_context,
+    partial_stores,
+    scratch_context,
+    without_then,
+)
+from longhand.emit.triton.functions import (
+    FunctionText,
+    KernelText,
+    paragraphs,
+    side_words,
+)
+from longhand.emit.triton.loops import LoopPrinter
+from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.space import Side, Space
+from longhand.schedule.plan import KernelPlan
+
+
+def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
+    """One program for a block of columns, ROWS rows at a time; or for a chunk of the rows, combined afterwards."""
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=bool(plan.cols[:-1]))
+    batch = side_words(plan, plan.cols[:-1], names, scope, "batch", "n_batch")
+    flats = tuple(side.flat for side in (rows, batch, cols) if side.keys)
+    space = Space(
+        flats, Side(rows.keys, "ROWS", "in_rows"), Side(cols.keys, "COLS", "in_cols"), width="[ROWS, COLS]"
+    )
+    printer = LoopPrinter(plan, names, scope, space, rows.index, leaves_partials=bool(plan.partials))
+    before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
+    passes = [without_then(one) for one in plan.passes] if plan.partials else list(plan.passes)
+    loops = [printer.loop(one) for one in passes]
+    context = loop_context(plan, rows, cols, before, loops, batch)
+    constants = (("ROWS", ""), ("COLS", ""))
+    sides = (rows, batch, cols)
+    does = "Each program walks down COLS columns, ROWS rows at a time"
+    if not plan.partials:
+        function = FunctionText(does, context, constants, sides)
+        return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
+    (one,) = plan.passes
+    here = f"{batch.index} * {cols.size} + {cols.index}" if batch.keys else cols.index
+    n_all = f"{batch.size} * {cols.size}" if batch.keys else cols.size
+    if (
+        batch.keys and not plan.widths.split
+    ):  # 64 bits go from one product to the next, but into no parentheses
+        n_all = f"({n_all})"
+    base = f"split * {n_all} + {here}"
+    context["stores"] = partial_stores(plan, names, printer, one, base, "in_cols")
+    context |= scratch_context(plan, names)
+    partial = FunctionText(
+        "Each program walks COLS columns down one chunk of the rows, ROWS at a time",
+        context,
+        constants,
+        sides,
+        "_partial_kernel",
+    )
+    combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, batch), sides)
+    return KernelText(
+        (partial, combine),
+        frozenset(printer.functions | final.functions),
+        tuple(sorted(printer.constants | final.constants)),
+    )

@@ -1,0 +1,50 @@
+"""A block of elements of one of many tensors for each program."""
+
+from __future__ import annotations
+
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.triton.functions import (
+    FunctionText,
+    KernelText,
+    block_body,
+    paragraph_context,
+    side_words,
+)
+from longhand.emit.triton.lists import lists
+from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.space import Side, Space
+from longhand.emit.triton.types import language_dtype
+from longhand.schedule.plan import KernelPlan
+
+
+def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
+    """One program for each block of elements of each group; without an axis one for each group."""
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
+    space = Space(
+        flats=(cols.flat,) if cols.keys else (),
+        rows=Side(),
+        cols=Side(cols.keys, "BLOCK" if cols.keys else "", "in_range"),
+    )
+    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    context = paragraph_context(plan, side_words(plan, (), names, scope, "row", "n_rows"), cols, body)
+    context["lists"] = [names.lists[pointer.name] for pointer in lists(plan)]
+    alignment = "ALIGNMENT" if cols.keys else "1"
+    context["tensors"] = [
+        f"{names.pointers[pointer.name]}_ptr = tensor_pointer("
+        f"{names.lists[pointer.name]}_ptr + tensor, {language_dtype(pointer.dtype)}, {alignment})"
+        for pointer in lists(plan)
+    ]
+    context["constants"] = {"ALIGNMENT": "table.alignment", "BLOCK": "BLOCK"} if cols.keys else {}
+    does = (
+        "Each program computes BLOCK elements of a tensor" if cols.keys else "Each program does one element"
+    )
+    constants = (
+        (
+            ("ALIGNMENT", "all addresses (bytes) and sizes (elements) are multiples of it: 16 or 1"),
+            ("BLOCK", ""),
+        )
+        if cols.keys
+        else ()
+    )
+    function = FunctionText(does, context, constants)
+    return KernelText((function,), frozenset({*block.functions, "tensor_pointer"}))

@@ -1,0 +1,51 @@
+"""A chunk of whole rows for each program, which adds up their columns, and a function that combines the chunks."""
+
+from __future__ import annotations
+
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.triton.chunks import (
+    combine_rows,
+    loop_context,
+    partial_stores,
+    scratch_context,
+    without_then,
+)
+from longhand.emit.triton.functions import (
+    FunctionText,
+    KernelText,
+    paragraphs,
+    side_words,
+)
+from longhand.emit.triton.loops import LoopPrinter
+from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.space import Side, Space
+from longhand.schedule.plan import KernelPlan
+
+
+def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
+    """One program for a chunk of the rows, kept whole, which adds up their columns; then the chunks are combined."""
+    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
+    space = Space(
+        flats=(rows.flat, cols.flat),
+        rows=Side(rows.keys, "ROWS", "in_rows"),
+        cols=Side(cols.keys, "COLS", "in_cols"),
+        width="[ROWS, COLS]",
+    )
+    printer = LoopPrinter(plan, names, scope, space, rows.index, leaves_partials=True)
+    before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
+    (one,) = plan.passes
+    context = loop_context(plan, rows, cols, before, [printer.loop(without_then(one))])
+    base = f"split * {cols.size} + {cols.index}"
+    context["stores"] = partial_stores(plan, names, printer, one, base, "in_cols")
+    context |= scratch_context(plan, names)
+    sides = (rows, cols)
+    does = "Each program walks a chunk of the rows and adds up their columns"
+    constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
+    partial = FunctionText(does, context, constants, sides, "_partial_kernel")
+    combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, None), sides)
+    return KernelText(
+        (partial, combine),
+        frozenset(printer.functions | final.functions),
+        tuple(sorted(printer.constants | final.constants)),
+    )

@@ -1,0 +1,149 @@
+"""What the module of a kernel schedule says, and what it is asked with."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+from longhand.lower.ir import Axis, Buffer, Store
+from longhand.schedule.kernels.flow import Flow, find_flow
+from longhand.schedule.kernels.kernel_plan import Tunable
+from longhand.schedule.kernels.kernel_schedule import KernelSchedule
+from longhand.schedule.kernels.masks import Masking, find_masking
+from longhand.schedule.kernels.pass_levels import Passes, find_passes, store_pass
+from longhand.schedule.kernels.space import Family, Space
+from longhand.schedule.kernels.staging import Stager
+from longhand.schedule.sizes import Hints, guess
+from longhand.schedule.targets import TargetFacts
+
+_NO_PASSES, _NO_MASKING = Passes((), ()), Masking((), {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Loops:
+    """How a schedule goes through a space.
+
+    Attributes:
+        passes: Its loops; none where the body is computed in order.
+        masking: What lanes past the end hold.
+        is_split: Whether chunks leave partial results.
+    """
+
+    passes: Passes = _NO_PASSES
+    masking: Masking = _NO_MASKING
+    is_split: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A space that wants a schedule, and what several of them ask of it.
+
+    Attributes:
+        space: Rows x cols.
+        buffers: Every buffer that its body names.
+        target: What it is planned for.
+        hints: Values of symbolic sizes, as at capture.
+    """
+
+    space: Space
+    buffers: Mapping[str, Buffer]
+    target: TargetFacts
+    hints: Hints
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return count(self.space.rows, self.hints)
+
+    @property
+    def n_cols(self) -> int:
+        """How many cols there are."""
+        return count(self.space.cols, self.hints)
+
+    @functools.cached_property
+    def flow(self) -> Flow:
+        """Which loop over the reduced side each value waits for."""
+        looped = frozenset(axis.name for axis in self.space.loop)
+        return find_flow(self.space.body, looped, online=self.target.has_online_softmax)
+
+    @functools.cached_property
+    def passes(self) -> Passes:
+        """The loops over the reduced side."""
+        return self.passes_of(self.flow)
+
+    @functools.cached_property
+    def masking(self) -> Masking:
+        """What lanes past the end of these loops hold."""
+        return find_masking(self.flow)
+
+    def passes_of(self, flow: Flow) -> Passes:
+        """Loops, and what waits between them."""
+        rows = {
+            position: store_pass(flow, position)
+            for position, value in enumerate(flow.body)
+            if isinstance(value, Store) and flow.is_element[position]
+        }
+        has_scratch = self.space.family is Family.ROWS
+        return find_passes(
+            flow,
+            Stager(flow, self.buffers, rows, is_on=self.target.keeps_between_loops, has_scratch=has_scratch),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What the choice of tunables looks at. No sizes: one kernel serves many.
+
+    Attributes:
+        has_rows: Whether there are row axes.
+        has_cols: Whether there are col axes.
+        is_split: Whether chunks leave partial results.
+        is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
+        is_long: Whether rows are longer than most programs hold (see schedules/rows_persistent.py).
+        writes_rows: Whether a reduction's kernel also stores whole rows.
+        is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
+        element_bytes: Of the widest tensor that varies over everything.
+        live_words: How many 32-bit registers the values of one element take, where most are alive at once.
+    """
+
+    has_rows: bool
+    has_cols: bool
+    element_bytes: int
+    is_split: bool = False
+    is_heavy: bool = False
+    is_long: bool = False
+    writes_rows: bool = False
+    is_turned: bool = False
+    live_words: int = 1
+
+
+Tuning = Callable[[Work], tuple[Tunable, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleEntry:
+    """A kernel schedule in the list.
+
+    Attributes:
+        schedule: What plans hold of it.
+        loops: How it goes through a space; None where it does not apply.
+        tunables: By target's name, the block at the top of the file: measured numbers that a person may change.
+    """
+
+    schedule: KernelSchedule
+    loops: Callable[[Candidate], Loops | None]
+    tunables: Mapping[str, Tuning]
+
+
+def count(axes: tuple[Axis, ...], hints: Hints) -> int:
+    """How many elements axes span."""
+    return math.prod(guess(axis.size, hints) for axis in axes)
+
+
+def grain(work: Work) -> tuple[Tunable, ...]:
+    """CPU: when threads are worth their start."""
+    return (
+        Tunable("GRAIN", 4096 if work.is_heavy else 32768, "elements below which one thread does it all"),
+    )

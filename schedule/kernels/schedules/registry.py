@@ -1,0 +1,45 @@
+"""The list of kernel schedules. The first that applies is taken."""
+
+from __future__ import annotations
+
+from longhand.schedule.kernels.kernel_plan import Tunable
+from longhand.schedule.kernels.kernel_schedule import KernelSchedule
+from longhand.schedule.kernels.schedules import (
+    columns,
+    elementwise,
+    foreach,
+    rows_and_columns,
+    rows_looped,
+    rows_persistent,
+    rows_split,
+    transposed,
+)
+from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
+from longhand.schedule.targets import TargetFacts
+
+SCHEDULES: tuple[ScheduleEntry, ...] = (
+    foreach.ENTRY,
+    elementwise.ENTRY,
+    transposed.ENTRY,
+    rows_and_columns.ENTRY,
+    columns.ENTRY,
+    rows_split.ENTRY,
+    rows_persistent.ENTRY,
+    rows_looped.ENTRY,
+)
+
+
+def choose_schedule(candidate: Candidate) -> tuple[KernelSchedule, Loops]:
+    """The schedule of a space, and how it goes through it."""
+    for entry in SCHEDULES:
+        loops = entry.loops(candidate)
+        if loops is not None:
+            return entry.schedule, loops
+    raise AssertionError("unreachable: of each family of spaces one schedule takes all")
+
+
+def choose_tunables(schedule: KernelSchedule, target: TargetFacts, work: Work) -> tuple[Tunable, ...]:
+    """The block at the top of the file; empty for a target that the schedule was never tuned for."""
+    (entry,) = (entry for entry in SCHEDULES if entry.schedule.name == schedule.name)
+    tuning = entry.tunables.get(target.name)
+    return tuning(work) if tuning is not None else ()

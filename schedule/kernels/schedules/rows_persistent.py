@@ -1,0 +1,79 @@
+"""ROWS_PERSISTENT (CUDA only): reduces over all cols, whole rows in registers. No passes: the body in order.
+
+Tunables: ELEMENTS, PROGRAMS (if there are rows, unless they are long), NUM_WARPS: ``cols = next_power_of_2(n_cols)``,
+``rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))`` rows a program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from longhand.lower.ir import Load, Pointwise, arguments
+from longhand.schedule.kernels.flow import Flow
+from longhand.schedule.kernels.kernel_plan import Tunable
+from longhand.schedule.kernels.kernel_schedule import KernelSchedule
+from longhand.schedule.kernels.masks import find_masking
+from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
+from longhand.schedule.kernels.space import Family
+from longhand.schedule.targets import TRITON
+
+ROWS_PERSISTENT = KernelSchedule("rows_persistent", word="rows", is_row_wise=True, is_compiled_for_cols=True)
+
+# Up to this many elements of a row stay in the registers of 8 warps.
+_PERSISTENT = 16384
+_PERSISTENT_CROWDED = 8192  # where more than this many values of the row are alive at once:
+_CROWD = 6
+# ... and of 16 warps, where few are, and the row is written: two loops would read it twice.
+_PERSISTENT_LONG = 32768
+_FEW = 3
+
+
+def is_long_row(n_cols: int) -> bool:
+    """Whether a row needs the registers of more warps than usual."""
+    return n_cols > _PERSISTENT
+
+
+def _fits_registers(n_cols: int, live: int, writes_rows: bool) -> bool:
+    """Whether a program holds whole rows; `live` values of the row are alive at once."""
+    if live > _CROWD:
+        return n_cols <= _PERSISTENT_CROWDED
+    return n_cols <= (_PERSISTENT_LONG if live <= _FEW and writes_rows else _PERSISTENT)
+
+
+def _loops(candidate: Candidate) -> Loops | None:
+    if candidate.space.family is not Family.ROWS or not candidate.target.holds_rows:
+        return None
+    flow, passes = candidate.flow, candidate.passes
+    if not _fits_registers(candidate.n_cols, _live_row_values(flow), passes.writes_elements):
+        return None
+    return Loops(passes, find_masking(dataclasses.replace(flow, online=())))
+
+
+def _live_row_values(flow: Flow) -> int:
+    """How many values of a whole row are alive at once at most."""
+    last = {argument: position for position, value in enumerate(flow.body) for argument in arguments(value)}
+    most = 0
+    alive: set[int] = set()
+    for position, value in enumerate(flow.body):
+        if flow.is_element[position] and isinstance(value, Load | Pointwise):
+            alive.add(position)
+        most = max(most, len(alive))
+        alive = {other for other in alive if last.get(other, -1) > position}
+    return most
+
+
+def _cuda(work: Work) -> tuple[Tunable, ...]:
+    if not work.has_rows:
+        return (Tunable("NUM_WARPS", 16 if work.is_long else 8),)
+    if work.is_long:
+        return Tunable("ELEMENTS", 32768, "per program: short rows share one"), Tunable("NUM_WARPS", 16)
+    # What costs only loads keeps more of them in flight.
+    elements = 4096 if work.is_heavy else 8192
+    return (
+        Tunable("ELEMENTS", elements, "per program: short rows share one"),
+        Tunable("PROGRAMS", 4096, "at least, where there are rows for them"),
+        Tunable("NUM_WARPS", 8),
+    )
+
+
+ENTRY = ScheduleEntry(ROWS_PERSISTENT, _loops, {TRITON.name: _cuda})
