@@ -45,7 +45,7 @@ def measure(
         arch: What CUDA binaries are for.
         train: With the parts that exist both ways, in training.
     """
-    is_training = part is Part.TRAINING or (train and part not in (Part.CAPTURE, Part.DYNAMO, Part.INFERENCE))
+    is_training = part is Part.TRAINING or (train and part is not Part.INFERENCE)
     try:
         example = catalog.example(row, train=is_training)
         if device == "cuda":
