@@ -116,6 +116,22 @@ for _function in (torch.is_autocast_enabled, torch.get_autocast_dtype, torch.is_
     RULES[_function] = _autocast_question(_function)
 
 
+def _of_a_device(function: Callable[..., Any]) -> Rule:
+    """What a device is does not change; which one is the current one does, and no guard holds it."""
+
+    def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        device = as_python(trace, args[0] if args else kwargs.get("device", Const(None)))
+        if not isinstance(device, int) and getattr(device, "index", None) is None:
+            raise Unsupported(f"torch.cuda.{function.__name__} is asked of the current device")
+        return fold_call(trace, function, args, kwargs)
+
+    return rule
+
+
+for _function in (torch.cuda.get_device_capability, torch.cuda.get_device_name):
+    RULES[_function] = _of_a_device(_function)
+
+
 def _always(value: Any) -> Rule:
     return lambda trace, args, kwargs: Const(value)
 

@@ -1,11 +1,14 @@
 """Autocast, gradients, randomness, generators of numbers and other settings, captured, against eager."""
 
+import os
 import random
+import types
 
 import numpy as np
 import pytest
 import torch
 
+from longhand.capture.bytecode.entry.entries import Capture, EventKind, forget_all
 from tests.capture.bytecode.behaviours import Behaviours, X, Y
 
 BEHAVIOURS = Behaviours()
@@ -119,3 +122,24 @@ def default_dtype_is_changed(x):
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_what_a_device_is_does_not_change(monkeypatch, index):
+    """So transformers chooses the product of its experts. Which device is the current one may change: a break."""
+    known = types.SimpleNamespace(major=9, minor=0, name="a GPU")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: os.getpid() and known)
+    device = torch.device("cuda") if index is None else torch.device("cuda", index)
+
+    def product(x):
+        y = x * 2
+        if torch.cuda.get_device_capability(device) >= (8, 0) and "GPU" in torch.cuda.get_device_name(device):
+            return y @ x.T
+        return y
+
+    events = []
+    forget_all()
+    capture = Capture(lambda graph, _: graph.forward, listener=events.append)
+    torch.testing.assert_close(capture.call(product, (X,), {}), (X * 2) @ X.T)
+    forget_all()
+    assert (sum(event.kind is EventKind.GRAPH for event in events) == 1) == (index is not None)
