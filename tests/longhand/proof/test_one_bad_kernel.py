@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.unit import kernel_files
+from longhand.emit.unit.languages import LANGUAGES, Cpp
 from longhand.errors import KernelWarning
 from longhand.loading import bound
 from longhand.staleness.currency import check
@@ -62,16 +62,16 @@ def generated(out, *, device="cpu", train=False, factory=None):
 
 def spoiled(monkeypatch, device, pattern, old, new):
     """The printer of one device errs in the kernels whose path has the pattern."""
-    name = "_triton_files" if device == "cuda" else "_cpp_files"
-    print_files = getattr(kernel_files, name)
+    language = LANGUAGES[device]
 
-    def wrong(*args):
-        return {
-            path: text.replace(old, new) if re.search(pattern, path) else text
-            for path, text in print_files(*args).items()
-        }
+    class Erring(type(language)):
+        def files(self, *args):
+            return {
+                path: text.replace(old, new) if re.search(pattern, path) else text
+                for path, text in language.files(*args).items()
+            }
 
-    monkeypatch.setattr(kernel_files, name, wrong)
+    monkeypatch.setitem(LANGUAGES, device, Erring())
 
 
 def is_kernel(folder, name):
@@ -117,14 +117,13 @@ def test_the_unit_is_what_its_model_generates(tmp_path, monkeypatch):
 
 
 def test_a_printer_that_raises(tmp_path, monkeypatch):
-    print_files = kernel_files._cpp_files
+    class Raising(Cpp):
+        def files(self, kernel, name, reference):
+            if "layer_norm" in name.kernel:
+                raise KeyError("linear_2_d3_stride")
+            return super().files(kernel, name, reference)
 
-    def raising(kernel, name, reference):
-        if "layer_norm" in name.kernel:
-            raise KeyError("linear_2_d3_stride")
-        return print_files(kernel, name, reference)
-
-    monkeypatch.setattr(kernel_files, "_cpp_files", raising)
+    monkeypatch.setitem(LANGUAGES, "cpu", Raising())
     with pytest.warns(KernelWarning, match="cannot be printed: KeyError: 'linear_2_d3_stride'"):
         summary = generated(tmp_path / "unit")
     assert len(summary.in_torch) == 1
