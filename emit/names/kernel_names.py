@@ -13,6 +13,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
 from longhand.emit.names.people_names import is_list_of_ops, name_of_people
+from longhand.emit.names.schedule_words import words_of
 from longhand.emit.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,
@@ -257,7 +258,7 @@ def _of_layout(plan: KernelPlan, launch: Launch, nodes: list[fx.Node]) -> str | 
 def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
     """What sets this kernel apart from the one that has the plain name."""
     if plan.schedule != other.schedule:
-        yield plan.schedule.word or ("blocks" if plan.rows else "flat")
+        yield words_of(plan).adjective or ("blocks" if plan.rows else "flat")
     stores, others = _n_stores(plan), _n_stores(other)
     if stores != others:
         yield "" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
@@ -308,8 +309,8 @@ def _joined(base: str, *qualifiers: str) -> str:
 
 def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
     """What may tell this kernel from another of the same math, best first."""
-    if plan.schedule.is_named_first:
-        yield plan.schedule.word
+    if words_of(plan).is_best:
+        yield words_of(plan).adjective
     yield "_".join(
         dict.fromkeys(_DTYPES.get(p.dtype, "") for p in plan.pointers if p.access is not Access.READ)
     )
@@ -326,7 +327,7 @@ def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
             yield identifier(module)
     for origin in reversed(origins):
         yield snake_case(identifier(words.provenance(origin).module_class))
-    yield plan.schedule.word or ("strided" if plan.ints else "flat")
+    yield words_of(plan).adjective or ("strided" if plan.ints else "flat")
     if plan.ints:
         yield "strided"
     if len(written) > 1:

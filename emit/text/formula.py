@@ -5,6 +5,7 @@ from __future__ import annotations
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.kernel_names import BATCH_STATISTICS, FILL
 from longhand.emit.names.operation_names import derivative_word, provenance_of
+from longhand.emit.names.schedule_words import words_of
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.words import listed, plural
 from longhand.emit.text.operation_formula import op_formula
@@ -117,4 +118,5 @@ def _walk(plan: KernelPlan, names: KernelNames) -> str:
         return f", {row} by {row}" if plan.rows else ""
     if schedule.is_tiled:
         return ", in tiles" if plan.turned else ", in square tiles"
-    return f", {schedule.walk}" if schedule.walk else ""
+    walk = words_of(plan).walk
+    return f", {walk}" if walk else ""

@@ -22,10 +22,8 @@ class KernelSchedule:
     """How a kernel walks its space.
 
     Attributes:
-        name: What its printers and templates are called, and what the kernel's key holds.
-        word: What sets such a kernel apart in its name; empty where its shape tells it (``flat``, ``blocks``).
-        is_named_first: Whether of all that may tell two kernels of the same math apart that word is the best.
-        walk: How it goes through its space, for the title: ``column by column``. Empty where that is plain.
+        name: What its printers and templates are called, and what the kernel's key holds. Words for people stand in
+            emit/names/schedule_words.py.
         has_passes: Whether the plan lists `passes`; without, the body is computed in order.
         is_row_wise: Whether it reduces over all cols and goes from row to row, for the title.
         is_row_by_row: Whether one program or thread has one whole row, and loops over its cols.
@@ -39,9 +37,6 @@ class KernelSchedule:
     """
 
     name: str
-    word: str = ""
-    is_named_first: bool = False
-    walk: str = ""
     has_passes: bool = False
     is_row_wise: bool = False
     is_row_by_row: bool = False

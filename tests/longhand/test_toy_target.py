@@ -82,7 +82,6 @@ def test_nobody_but_the_lists_names_a_target() -> None:
         for path in (ROOT / room).rglob("*.py")
         if "Device.C" in path.read_text(encoding="utf-8") or " import CPP" in path.read_text(encoding="utf-8")
     }
-    print(sorted(asking))
     of_torch = {
         name for name in asking if name.startswith("emit/module/")
     }  # where memory is, and what is checked

@@ -121,7 +121,10 @@ def _of_a_device(function: Callable[..., Any]) -> Rule:
 
     def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         device = as_python(trace, args[0] if args else kwargs.get("device", Const(None)))
-        if not isinstance(device, int) and getattr(device, "index", None) is None:
+        if isinstance(device, str):
+            device = torch.device(device)
+        index = device if isinstance(device, int) else getattr(device, "index", None)
+        if index is None or index < 0:
             raise Unsupported(f"torch.cuda.{function.__name__} is asked of the current device")
         return fold_call(trace, function, args, kwargs)
 

@@ -17,9 +17,6 @@ from longhand.schedule.targets import CPP, TRITON
 
 COLUMNS = KernelSchedule(
     "columns",
-    word="columns",
-    is_named_first=True,
-    walk="column by column",
     has_passes=True,
     is_down_columns=True,
 )

@@ -18,9 +18,7 @@ from longhand.schedule.kernels.masks import Masking, find_masking
 from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
 from longhand.schedule.targets import CPP, TRITON
 
-ROWS_AND_COLUMNS = KernelSchedule(
-    "rows_and_columns", walk="in one pass over the rows", has_passes=True, is_compiled_for_cols=True
-)
+ROWS_AND_COLUMNS = KernelSchedule("rows_and_columns", has_passes=True, is_compiled_for_cols=True)
 
 # CUDA: rows that are kept whole while their columns are added up. Two programs share a multiprocessor; few warps with
 # many elements each wait less for each other (8192 x 768 on an H200: 31 us; with 8 warps and half the elements 52).

@@ -13,7 +13,6 @@ from longhand.schedule.targets import CPP, TRITON
 
 ROWS_LOOPED = KernelSchedule(
     "rows_looped",
-    word="rows",
     has_passes=True,
     is_row_wise=True,
     is_row_by_row=True,

@@ -17,7 +17,7 @@ from longhand.schedule.kernels.schedules.entry import Candidate, Loops, Schedule
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import TRITON
 
-ROWS_PERSISTENT = KernelSchedule("rows_persistent", word="rows", is_row_wise=True, is_compiled_for_cols=True)
+ROWS_PERSISTENT = KernelSchedule("rows_persistent", is_row_wise=True, is_compiled_for_cols=True)
 
 # Up to this many elements of a row stay in the registers of 8 warps.
 _PERSISTENT = 16384

@@ -15,8 +15,6 @@ from longhand.schedule.targets import CPP, TRITON
 
 ROWS_SPLIT = KernelSchedule(
     "rows_split",
-    word="split",
-    is_named_first=True,
     has_passes=True,
     is_row_wise=True,
     chunked=AxisRole.COL,

@@ -14,7 +14,7 @@ from longhand.schedule.kernels.schedules.registers import in_registers
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
-TRANSPOSED = KernelSchedule("transposed", word="transposed", is_named_first=True, is_tiled=True)
+TRANSPOSED = KernelSchedule("transposed", is_tiled=True)
 
 
 def _loops(candidate: Candidate) -> Loops | None:

@@ -124,12 +124,13 @@ def test_behaviour(hook, name):
     BEHAVIOURS.check(name)
 
 
-@pytest.mark.parametrize("index", [0, None])
-def test_what_a_device_is_does_not_change(monkeypatch, index):
+@pytest.mark.parametrize(
+    "device", [torch.device("cuda:1"), "cuda:1", 1, "cuda", torch.device("cuda"), None, -1]
+)
+def test_what_a_device_is_does_not_change(monkeypatch, device):
     """So transformers chooses the product of its experts. Which device is the current one may change: a break."""
     known = types.SimpleNamespace(major=9, minor=0, name="a GPU")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: os.getpid() and known)
-    device = torch.device("cuda") if index is None else torch.device("cuda", index)
 
     def product(x):
         y = x * 2
@@ -142,4 +143,6 @@ def test_what_a_device_is_does_not_change(monkeypatch, index):
     capture = Capture(lambda graph, _: graph.forward, listener=events.append)
     torch.testing.assert_close(capture.call(product, (X,), {}), (X * 2) @ X.T)
     forget_all()
-    assert (sum(event.kind is EventKind.GRAPH for event in events) == 1) == (index is not None)
+    assert (sum(event.kind is EventKind.GRAPH for event in events) == 1) == (
+        str(device).lstrip("cuda:") == "1"
+    )

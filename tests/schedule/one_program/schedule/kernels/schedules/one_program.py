@@ -8,7 +8,7 @@ from longhand.schedule.kernels.schedules.entry import Candidate, Loops, Schedule
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
-ONE_PROGRAM = KernelSchedule("one_program", word="small", walk="in one program")
+ONE_PROGRAM = KernelSchedule("one_program")
 
 _SMALL = 256  # elements
 
