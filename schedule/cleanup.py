@@ -24,6 +24,7 @@ from longhand.lower.ir import (
     arguments,
 )
 from longhand.schedule.bodies import rewrite
+from longhand.schedule.known_choices import without_known_choices
 from longhand.schedule.sizes import product
 
 _EXACT_WIDENINGS = {
@@ -40,6 +41,8 @@ _EXACT_WIDENINGS = {
 def clean_nest(nest: Nest) -> Nest:
     """The nest with its body cleaned and axes that nothing uses left out."""
     body = clean_body(nest.body)
+    settled = without_known_choices(body)
+    body = body if settled is body else clean_body(settled)
     used: set[str] = set()
     for value in body:
         if isinstance(value, Reduce):

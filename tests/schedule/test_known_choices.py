@@ -1,0 +1,142 @@
+"""Choices that are made already are read past, and what is stored stays the same, to the last bit."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from longhand.lower.ir import PRIMITIVES, Index, Load, Nest, Pointwise, Reduce, ReduceOp, Store, Value
+from longhand.lower.ir import PointwiseOp as Op
+from longhand.schedule.cleanup import clean_nest
+from tests.schedule.nests import NestMaker, Ref, f32, i64
+
+N = 64
+
+
+def maker() -> tuple[NestMaker, Ref, Ref, Ref]:
+    """A nest over n elements, two conditions and a number."""
+    make = NestMaker(n=N)
+    return make, make.load("c", "n", torch.bool), make.load("d", "n", torch.bool), make.load("x", "n")
+
+
+def choices(nest: Nest) -> list[Value]:
+    return [value for value in nest.body if isinstance(value, Pointwise) and value.op is Op.WHERE]
+
+
+def test_a_choice_inside_the_same_choice_goes() -> None:
+    make, c, _, x = maker()
+    inner = make.op(Op.WHERE, c, x, 0.0)
+    make.store("y", "n", make.op(Op.WHERE, c, make.op(Op.EXP, inner * 2.0), x))
+    nest = clean_nest(make.nest())
+    assert len(choices(nest)) == 1
+    (exponential,) = [value for value in nest.body if isinstance(value, Pointwise) and value.op is Op.EXP]
+    product = nest.body[exponential.args[0]]
+    assert isinstance(product, Pointwise) and isinstance(nest.body[product.args[0]], Load)
+
+
+def test_on_the_other_side_it_is_what_it_chooses_there() -> None:
+    make, c, _, x = maker()
+    inner = make.op(Op.WHERE, c, make.constant(3.0), x)
+    make.store("y", "n", make.op(Op.WHERE, c, x, inner))
+    assert clean_nest(make.nest()).body == clean_nest(plain_copy()).body
+
+
+def plain_copy() -> Nest:
+    make = NestMaker(n=N)
+    make.store("y", "n", make.load("x", "n"))
+    return make.nest()
+
+
+def test_what_both_conditions_say_is_known() -> None:
+    make, c, d, x = maker()
+    both = make.op(Op.LOGICAL_AND, c, d, dtype=torch.bool)
+    inner = make.op(Op.WHERE, d, x, 0.0)
+    make.store("y", "n", make.op(Op.WHERE, both, inner + 1.0, x))
+    assert len(choices(clean_nest(make.nest()))) == 1
+
+
+def test_a_choice_that_others_look_at_stays() -> None:
+    make, c, _, x = maker()
+    inner = make.op(Op.WHERE, c, x, 0.0)
+    make.store("y", "n", make.op(Op.WHERE, c, inner + 1.0, x))
+    make.store("z", "n", inner)
+    assert len(choices(clean_nest(make.nest()))) == 2
+
+
+def test_a_reduction_looks_at_all_elements() -> None:
+    make, c, _, x = maker()
+    total = make.reduce(ReduceOp.SUM, make.op(Op.WHERE, c, x, 0.0), "n")
+    make.store("y", "n", make.op(Op.WHERE, c, total * 1.0, x))
+    nest = clean_nest(make.nest())
+    (reduce,) = [value for value in nest.body if isinstance(value, Reduce)]
+    assert nest.body[reduce.arg] in choices(nest)
+
+
+@pytest.mark.parametrize("op", [Op.FLOOR_DIV, Op.REMAINDER], ids=str)
+def test_what_keeps_zero_from_a_division_stays(op: Op) -> None:
+    make = NestMaker(n=N)
+    c, n = make.load("c", "n", torch.bool), make.load("k", "n", i64)
+    one = make.constant(1, i64)
+    divisor = make.op(Op.WHERE, c, n, one, dtype=i64)
+    make.store("y", "n", make.op(Op.WHERE, c, make.op(op, n, divisor, dtype=i64), n, dtype=i64))
+    assert len(choices(clean_nest(make.nest()))) == 2
+
+
+def test_where_a_position_is_read_stays_in_its_tensor() -> None:
+    make = NestMaker(n=N)
+    c, k = make.load("c", "n", torch.bool), make.load("k", "n", i64)
+    at = make.op(Op.WHERE, c, k, make.constant(0, i64), dtype=i64)
+    make.buffer("table", (N,), f32)
+    gathered = make.add(Load("table", Index(0, (), ((at, 1),)), f32))
+    make.store("y", "n", make.op(Op.WHERE, c, gathered, 0.0))
+    assert len(choices(clean_nest(make.nest()))) == 2
+
+
+def computed(nest: Nest, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What a nest without reductions stores."""
+    values: list[torch.Tensor] = []
+    stored = {}
+    for value in nest.body:
+        match value:
+            case Load(buffer=name):
+                values.append(given[name])
+            case Pointwise(op=op, args=args):
+                values.append(PRIMITIVES[op].in_torch(*(values[argument] for argument in args)))
+            case Store(buffer=name, value=at):
+                stored[name] = values[at]
+                values.append(values[at])
+            case _:
+                values.append(torch.full((N,), value.value, dtype=value.dtype))  # type: ignore[union-attr]
+    return stored
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_choices_store_the_same(seed: int) -> None:
+    draw = random.Random(seed)
+    make = NestMaker(n=N)
+    truths = [make.load(name, "n", torch.bool) for name in "cde"]
+    numbers = [make.load(name, "n") for name in "xyz"]
+    for _ in range(30):
+        match draw.randrange(5):
+            case 0:
+                op = draw.choice([Op.LOGICAL_AND, Op.LOGICAL_OR])
+                truths.append(make.op(op, draw.choice(truths), draw.choice(truths), dtype=torch.bool))
+            case 1:
+                truths.append(make.op(Op.LOGICAL_NOT, draw.choice(truths), dtype=torch.bool))
+            case 2:
+                numbers.append(draw.choice(numbers) + draw.choice(numbers))
+            case 3 | 4:
+                chosen = make.op(Op.WHERE, draw.choice(truths), draw.choice(numbers), draw.choice(numbers))
+                numbers.append(chosen)
+    for name, value in zip("uvw", numbers[-3:], strict=True):
+        make.store(name, "n", value)
+    nest = make.nest()
+    generator = torch.Generator().manual_seed(seed)
+    given = {name: torch.rand(N, generator=generator) > 0.5 for name in "cde"}
+    given |= {name: torch.randn(N, generator=generator) for name in "xyz"}
+    wanted, cleaned = computed(nest, given), clean_nest(nest)
+    assert len(cleaned.body) <= len(nest.body)
+    for name, found in computed(cleaned, given).items():
+        assert torch.equal(found, wanted[name])
