@@ -56,7 +56,7 @@ _PURE: set[Any] = {
     typing.get_origin, typing.get_args, operator.index, inspect.isfunction, inspect.ismethod, inspect.isclass,
     torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
     torch.is_inference_mode_enabled, torch.is_storage, *torch_private.FIXED_QUESTIONS,
-    torch.is_anomaly_enabled, torch.overrides.is_tensor_like,
+    torch.is_anomaly_enabled,
 }  # fmt: skip
 
 

@@ -14,6 +14,8 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from torch.distributions.utils import broadcast_all
+from torch.overrides import is_tensor_like
 
 from tests.capture.bytecode.behaviours import Behaviours, X
 from tests.capture.bytecode.running import Captured, assert_same
@@ -241,6 +243,32 @@ def recurrent_layers(x):
 @behaviour((X,))
 def versions(x):
     return x + (torch.__version__ >= "2.0"), typing.cast(int, 3)
+
+
+class LikeATensor:
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return "its own"
+
+
+@behaviour((X,))
+def what_is_like_a_tensor(x):
+    return tuple(is_tensor_like(value) for value in (x, x + 1, 2, 2.0, None, [x], LikeATensor(), LikeATensor))
+
+
+@behaviour((X,), (torch.tensor(2.0),))
+def broadcast_as_distributions_do(x):
+    both = broadcast_all(x, x.sum())
+    one = broadcast_all(x, 3.0)
+    return both, one, broadcast_all(1, 2.0)
+
+
+@behaviour((X,))
+def refused_by_distributions(x):
+    try:
+        return broadcast_all(x, "2")
+    except ValueError as error:
+        return x + 1, str(error)
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
