@@ -63,20 +63,47 @@ def write_view(
 
 
 def _without_detours(calls: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
-    """The calls without reshapes that the next one undoes, or that leave everything as it is."""
+    """The calls without those that the next one undoes, or that leave everything as it is."""
     found: list[ViewCall] = []
     for call in calls:
-        if found and _base(call) in _RESHAPES and _base(found[-1]) in _RESHAPES:
-            before = found.pop()
-            free = "reshape" in (_base(call), _base(before))
-            target = torch.ops.aten.reshape.default if free else call.target
-            call = dataclasses.replace(call, target=target)
-        found.append(call)
+        joined: ViewCall | None = call
+        while found and joined is not None and (pair := _joined(found[-1], joined)) is not None:
+            found.pop()
+            joined = pair.call
+        if joined is not None:
+            found.append(joined)
     if found and _base(found[0]) in _RESHAPES and shape:
         made = _without_minus_one(tuple(found[0].args[0]), shape)
         if list(map(str, made)) == list(map(str, shape)):
             found.pop(0)
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Joined:
+    """What two calls are together: one call, or none where the second undoes the first."""
+
+    call: ViewCall | None
+
+
+def _joined(before: ViewCall, call: ViewCall) -> _Joined | None:
+    """The two as one; None where they are two."""
+    first, second = _base(before), _base(call)
+    if second in _RESHAPES and first in _RESHAPES:
+        free = "reshape" in (first, second)
+        return _Joined(
+            dataclasses.replace(call, target=torch.ops.aten.reshape.default if free else call.target)
+        )
+    if second in _RESHAPES and first == "unsqueeze":  # a dimension of one element changes no order
+        return _Joined(call)
+    if first == second == "transpose":
+        return _Joined(None) if {*before.args} == {*call.args} else None
+    if first == second == "permute":
+        rank = len(before.args[0])
+        order = [int(before.args[0][int(dim) % rank]) % rank for dim in call.args[0]]
+        is_same = order == list(range(rank))
+        return _Joined(None if is_same else dataclasses.replace(call, args=(order, *call.args[1:])))
+    return None
 
 
 def _after(call: ViewCall, seen: _Seen) -> _Seen:

@@ -311,15 +311,11 @@ def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterato
     """What may tell this kernel from another of the same math, best first."""
     if words_of(plan).is_best:
         yield words_of(plan).adjective
-    yield "_".join(
-        dict.fromkeys(_DTYPES.get(p.dtype, "") for p in plan.pointers if p.access is not Access.READ)
-    )
-    yield "_".join(dict.fromkeys(_DTYPES.get(p.dtype, "") for p in plan.pointers if p.access is Access.READ))
     written = [b for p, b in zip(_passed(plan), launch.buffers, strict=False) if p.access is not Access.READ]
     for buffer in reversed(written):
-        local = words.provenance(buffer).local
-        if local:
-            yield without_counter(identifier(local))
+        local = without_counter(identifier(words.provenance(buffer).local or ""))
+        if len(local) > 1:  # that its result is called x sets no kernel apart
+            yield local
     origins = launch.origins or plan.origins
     for origin in reversed(origins):
         module = words.provenance(origin).module.rpartition(".")[2]

@@ -326,3 +326,23 @@ def test_a_new_value_for_what_is_updated_is_called_so() -> None:
     assert "const float new_exp_avg = exp_avg_value + " in kernel and "exp_avg[i] = new_exp_avg;" in kernel
     reference = (generated / "adamw_cuda/kernels/adamw.py").read_text().partition("def reference")[2]
     assert "return new_exp_avg, new_exp_avg_sq, new_param" in reference
+
+
+class ByHand(nn.Module):
+    """Attention as einsum writes it: several copies and sums, all of one type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(24, 72)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).view(2, 10, 3, 4, 6).permute(2, 0, 3, 1, 4)
+        weights = torch.einsum("blxd,blyd->blxy", q, k).softmax(dim=-1)
+        return torch.einsum("bhxy,bhyd->bhxd", weights, v).transpose(1, 2).reshape(2, 10, 24)
+
+
+def test_no_kernel_is_told_apart_by_a_type_that_all_have(emit: Any) -> None:
+    files = emit(ByHand().eval(), (torch.randn(2, 10, 24),), device="cuda")
+    kernels = [name for name in files if name.startswith("kernels/")]
+    assert sum("copy" in name for name in kernels) > 1, kernels
+    assert not [name for name in kernels if "fp32" in name], kernels

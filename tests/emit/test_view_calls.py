@@ -1,0 +1,85 @@
+"""Chains of views as text: what is written is what the calls make, however many of them undo each other."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from longhand.emit.module.view_calls import write_view
+from longhand.emit.names.dimension_names import DimWords
+from longhand.emit.text.sizes import SizeWriter
+from longhand.lower.ir import Buffer, BufferKind, View, ViewCall
+from tests.lower.conftest import traced
+
+ATEN = torch.ops.aten
+WORDS = DimWords(traced(torch.neg, (torch.zeros(2, 3, 4),)))
+
+
+def written(x: torch.Tensor, calls: list[ViewCall]) -> str:
+    view = View("x", tuple(x.shape), tuple(x.stride()), calls=tuple(calls))
+    buffer = Buffer("x", BufferKind.INPUT, x.dtype, tuple(x.shape), tuple(x.stride()))
+    return write_view(view, "x", SizeWriter(WORDS, {}, {}), buffer)
+
+
+def made(x: torch.Tensor, calls: list[ViewCall]) -> torch.Tensor:
+    for call in calls:
+        x = call.target(x, *call.args)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("calls", "text"),
+    [
+        # torch.einsum's way to a batched product
+        (
+            [
+                ViewCall(ATEN.unsqueeze.default, (3,)),
+                ViewCall(ATEN.permute.default, ([0, 1, 3, 2],)),
+                ViewCall(ATEN.permute.default, ([0, 1, 3, 2],)),
+                ViewCall(ATEN.reshape.default, ([6, 4],)),
+            ],
+            "x.reshape(6, 4)",
+        ),
+        ([ViewCall(ATEN.transpose.int, (0, 1)), ViewCall(ATEN.transpose.int, (1, 0))], "x"),
+        (
+            [ViewCall(ATEN.permute.default, ([1, 2, 0],)), ViewCall(ATEN.permute.default, ([1, 0, 2],))],
+            "x.permute(2, 1, 0)",
+        ),
+        (
+            [ViewCall(ATEN.transpose.int, (0, 1)), ViewCall(ATEN.transpose.int, (1, 2))],
+            "x.transpose(0, 1).transpose(1, 2)",
+        ),
+    ],
+)
+def test_a_detour_is_not_written(calls: list[ViewCall], text: str) -> None:
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    assert written(x, calls) == text
+    assert torch.equal(eval(text), made(x, calls))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_random_chains_are_what_the_calls_make(seed: int) -> None:
+    draw = random.Random(seed)
+    x = seen = torch.arange(24.0).reshape(2, 3, 4)
+    calls: list[ViewCall] = []
+    for _ in range(draw.randrange(1, 9)):
+        rank = seen.dim()
+        match draw.randrange(4):
+            case 0:
+                order = draw.sample(range(rank), rank)
+                calls.append(
+                    ViewCall(ATEN.permute.default, ([dim - rank * draw.randrange(2) for dim in order],))
+                )
+            case 1:
+                calls.append(
+                    ViewCall(ATEN.transpose.int, (draw.randrange(rank), draw.randrange(-rank, rank)))
+                )
+            case 2:
+                calls.append(ViewCall(ATEN.unsqueeze.default, (draw.randrange(-rank - 1, rank + 1),)))
+            case 3:
+                shape = draw.choice([[24], [6, 4], [2, 12], [4, 3, 2], [-1, 8], [1, 24, 1]])
+                calls.append(ViewCall(ATEN.reshape.default, (shape,)))
+        seen = made(x, calls)
+    assert torch.equal(eval(written(x, calls), {"x": x}), seen)
