@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from longhand.emit.module.view_calls import literal_text
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import op_word
+from longhand.emit.names.operation_names import aten_name, op_word
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text
 from longhand.emit.text.numbers import number_operand
@@ -30,7 +30,16 @@ from longhand.lower.ir import (
     Scalar,
     Store,
 )
-from longhand.schedule.plan import Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.plan import (
+    Factor,
+    KernelPlan,
+    ParameterRef,
+    Product,
+    ScalarRef,
+    SizeOf,
+    conditions_of,
+    limit_along,
+)
 
 _LONGEST = 88  # of a result's formula
 _SHORT = 16  # what stays inside a formula in steps, whatever it is called in the kernel
@@ -205,9 +214,8 @@ class _InSteps(_Formula):
         plain = super()._load(position, dataclasses.replace(value, mask=None))
         if value.mask is None or plain is None or value.index.values:
             return plain
-        padded = self._joins.get(position)
-        if padded is not None and padded.fill is not None:
-            around = "" if padded.fill == 0 else f", {literal_text(padded.fill)}"
+        if self._is_padding(value):
+            around = "" if value.other == 0 else f", {literal_text(value.other)}"
             return Text(f"pad({plain.text}{around})")
         piece = self._pieces.get(position)
         if piece is not None:
@@ -215,4 +223,16 @@ class _InSteps(_Formula):
         mask = self._value(value.mask)
         return (
             None if mask is None else Text(f"where({mask.text}, {plain.text}, {literal_text(value.other)})")
+        )
+
+    def _is_padding(self, load: Load) -> bool:
+        """Whether it is what a pad makes: a block of positions that the tensor fills, along however many axes."""
+        node = self.words.nodes.get(load.origin)
+        if node is None or aten_name(node) != "constant_pad_nd" or load.mask is None:
+            return False
+        conditions = conditions_of(self.plan, load.mask)
+        return all(
+            limit_along(self.plan, condition, PointwiseOp.GE)
+            or limit_along(self.plan, condition, PointwiseOp.LT)
+            for condition in conditions
         )

@@ -346,3 +346,13 @@ def test_no_kernel_is_told_apart_by_a_type_that_all_have(emit: Any) -> None:
     kernels = [name for name in files if name.startswith("kernels/")]
     assert sum("copy" in name for name in kernels) > 1, kernels
     assert not [name for name in kernels if "fp32" in name], kernels
+
+
+def padded_convolution(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.conv2d(F.pad(x, (2, 3, 2, 3)), weight, stride=2)
+
+
+def test_a_pad_along_two_axes_is_called_one(emit: Any) -> None:
+    files = emit(padded_convolution, (torch.randn(2, 3, 64, 64), torch.randn(64, 3, 7, 7)), device="cuda")
+    (line,) = (line for line in str(files["README.md"]).splitlines() if line.startswith("| [`pad"))
+    assert "= pad(x)." in line, line
