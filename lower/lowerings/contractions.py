@@ -1,8 +1,8 @@
 """Products and convolutions: the library call of one becomes a `Contraction`, which says as loops what it computes.
 
 Each dimension of an operand and of the result is given a letter; a letter that the result does not have is summed over.
-What does not fit stays a plain call: whole numbers, layouts that are not known, transposed convolutions, sizes of 0, and
-what is called for another reason than that a library does it best (products that the host computes for a GPU).
+What does not fit stays a plain call: whole numbers, layouts that are not known, transposed convolutions, sizes of 0,
+and what is called for another reason than that a library does it best (products that the host computes for a GPU).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Contraction, Nest, Reduce, Step
 from longhand.schedule.bodies import reduced_axes
-from longhand.schedule.contractions.registry import TEMPLATES, template_for
+from longhand.schedule.contractions import registry
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb, join
 from longhand.schedule.fusion.step_graph import StepGraph
@@ -29,7 +29,7 @@ def take_neighbours_in(
         kept: Buffers that the caller sees.
         target: Which templates are asked.
     """
-    if not TEMPLATES:
+    if not registry.TEMPLATES:
         return list(steps)
     graph = StepGraph(steps)
     for number in graph.numbers():
@@ -46,7 +46,7 @@ def _grow(
     while is_growing:
         is_growing = False
         for first, second, grown in _candidates(graph, number, buffers, kept):
-            if template_for(grown, target) is not None:
+            if registry.template_for(grown, target) is not None:
                 number = graph.merge(first, second, grown)
                 is_growing = True
                 break
