@@ -256,6 +256,19 @@ def tune_command(
     metavar="LEVEL",
     help="Instructions to build for, like x86-64-v4; may be repeated. By default x86-64-v3.",
 )
+@click.option(
+    "--arch",
+    "archs",
+    multiple=True,
+    metavar="SM",
+    help="GPUs to build for, like sm_90; may be repeated. By default the unit's.",
+)
+@click.option(
+    "--sizes",
+    multiple=True,
+    metavar="NAME=N,N",
+    help="Sizes that vary, to build for. By default powers of two.",
+)
 @click.option("--name", default="", help="The package; by default the unit's folder.")
 @click.option("--version", default="1.0", show_default=True, help="The wheel's.")
 @_JSON
@@ -264,17 +277,21 @@ def build_command(
     out: Path | None,
     wheels: Path | None,
     levels: tuple[str, ...],
+    archs: tuple[str, ...],
+    sizes: tuple[str, ...],
     name: str,
     version: str,
     is_json: bool,
 ) -> int:
-    """Build a unit's C++ kernels, for where there is no compiler.
+    """Build a unit's kernels, for where there is no compiler.
 
-    The folder, or the wheel, holds the unit with a shared object of each
-    kernel, and needs torch alone. With several --isa the processor at hand
-    decides. The kernels of CUDA units are compiled by Triton where they run.
+    The folder, or the wheel, holds the unit with what was compiled: shared
+    objects of C++ kernels, binaries of Triton's for GPUs. It needs torch
+    alone (and triton for a GPU). With several --isa or --arch the machine
+    at hand decides.
     """
-    return doing("deploying").build(folder, out, wheels, levels, name, version, is_json=is_json)
+    build = doing("deploying").build
+    return build(folder, out, wheels, levels, archs, sizes, name, version, is_json=is_json)
 
 
 @commands.command("explain", epilog=example("longhand explain examples.gpt:small"))
