@@ -12,9 +12,10 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.breaks import Unsupported
-from longhand.capture.bytecode.entry.raising import mutates
+from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
+from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
 from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
@@ -26,7 +27,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     Value,
 )
-from longhand.capture.bytecode.values.wrapping import CONSTANT_TYPES, Wrapping, escaped
+from longhand.capture.bytecode.values.wrapping import Wrapping, escaped
 
 __all__ = ["DELETED", "Trace"]
 
