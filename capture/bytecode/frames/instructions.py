@@ -148,6 +148,8 @@ def _load_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     if cell.content is None:
         raise _unbound_cell(frame, step.argval)
     cell.content = trace.force(cell.content)
+    if cell.real is not None and isinstance(cell.content, Const):
+        trace.refuse_deferred(cell.content.value, step.argval)
     frame.push(cell.content)
 
 
