@@ -87,7 +87,11 @@ class Trace(Wrapping):
         self.run_frame: Callable[[Any], Value]
         self.n_steps = 0
         self.n_index_modes = 0  # how many TransformGetItemToIndex are on
-        self.may_raise = ""  # a call that may raise where the user's code handles it
+        self.may_raise = (
+            ""  # a call that may raise where the user's code handles it, or a check that may fail
+        )
+        self.assumes = False  # whether what a check of values finds is looked at after the graph
+        self.assumed: list[tuple[Tensor, bool]] = []
         self.inner: dict[fx.Node, str] = {}  # what must not leave the graph, and why
         self._watched: list[tuple[torch.Tensor, int, str]] = []
         self._deferred: tuple[str, str] | None = None
@@ -183,11 +187,11 @@ class Trace(Wrapping):
             who: What says that it reads something, where that is refused.
             hint: What to do instead.
         """
-        self._deferred = who, hint
+        self._deferred, assumes, self.assumes = (who, hint), self.assumes, False
         try:
             yield
         finally:
-            self._deferred = None
+            self._deferred, self.assumes = None, assumes
 
     def wrap(self, value: Any, source: Source) -> Value:
         """The tracked value of a real one, with its guards.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from longhand.capture.bytecode.calls import calls
 from longhand.capture.bytecode.containers.items import delete_item, get_item, set_item
 from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
+from longhand.capture.bytecode.frames.checked_branches import is_jump_taken
 from longhand.capture.bytecode.frames.dispatch import Signal, Step, Steps
 from longhand.capture.bytecode.frames.frame import Frame, Instruction
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -314,7 +315,9 @@ def _jump(trace: Trace, frame: Frame, step: Instruction) -> None:
 def _jump_when(test: Callable[[Trace, Value], bool], wanted: bool, keeps: bool) -> Step:
     def step_(trace: Trace, frame: Frame, step: Instruction) -> None:
         assert step.target is not None
-        taken = test(trace, frame.stack[-1]) == wanted
+        value = trace.force(frame.stack[-1])
+        known = None if keeps else is_jump_taken(trace, frame, step, value, wanted)
+        taken = test(trace, value) == wanted if test is not operators.truth or known is None else known
         value = frame.pop()
         if taken:
             frame.index = step.target
