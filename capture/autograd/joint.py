@@ -31,6 +31,7 @@ from longhand.capture.functionalize.functional_proxies import Handle, Memory, Nu
 from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
 from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
+from longhand.capture.own_derivatives import given_op
 from longhand.errors import CaptureError
 from longhand.options import Target
 
@@ -85,7 +86,6 @@ class _Walk:
         self.host = host_nodes(captured.graph)
         self.pullbacks: dict[fx.Node, Pullback] = {}
         self.gradients: dict[fx.Node, Handle] = {}  # by node of the joint graph
-        self.marked = 0
 
     def run(self) -> Joint:
         for node in self.captured.graph.nodes:
@@ -143,6 +143,8 @@ class _Walk:
         self._mark(node, made)
 
     def _copied(self, node: fx.Node, args: Any, kwargs: Any, value: Any) -> Any:
+        if node.target is given_op:  # nobody asks for its derivative
+            return list(args[0])
         emitted = self.rewriter.emit(node.target, args, kwargs, value=value)
         emitted.meta["on_host"] = node in self.host
         if isinstance(value, list | tuple):
