@@ -24,6 +24,7 @@ from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback, Setting
+from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import host_nodes, on_cpu
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
@@ -268,7 +269,7 @@ class _Walk:
         last = [node for node in self.rewriter.graph.nodes if node.op == "placeholder"][-1]
         for position, output in enumerate(self.captured.outputs):
             node = self.nodes.get(output.value) if isinstance(output.value, str) else None
-            if node is None or node not in self.relevant:
+            if node is None or node not in self.relevant or is_shared(output):
                 continue
             handle: Handle = self.known[node]
             with self.rewriter.graph.inserting_after(last):
