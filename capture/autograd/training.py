@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
 from longhand.capture.autograd.split import split
@@ -25,6 +26,7 @@ def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0
     """
     with own_types():
         joint = differentiate(captured, target)
+        join_slices(joint.graph)
     if not joint.gradients:
         raise CaptureError(
             f"No result of {captured.name} depends on anything that requires grad.",
