@@ -282,7 +282,7 @@ class BufferWords:
         """How many values the same statement of the same module makes with the same operation: its calls."""
         origin = self._provenance_of(node)
         run = self._runs.get((origin.module, origin.statement), ())
-        return sum(aten_name(other) == aten_name(node) and self._ends_statement(other) for other in run)
+        return sum(_is_same_op(other, node) and self._ends_statement(other) for other in run)
 
     def _main_input(self, node: fx.Node) -> str | None:
         """The nearest value with a name of its own that the node is computed from, weights left out."""
@@ -339,6 +339,12 @@ class BufferWords:
             local = origin.local or self._users.get(node.name)
             word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _is_same_op(one: fx.Node, other: fx.Node) -> bool:
+    """Whether two nodes do the same, both of the forward pass or both of one op's derivative."""
+    derived = [node.meta.get("provenance", Provenance()).differentiates for node in (one, other)]
+    return aten_name(one) == aten_name(other) and derived[0] == derived[1]
 
 
 def _summand_word(origin: Provenance, of: str) -> str:

@@ -67,3 +67,28 @@ def test_the_tables_are_called_cos_and_sin(tmp_path: Path, device: str, dtype: t
     text = kernel_of(tmp_path / "unit", device)
     assert re.search(r"\bcos\b", text) and re.search(r"\bsin\b", text)
     assert not re.search(r"\b(cos_cos|sin_sin)\b", text)
+
+
+class Turned(nn.Module):
+    """Rotary positions of which no name says what they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        x = self.layer(x)
+        first, second = x[..., :N_HALF], x[..., N_HALF:]
+        return x * a + torch.cat((-second, first), dim=-1) * b
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_gradient_of_a_rotation_is_one(tmp_path: Path, device: str) -> None:
+    arch = "sm_90" if device == "cuda" else None
+    given = torch.randn(2, 5, 16), torch.randn(5, 16), torch.randn(5, 16)
+    longhand.generate(Turned(), given, out=tmp_path / "unit", device=device, arch=arch, train=True)
+    kernels = tmp_path / "unit" / "kernels"
+    assert (kernels / "rotary.py").exists()
+    title = " ".join((kernels / "d_rotary.py").read_text().partition("\n\n")[0].split())
+    assert re.search(r"= (\w+) \* a - rotate_half\(\1 \* b\)\.", title)
+    assert "rotate_half(" in (kernels / "rotary.py").read_text().partition("\n\n")[0]
