@@ -22,7 +22,7 @@ from longhand.capture.bytecode.entry.breaks import (
     Unsupported,
     release,
 )
-from longhand.capture.bytecode.entry.graph_call import drop_unused_sizes, graph_lines
+from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
 from longhand.capture.bytecode.entry.resume import (
@@ -231,6 +231,7 @@ class _Attempt:
     ) -> Captured:
         """Interprets, then builds the entry."""
         outcome = Outcome(self.trace)
+        self.trace.assumes = others[1] is not None
         try:
             result = self.interpreter.run(self.frame)
             ending = (outcome.expression(result), "result")
@@ -317,7 +318,7 @@ class _Attempt:
         inputs = outcome.inputs()
         drop_unused_sizes(trace.graph)
         if n_ops:
-            outputs = outcome.outputs
+            checks, outputs = check_texts(trace, outcome.expression), outcome.outputs
             trace.graph.output(tuple(outputs))
             module = fx.GraphModule(torch.nn.Module(), trace.graph)
             module.meta["guards"] = tuple(guard.readable for guard in trace.guards.guards)
@@ -328,7 +329,7 @@ class _Attempt:
             loses = bool(outcome.effects or outcome.late)
             given = ", ".join(("f", *map(parameter_name, self.names)))
             assigned = f"{results + '= ' if results else ''}{call}"
-            lines = graph_lines(trace, assigned, given, others[1], namespace, loses)
+            lines = graph_lines(trace, assigned, given, others[1], namespace, loses, checks)
         trace.guard_separate()
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
@@ -343,8 +344,7 @@ class _Attempt:
             ending,
         )
         hook, classes = frame_hook(), trace.classes.guard()
-        namespace |= trace.guards.constants
-        namespace |= {
+        namespace |= trace.guards.constants | {
             "miss": others[0],
             "OWNER": self.owner,
             "same_tags": hook.same_tags,
