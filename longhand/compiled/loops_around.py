@@ -33,10 +33,10 @@ def tell_of_loop(module: nn.Module, method: object) -> None:
     name = method.__name__
     if name.startswith("_") or hasattr(nn.Module, name):
         return
-    key = (type(module), name)
-    if key not in _told and (where := _own_call(*key)):
-        _told.add(key)
-        kind = type(module).__name__
+    owner = type(module)
+    if (owner, name) not in _told and (where := _own_call(owner, name)):
+        _told.add((owner, name))
+        kind = owner.__name__
         warnings.warn(
             f"longhand: {kind}.{name} is the original's, and calls the original in eager ({where}). Compile the step "
             f"instead: model.forward = longhand.compile(model.forward), then model.{name}(...).",
