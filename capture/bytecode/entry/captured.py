@@ -25,6 +25,7 @@ from longhand.capture.bytecode.entry.breaks import (
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines
 from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
+from longhand.capture.bytecode.entry.recompiles import failure_told
 from longhand.capture.bytecode.entry.resume import (
     Position,
     asks_for_locals,
@@ -86,7 +87,7 @@ class Captured:
         return any(record.skipped for record in self.breaks)
 
     def first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
-        """The first guard that these arguments do not satisfy."""
+        """The first guard that these arguments do not satisfy, and what to do about it."""
         given = {"f": function, **dict(zip(self.parameters, args, strict=True))}
         for text, readable in self.conditions:
             try:
@@ -94,7 +95,7 @@ class Captured:
             except Exception:  # what the guard looks at is gone: it does not hold
                 holds = False
             if not holds:
-                return readable
+                return failure_told(text, readable, self.names, given)
         return "other sizes or aliases"
 
 
