@@ -141,11 +141,13 @@ class GraphOutput:
         base: See AliasKind; None when fresh. With INPUT and a `value` that is that placeholder, or the value that a
             Mutation writes into it, the result is the input object itself. A fresh result's node is never a view of a
             placeholder or of another result: where eager clones such a value, so does the graph.
+        is_detached: In training, of a view of an input that requires grad: whether it carries no gradients.
     """
 
     value: str | Literal
     alias: AliasKind = AliasKind.FRESH
     base: str | int | None = None
+    is_detached: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

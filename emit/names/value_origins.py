@@ -110,4 +110,10 @@ class ValueOrigins:
         """How many values the same statement of the same module makes with the same operation: its calls."""
         origin = self.of(node)
         run = self._runs.get((origin.module, origin.statement), ())
-        return sum(aten_name(other) == aten_name(node) and self.ends_statement(other) for other in run)
+        return sum(_is_same_op(other, node) and self.ends_statement(other) for other in run)
+
+
+def _is_same_op(one: fx.Node, other: fx.Node) -> bool:
+    """Whether two nodes do the same, both of the forward pass or both of one op's derivative."""
+    derived = [node.meta.get("provenance", Provenance()).differentiates for node in (one, other)]
+    return aten_name(one) == aten_name(other) and derived[0] == derived[1]

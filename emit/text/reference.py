@@ -102,9 +102,13 @@ class _Writer:
         """By parameter: the one view of each pointer that is read at one address; None where it comes flat."""
         found: dict[str, StridedView | None] = {}
         for position, value in enumerate(self.plan.body):
-            if isinstance(value, Load) and position in self.uses and not is_slice(self.pieces, position):
+            if isinstance(value, Load) and position in self.uses:
                 word = self.names.pointers[value.buffer]
-                found[word] = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
+                view = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
+                if not is_slice(self.pieces, position):
+                    found[word] = view
+                elif view is not None:  # a half: the whole row is seen
+                    found.setdefault(word, dataclasses.replace(view, offset="0"))
             for key in self._memory(position):
                 found[self.names.pointers[key]] = None
             if isinstance(value, Store) and value.mask is not None:

@@ -43,7 +43,7 @@ from longhand.capture.bytecode.values.tracked import (
     Value,
 )
 
-__all__ = ["Wrapping", "escaped"]
+__all__ = ["Wrapping"]
 
 _COMPILED = "longhand.compiled.from_bytecode"  # the module of the classes of compiled functions and modules
 
@@ -95,8 +95,7 @@ class Wrapping(GivenObjects):
 
     def _guard_alias(self, source: Source, known: Value) -> None:
         assert known.source is not None
-        other = known.source.expression()
-        self.guards.add(source, "{} is " + escaped(other), f"{source.name} is {known.source.name}")
+        self.guards.identity(source, known.source, is_same=True)
 
     def _wrap(self, value: Any, source: Source) -> Value:
         kind = type(value)
@@ -240,7 +239,3 @@ class Wrapping(GivenObjects):
 
 def _identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_")
-
-
-def escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
