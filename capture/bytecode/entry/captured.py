@@ -22,7 +22,7 @@ from longhand.capture.bytecode.entry.breaks import (
     Unsupported,
     release,
 )
-from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines
+from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
@@ -348,23 +348,27 @@ class _Attempt:
             check.held,
         )
         hook, classes = frame_hook(), trace.classes.guard()
-        namespace |= trace.guards.constants | check.names | {
-            "miss": others[0],
-            "OWNER": self.owner,
-            "same_tags": hook.same_tags,
-            "KINDS": classes.classes,
-            "TAGS": classes.tags,
-            "recheck": classes.recheck,
-            "pause": hook.pause,
-            "resume": hook.resume,
-            "dispatch_keys": torch_private.dispatch_keys,
-            "set_grad_enabled": torch_private.set_grad_enabled,
-            "set_autocast": torch_private.set_autocast,
-            "autocast_settings": torch_private.autocast_settings,
-            "same_code": hook.same_code,
-            "FUNCTIONS": tuple(trace.codes),
-            "CODES": tuple(trace.codes.values()),
-        }
+        namespace |= (
+            trace.guards.constants
+            | check.names
+            | {
+                "miss": others[0],
+                "OWNER": self.owner,
+                "same_tags": hook.same_tags,
+                "KINDS": classes.classes,
+                "TAGS": classes.tags,
+                "recheck": classes.recheck,
+                "pause": hook.pause,
+                "resume": hook.resume,
+                "dispatch_keys": torch_private.dispatch_keys,
+                "set_grad_enabled": torch_private.set_grad_enabled,
+                "set_autocast": torch_private.set_autocast,
+                "autocast_settings": torch_private.autocast_settings,
+                "same_code": hook.same_code,
+                "FUNCTIONS": tuple(trace.codes),
+                "CODES": tuple(trace.codes.values()),
+            }
+        )
         exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
         if check.held is not None:
             hook.mark(namespace["walked"].__code__, hook.SKIP)
@@ -390,12 +394,3 @@ class _Attempt:
         pattern = sharing(*self.trace.real_inputs)
         names = ", ".join(f"i{k}" for k in range(len(self.trace.inputs)))
         return [f"sharing({names}) == {pattern!r}"]
-
-
-def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
-    """For each tensor the first one that has the same storage."""
-    first: dict[int, int] = {}
-    return tuple(
-        first.setdefault(torch_private.storage_key(tensor), position)
-        for position, tensor in enumerate(tensors)
-    )
