@@ -22,7 +22,7 @@ from longhand.capture.bytecode.entry.breaks import (
     Unsupported,
     release,
 )
-from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines
+from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
@@ -394,12 +394,3 @@ class _Attempt:
         pattern = sharing(*self.trace.real_inputs)
         names = ", ".join(f"i{k}" for k in range(len(self.trace.inputs)))
         return [f"sharing({names}) == {pattern!r}"]
-
-
-def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
-    """For each tensor the first one that has the same storage."""
-    first: dict[int, int] = {}
-    return tuple(
-        first.setdefault(torch_private.storage_key(tensor), position)
-        for position, tensor in enumerate(tensors)
-    )
