@@ -29,6 +29,9 @@ from longhand.capture.autograd.eager_derivative import differentiated as differe
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
 from longhand.capture.torch_private import registered_by as registered_by
 
+# In the meta of a node that longhand made wider than the user's, so that a library multiplies it faster.
+PADDED_FOR_SPEED = "padded_for_speed"
+
 
 class GradientPart(enum.Enum):
     """How much of a value's gradient a node of a backward pass is."""

@@ -18,9 +18,6 @@ LARGE_CLASSES = {
     "capture/bytecode/entry/outcome.py:Outcome": (269, 23),
     "capture/bytecode/values/wrapping.py:Wrapping": (319, 21),
     "capture/functionalize/functionalize.py:Rewriter": (329, 26),
-    "lower/context.py:Context": (345, 28),
-    "lower/views.py:TensorView": (220, 24),
-    "emit/names/buffer_names.py:BufferWords": (313, 26),
     "emit/module/model_py.py:ModelWriter": (332, 25),
     "emit/triton/block.py:Block": (342, 25),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longhand.capture.autograd.carried import names_carrying, refuse_unsound
+from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
 from longhand.capture.autograd.shared_results import computes_nothing, with_detached
@@ -36,6 +37,7 @@ def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0
         return None
     with own_types():
         joint = differentiate(captured, target)
+        join_slices(joint.graph)
     if not joint.gradients:
         raise CaptureError(
             f"No result of {captured.name} depends on anything that requires grad.",

@@ -112,7 +112,7 @@ class ModelWriter:
         )
 
     def _dim_words(self) -> DimWords:
-        return DimWords(self.graph, chains=self.plan.program.layers)
+        return DimWords(self.graph, self.plan.program.buffers, chains=self.plan.program.layers)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
@@ -287,7 +287,7 @@ class ModelWriter:
         blocks: Sequence[tuple[Loop, Block]],
     ) -> ModelText:
         checks = self._checks()
-        bound = sizes.binding_lines()
+        bound = sizes.binding_lines([*checks, *(line for p in paragraphs for line in p.lines)])
         unpacked = self._unpacked(bound)
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:

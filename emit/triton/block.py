@@ -11,7 +11,9 @@ import torch
 
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text, render
+from longhand.emit.text.numbers import number_operand
 from longhand.emit.triton.address import AddressText, address_text
+from longhand.emit.triton.narrow_positions import is_narrow
 from longhand.emit.triton.operators import OF_TENSORS, ONE_WAY, OperatorTable
 from longhand.emit.triton.reductions import combine_function, guarded_squares, reduce_identity
 from longhand.emit.triton.scope import FileScope
@@ -23,7 +25,6 @@ from longhand.lower.ir import (
     Extent,
     Load,
     Pointwise,
-    PointwiseOp,
     Position,
     Reduce,
     ReduceOp,
@@ -33,14 +34,6 @@ from longhand.lower.ir import (
     domains,
 )
 from longhand.schedule.plan import Access, KernelPlan, scalar_at
-
-# Operations that mean the same on an int32 position as on an int64 one.
-_ANY_WIDTH = frozenset(
-    {
-        *(PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE),
-        *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
-    }
-)
 
 _WIDEST = 106  # of a statement in a function
 
@@ -119,7 +112,7 @@ class Block:
                 sizes = [self.names.axes[axis].size for axis in axes]
                 if len(sizes) > 1 and self.plan.has_wide_count(axes):
                     sizes[0] = f"tl.cast({sizes[0]}, tl.int64)"
-                return Text(" * ".join(sizes), Precedence.ATOM if len(sizes) == 1 else Precedence.PRODUCT)
+                return self._number(position, " * ".join(sizes), value.dtype)
             case Reduce():
                 return Text(self.reduction(position))
         raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
@@ -128,21 +121,18 @@ class Block:
         """As a tensor of its dtype where the operation around it would take it for a smaller one."""
         if position in self._typed:
             return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
-        return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
+        return number_operand(literal)
 
     def _position(self, position: int) -> Text:
         text = self.address(position).whole or "0"
-        users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        is_scaled = any(position == at for a in self.plan.addresses.values() for at, _ in a.values)
         precedence = (
             Precedence.SUM
             if " + " in text or " - " in text
             else Precedence.PRODUCT if " * " in text else Precedence.ATOM
         )
         plain = Text(text, precedence)
-        is_short = all(user.op in _ANY_WIDTH for user in users) and not is_scaled
-        if text.isdigit() or is_wide or is_short:
+        if text.isdigit() or is_wide or is_narrow(self.plan, position):
             return plain
         return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
 

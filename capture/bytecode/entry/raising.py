@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from longhand.capture.bytecode.frames.frame import Frame
     from longhand.capture.bytecode.trace import Trace
 
-__all__ = ["check_order", "draws", "mutates", "random_state", "restore_random_state"]
+__all__ = [
+    "check_order",
+    "draws",
+    "may_be_caught",
+    "mutates",
+    "random_state",
+    "refuse_order",
+    "restore_random_state",
+]
 
 _MAY_RAISE = re.compile(
     r"embedding(_bag)?|index_\w+|gather|scatter\w*|take(_along_dim)?|put_?|one_hot|cross_entropy|nll_loss\w*"
@@ -85,10 +93,7 @@ def _handles(frame: Frame) -> bool:
             return False
         if rows[row.target + 1].name != "WITH_EXCEPT_START":
             return True
-        leave = frame.stack[row.depth - 1] if 0 < row.depth <= len(frame.stack) else None
-        owner = leave.owner if isinstance(leave, Method) else None
-        kind = type(owner.value) if isinstance(owner, Obj) else owner.kind if isinstance(owner, New) else None
-        if kind is None or not kind.__module__.startswith("torch."):
+        if not _is_of_torch(frame, row.depth):
             return True
         at = row.target
     return False
@@ -100,11 +105,57 @@ def check_order(trace: Trace, target: Any, fakes: list[Any]) -> None:
     Raises:
         Unsupported: So that CPython runs this call.
     """
-    if _may_raise(target, fakes) and any(_handles(frame) for frame in trace.stack):
-        trace.may_raise = trace.may_raise or _name(target)
+    if _may_raise(target, fakes):
+        if trace.assumed and any(isinstance(fake, torch.Tensor) and fake.is_cuda for fake in fakes):
+            reason = f"{_name(target)} may fail on the GPU where a check of values before it does"
+            raise Unsupported(reason, "Check it once, outside of what is compiled.")
+        if any(_handles(frame) for frame in trace.stack):
+            trace.may_raise = trace.may_raise or f"{_name(target)} may raise, in a try block"
+    refuse_order(trace)
+
+
+def refuse_order(trace: Trace) -> None:
+    """Refuses what may have to run again in CPython, and a write into an input, in one graph.
+
+    Raises:
+        Unsupported: So that CPython runs this step.
+    """
     if trace.may_raise and trace.written():
-        reason = f"{trace.may_raise} may raise, in a try block, and an input is written to"
-        raise Unsupported(reason, "Write into the input before the try block, or make a new tensor.")
+        reason = f"{trace.may_raise}, and an input is written to"
+        raise Unsupported(reason, "Write into the input before it, or make a new tensor.")
+
+
+def may_be_caught(frame: Frame) -> bool:
+    """Whether an exception at a frame's instruction may end in the frame: in an ``except`` block, or a manager's exit.
+
+    A ``finally`` block ends in the exception again, and so do the managers of torch.
+    """
+    rows, at = frame.decoded.instructions, frame.start
+    seen: set[int] = set()
+    while (row := frame.decoded.handler_of(at)) is not None and row.target not in seen:
+        seen.add(row.target)
+        at = row.target
+        if rows[at].name != "PUSH_EXC_INFO":  # CPython's own
+            continue
+        if rows[at + 1].name == "WITH_EXCEPT_START":
+            if not _is_of_torch(frame, row.depth):
+                return True
+            continue
+        ends = (rows[index].name for index in range(at + 1, len(rows)) if rows[index].name in _ENDS)
+        if next(ends, "") != "RERAISE":
+            return True
+    return False
+
+
+_ENDS = ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "POP_EXCEPT", "RERAISE")
+
+
+def _is_of_torch(frame: Frame, depth: int) -> bool:
+    """Whether torch made the context manager whose exit lies at a depth of the stack."""
+    leave = frame.stack[depth - 1] if 0 < depth <= len(frame.stack) else None
+    owner = leave.owner if isinstance(leave, Method) else None
+    kind = type(owner.value) if isinstance(owner, Obj) else owner.kind if isinstance(owner, New) else None
+    return kind is not None and kind.__module__.startswith("torch.")
 
 
 def random_state(devices: tuple[torch.device, ...]) -> list[tuple[torch.Generator, torch.Tensor]]:
