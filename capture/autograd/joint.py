@@ -382,10 +382,8 @@ def _is_reshape(node: fx.Node) -> bool:
 
 def _tensor_arguments(node: fx.Node) -> list[fx.Node]:
     """The nodes among a call's arguments whose values are tensors, in order, each as often as it is given."""
-    found = [
-        leaf for leaf in pytree.tree_leaves((list(node.args), dict(node.kwargs))) if isinstance(leaf, fx.Node)
-    ]
-    return [leaf for leaf in found if isinstance(leaf.meta["val"], torch.Tensor)]
+    leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)))
+    return [one for one in leaves if isinstance(one, fx.Node) and isinstance(one.meta["val"], torch.Tensor)]
 
 
 def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:

@@ -29,7 +29,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     Value,
 )
-from longhand.capture.bytecode.values.wrapping import CONSTANT_TYPES, Wrapping, escaped
+from longhand.capture.bytecode.values.wrapping import CONSTANT_TYPES, Wrapping
 
 __all__ = ["DELETED", "Trace"]
 
@@ -253,8 +253,7 @@ class Trace(Wrapping):
                 ):
                     continue
                 assert value.source is not None and other.source is not None
-                text = "{} is not " + escaped(other.source.expression())
-                self.guards.add(value.source, text, f"{value.source.name} is not {other.source.name}")
+                self.guards.identity(value.source, other.source, is_same=False)
 
     def constants(self, values: Iterable[Any]) -> list[Value]:
         return [Const(value) for value in values]

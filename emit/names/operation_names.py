@@ -9,8 +9,8 @@ from typing import Any
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.emit.names.rotations import rotated_half
 from longhand.emit.names.words import without_counter
+from longhand.emit.text.rotations import rotated_half
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.

@@ -17,10 +17,10 @@ from longhand.capture.graph import PADDED_FOR_SPEED
 from longhand.emit.module.view_calls import literal_text
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import SILENT, aten_name, derivative_word, op_word, provenance_of
-from longhand.emit.names.rotations import rotated_half
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text, infix
 from longhand.emit.text.numbers import number_operand
+from longhand.emit.text.rotations import rotated_half
 from longhand.lower.ir import Store
 from longhand.schedule.plan import KernelPlan
 

@@ -52,8 +52,9 @@
     if (!lit.length) return;
     const names = kernels.filter((one) => one.classList.contains("lit")).map((one) => one.id.slice(7));
     const lines = (count) => `${count} line${count === 1 ? "" : "s"}`;
-    const where = names.length ? `kernel${names.length > 1 ? "s" : ""} ${names.join(", ")}` : "no kernel";
-    told.textContent = `${lines(counted("source"))} of the model, ${lines(counted("model"))} of what runs, ${where}`;
+    const where = names.length ? `kernel${names.length > 1 ? "s" : ""} ${names.join(", ")}` : "";
+    const found = [`${lines(counted("source"))} of the model`, `${lines(counted("model"))} of what runs`];
+    told.textContent = [...found, where || (counted("model") ? "no kernel: a library does it" : "no kernel")].join(", ");
   };
   const show = (from) => {
     for (const pane of panes) {

@@ -22,7 +22,8 @@ from longhand.capture.bytecode.entry.breaks import (
     Unsupported,
     release,
 )
-from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines
+from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
+from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
 from longhand.capture.bytecode.entry.resume import (
@@ -47,8 +48,8 @@ from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.frames.interpreter import BreakHere, Interpreter
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.trace import Trace
-from longhand.capture.bytecode.values.sources import Source, root
-from longhand.capture.bytecode.values.tracked import Cell, Const, Tensor, Value
+from longhand.capture.bytecode.values.sources import root
+from longhand.capture.bytecode.values.tracked import Cell, Const, Value
 from longhand.capture.trace_isolation import untold_saves
 from longhand.errors import LonghandError
 
@@ -334,34 +335,43 @@ class _Attempt:
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
         parameters = tuple(parameter_name(name) for name in self.names)
-        check, places = trace.guards.check([_place(tensor) for tensor in trace.inputs])
+        roots = same_objects(self.function, dict(zip(parameters, self.args, strict=True)))
+        places = [tensor.source for tensor in trace.inputs if tensor.source is not None]
+        check = trace.guards.check(places, roots)
         namespace |= {"state": torch_private.global_state, "STATE": self.state}
         text = entry_text(
             ", ".join(("f", *parameters)),
-            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT} and {check}", *more],
-            [f"i{k} = {place}" for k, place in enumerate(places)],
+            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT}", check.condition, *more],
+            [f"i{k} = {place}" for k, place in enumerate(check.loads)],
             [*lines, *outcome.lines, *outcome.effects, *outcome.late],
             ending,
+            check.held,
         )
         hook, classes = frame_hook(), trace.classes.guard()
-        namespace |= trace.guards.constants | {
-            "miss": others[0],
-            "OWNER": self.owner,
-            "same_tags": hook.same_tags,
-            "KINDS": classes.classes,
-            "TAGS": classes.tags,
-            "recheck": classes.recheck,
-            "pause": hook.pause,
-            "resume": hook.resume,
-            "dispatch_keys": torch_private.dispatch_keys,
-            "set_grad_enabled": torch_private.set_grad_enabled,
-            "set_autocast": torch_private.set_autocast,
-            "autocast_settings": torch_private.autocast_settings,
-            "same_code": hook.same_code,
-            "FUNCTIONS": tuple(trace.codes),
-            "CODES": tuple(trace.codes.values()),
-        }
+        namespace |= (
+            trace.guards.constants
+            | check.names
+            | {
+                "miss": others[0],
+                "OWNER": self.owner,
+                "same_tags": hook.same_tags,
+                "KINDS": classes.classes,
+                "TAGS": classes.tags,
+                "recheck": classes.recheck,
+                "pause": hook.pause,
+                "resume": hook.resume,
+                "dispatch_keys": torch_private.dispatch_keys,
+                "set_grad_enabled": torch_private.set_grad_enabled,
+                "set_autocast": torch_private.set_autocast,
+                "autocast_settings": torch_private.autocast_settings,
+                "same_code": hook.same_code,
+                "FUNCTIONS": tuple(trace.codes),
+                "CODES": tuple(trace.codes.values()),
+            }
+        )
         exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
+        if check.held is not None:
+            hook.mark(namespace["walked"].__code__, hook.SKIP)
         hook.mark(namespace["entry"].__code__, hook.SKIP)
         conditions = [(STATE_TEXT, "gradients, autocast or another global setting changed")]
         conditions.append(
@@ -384,17 +394,3 @@ class _Attempt:
         pattern = sharing(*self.trace.real_inputs)
         names = ", ".join(f"i{k}" for k in range(len(self.trace.inputs)))
         return [f"sharing({names}) == {pattern!r}"]
-
-
-def _place(tensor: Tensor) -> Source:
-    assert tensor.source is not None
-    return tensor.source
-
-
-def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
-    """For each tensor the first one that has the same storage."""
-    first: dict[int, int] = {}
-    return tuple(
-        first.setdefault(torch_private.storage_key(tensor), position)
-        for position, tensor in enumerate(tensors)
-    )

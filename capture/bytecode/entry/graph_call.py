@@ -15,7 +15,7 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Value
 from longhand.errors import LonghandError
 
-__all__ = ["check_texts", "devices_drawn_on", "drop_unused_sizes", "graph_lines"]
+__all__ = ["check_texts", "devices_drawn_on", "drop_unused_sizes", "graph_lines", "sharing"]
 
 _MODES = (
     torch_private.set_grad_enabled,
@@ -112,3 +112,12 @@ def drop_unused_sizes(graph: fx.Graph) -> None:
         value = node.meta.get("example_value")
         if not node.users and isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | tuple):
             graph.erase_node(node)
+
+
+def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
+    """For each tensor the first one that has the same storage."""
+    first: dict[int, int] = {}
+    return tuple(
+        first.setdefault(torch_private.storage_key(tensor), position)
+        for position, tensor in enumerate(tensors)
+    )

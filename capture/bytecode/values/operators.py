@@ -184,8 +184,7 @@ def is_same(trace: Trace, left: Value, right: Value) -> bool:
         raise Unsupported("the identity of tuples is asked for")
     if left.source is not None and right.source is not None:
         # Two real objects that differ now: that they still do in a later call must be checked.
-        text = right.source.expression().replace("{", "{{").replace("}", "}}")
-        trace.guards.add(left.source, "{} is not " + text, f"{left.source.name} is not {right.source.name}")
+        trace.guards.identity(left.source, right.source, is_same=False)
     if isinstance(left, Method | Bound) or isinstance(right, Method | Bound):
         raise Unsupported("the identity of bound methods is asked for")
     return False

@@ -42,7 +42,7 @@ from longhand.capture.bytecode.values.tracked import (
     Value,
 )
 
-__all__ = ["CONSTANT_TYPES", "Wrapping", "base_of", "escaped"]
+__all__ = ["CONSTANT_TYPES", "Wrapping", "base_of"]
 
 CONSTANT_TYPES = (
     int,
@@ -133,8 +133,7 @@ class Wrapping:
 
     def _guard_alias(self, source: Source, known: Value) -> None:
         assert known.source is not None
-        other = known.source.expression()
-        self.guards.add(source, "{} is " + escaped(other), f"{source.name} is {known.source.name}")
+        self.guards.identity(source, known.source, is_same=True)
 
     def _wrap(self, value: Any, source: Source) -> Value:
         kind = type(value)
@@ -400,7 +399,3 @@ def base_of(kind: type) -> type:
 
 def _identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_")
-
-
-def escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
