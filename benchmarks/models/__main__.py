@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import report
+from benchmarks.models.contenders import CONTENDERS
 from benchmarks.models.families import FAMILIES
 from benchmarks.models.processes import measure_rows
 from benchmarks.models.row import Figures, Row, RowResult
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--parts", default="inference,training")
     parser.add_argument("--batches", default="small,large")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="of these, by default all")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--budget", type=float, default=500.0, help="seconds in all: no row begins later")
     parser.add_argument("--ready", type=float, default=150.0, help="seconds in which rows must be compiled")
@@ -91,6 +93,7 @@ def main() -> None:
             deadline=time.monotonic() + options.budget,
             n_turns=options.turns,
             kernels=options.kernels,
+            contenders=options.contenders.split(","),
         )
         if left:
             print("not measured:", ", ".join(row.name for row in left))

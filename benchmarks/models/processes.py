@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.models.contenders import CONTENDERS
 from benchmarks.models.row import Row, RowResult, prepare, time_contenders
 
 __all__ = ["measure_rows"]
@@ -35,6 +36,7 @@ def measure_rows(
     deadline: float,
     n_turns: int,
     kernels: bool,
+    contenders: Sequence[str],
     work: Callable[..., None] | None = None,
 ) -> list[Row]:
     """Measures rows in batches of `n_processes`.
@@ -48,6 +50,7 @@ def measure_rows(
         deadline: Of time.monotonic(): no batch begins later, and none compiles or is timed beyond it.
         n_turns: Interleaved turns of each row.
         kernels: Whether the kernels' own times are asked for.
+        contenders: Of CONTENDERS, by name.
         work: What a row's process runs; for tests.
 
     Returns:
@@ -59,7 +62,7 @@ def measure_rows(
         batch, left = left[:n_processes], left[n_processes:]
         until = min(deadline, time.monotonic() + ready_seconds)
         unready += _measure_batch(
-            batch, tell, until, deadline, (device, n_turns, kernels), work or _row_process
+            batch, tell, until, deadline, (device, n_turns, kernels, contenders), work or _row_process
         )
     return unready + left
 
@@ -69,7 +72,7 @@ def _measure_batch(
     tell: Callable[[Row, RowResult], None],
     until: float,
     deadline: float,
-    settings: tuple[str, int, bool],
+    settings: tuple[str, int, bool, Sequence[str]],
     work: Callable[..., None],
 ) -> list[Row]:
     running = {}
@@ -125,13 +128,15 @@ def _end(process: Any) -> None:
     process.join(timeout=10)
 
 
-def _row_process(row: Row, pipe: Any, device: str, n_turns: int, kernels: bool) -> None:
+def _row_process(
+    row: Row, pipe: Any, device: str, n_turns: int, kernels: bool, contenders: Sequence[str]
+) -> None:
     warnings.simplefilter("ignore")
     # One thread of Python each; Inductor's own pool of processes would be as many as there are cores, for each row.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "2")
     try:
-        ready = prepare(row, device, torch.bfloat16)
+        ready = prepare(row, device, torch.bfloat16, {name: CONTENDERS[name] for name in contenders})
     except Exception as error:
         print(f"{row.name}: {''.join(traceback.format_exception(error)[-3:])}", flush=True)
         pipe.send("failed")

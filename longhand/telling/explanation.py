@@ -17,6 +17,7 @@ from longhand.compiled.backend import GraphReport, longhand_backend
 from longhand.compiled.from_bytecode import captured, default_frontend, log_event
 from longhand.errors import OptionError
 from longhand.options import Frontend, parse_enum
+from longhand.targets import refuse_exported
 from longhand.telling.explanation_picture import (
     Branch,
     bytes_text,
@@ -141,8 +142,9 @@ def explain(
             `longhand.compile` captures the function.
 
     Raises:
-        OptionError: An unknown mode or frontend.
+        OptionError: An unknown mode or frontend, or an exported program, which is no callable.
     """
+    refuse_exported(fn)
     captured_by = default_frontend(fn) if frontend is None else parse_enum(Frontend, frontend, "The frontend")
     if captured_by is Frontend.EXPORT:
         raise OptionError("torch.export makes one graph or none.", hint="Use frontend='bytecode'.")
