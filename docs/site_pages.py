@@ -20,6 +20,7 @@ from mkdocs.structure.files import File, Files
 import longhand
 import longhand.errors
 from longhand.cli.commands import commands
+from longhand.cli.viewing import page_text
 
 ROOT = Path(__file__).resolve().parent.parent
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$", re.MULTILINE)
@@ -29,7 +30,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages."""
     for name, make in (("api.md", api_page), ("cli.md", cli_page), ("gallery.md", gallery_page)):
         files.append(File.generated(config, name, content=make()))
+    for unit in _units():
+        page = page_text(unit, None, None, None)
+        files.append(File.generated(config, _review_of(unit), content=page))
     return files
+
+
+def _units() -> list[Path]:
+    return [lock.parent for lock in sorted((ROOT / "generated").rglob("longhand.lock"))]
+
+
+def _review_of(unit: Path) -> str:
+    """Where the site has a unit's review page."""
+    return f"review/{'_'.join(unit.relative_to(ROOT / 'generated').parts)}.html"
 
 
 def api_page() -> str:
@@ -66,9 +79,9 @@ def cli_page() -> str:
 def gallery_page() -> str:
     """The units of generated/: what each README says, and its kernels."""
     parts = ["# Gallery", "Units made from `examples/`, checked in and held current by the tests."]
-    for lock in sorted((ROOT / "generated").rglob("longhand.lock")):
-        unit = lock.parent
+    for unit in _units():
         parts.append(f"## {unit.relative_to(ROOT / 'generated')}")
+        parts.append(f"[Its review page]({_review_of(unit)}): source, model.py and kernels side by side.")
         readme = (unit / "README.md").read_text(encoding="utf-8")
         parts.append(re.sub(r"^#+ (.*)$", r"**\1**", _without_links(readme), flags=re.MULTILINE).strip())
         kernels = sorted((unit / "kernels").glob("*.cpp")) or sorted((unit / "kernels").glob("[a-z]*.py"))

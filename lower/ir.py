@@ -55,6 +55,8 @@ __all__ = [
     "Constant",
     "Contraction",
     "Cost",
+    "Derivation",
+    "Derived",
     "Extent",
     "Extern",
     "Index",
@@ -82,10 +84,6 @@ __all__ = [
 ]
 
 
-# What is appended to the name of a norm's result for the statistics of pieces of it.
-PIECE_MEANS, PIECE_SQUARES = "_piece_means", "_piece_squares"
-
-
 class BufferKind(enum.Enum):
     """Who owns a buffer's memory."""
 
@@ -93,6 +91,44 @@ class BufferKind(enum.Enum):
     WEIGHT = "weight"  # a parameter or buffer of the module
     CONSTANT = "constant"  # a lifted constant
     INTERMEDIATE = "intermediate"  # made by a step (results of the call too)
+
+
+class Derivation(enum.Enum):
+    """What a buffer that lower added is to the value it was made for. The text is appended to that value's name."""
+
+    CONTIGUOUS = "contiguous"  # the same, laid out in the order of its dimensions
+    CHANNELS_LAST = "channels_last"  # the same, laid out otherwise
+    COPY = "copy"  # the same, in memory of its own
+    ON_CPU = "on_cpu"  # the same, on the host
+    LOSSES = "losses"  # of each row, before a loss is reduced to one
+    PIECE_MEANS = "piece_means"  # of pieces of the images that a norm is of
+    PIECE_SQUARES = "piece_squares"
+    RESULT = "result"  # a further result of a call, which no node takes
+
+    @property
+    def is_layout(self) -> bool:
+        """Whether it is the same value, laid out anew for who reads it."""
+        return self in (Derivation.CONTIGUOUS, Derivation.CHANNELS_LAST)
+
+    @property
+    def is_of_pieces(self) -> bool:
+        """Whether it is a statistic of pieces."""
+        return self in (Derivation.PIECE_MEANS, Derivation.PIECE_SQUARES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Derived:
+    """What a buffer is that no node of the captured graph is called after.
+
+    Attributes:
+        how: What it is.
+        of: The node or buffer that it was made for.
+        place: Of a further result: which.
+    """
+
+    how: Derivation
+    of: str
+    place: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +144,7 @@ class Buffer:
             their dimensions are put in another order (channels last).
         layout_is_known: False for results of a library whose strides depend on the backend it picks
             (scaled_dot_product_attention, say): no nest reads these, a `contiguous` extern comes between.
+        derived: What it is where lower added it. Its name is a name and says nothing.
     """
 
     name: str
@@ -116,6 +153,7 @@ class Buffer:
     shape: tuple[Size, ...]
     stride: tuple[Size, ...]
     layout_is_known: bool = True
+    derived: Derived | None = None
 
     @property
     def is_contiguous(self) -> bool:

@@ -38,7 +38,7 @@ def without_known_choices(body: tuple[Value, ...]) -> tuple[Value, ...]:
             facts[argument] = known if before is None else before & known
     stands_for = list(range(len(body)))
     for position, value in enumerate(body):
-        chosen = _chosen(value, facts[position] or _NONE)
+        chosen = _chosen(value, facts[position] or _NONE, body)
         if chosen is not None and getattr(body[chosen], "dtype", None) is getattr(value, "dtype", None):
             stands_for[position] = stands_for[chosen]
     if stands_for == list(range(len(body))):
@@ -77,18 +77,27 @@ def _implied(condition: int, holds: bool, body: tuple[Value, ...]) -> Facts:
     return frozenset(found)
 
 
-def _chosen(value: Value, facts: Facts) -> int | None:
+def _is_known(condition: int, holds: bool, facts: Facts, body: tuple[Value, ...]) -> bool:
+    """Whether facts say that a condition holds, or does not: ``~a`` holds where a does not."""
+    if (condition, holds) in facts:
+        return True
+    value = body[condition]
+    is_not = isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_NOT
+    return is_not and _is_known(arguments(value)[0], not holds, facts, body)
+
+
+def _chosen(value: Value, facts: Facts, body: tuple[Value, ...]) -> int | None:
     """The argument that a choice is, where somebody looks at it."""
     if not isinstance(value, Pointwise) or value.narrow is not None:
         return None
     match value.op:
         case PointwiseOp.WHERE:
             condition, if_true, if_false = value.args
-            if (condition, True) in facts:
+            if _is_known(condition, True, facts, body):
                 return if_true
-            return if_false if (condition, False) in facts else None
+            return if_false if _is_known(condition, False, facts, body) else None
         case PointwiseOp.LOGICAL_AND | PointwiseOp.LOGICAL_OR:
             neutral = value.op is PointwiseOp.LOGICAL_AND
-            known = [argument for argument in value.args if (argument, neutral) in facts]
+            known = [argument for argument in value.args if _is_known(argument, neutral, facts, body)]
             return next((a for a in value.args if a != known[0]), known[0]) if known else None
     return None

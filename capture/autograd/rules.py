@@ -107,7 +107,8 @@ def _attention(
     rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
     """On CUDA the memory-efficient kernel with a mask (cuDNN's, which eager may take, can give NaN gradients:
-    pytorch#196678); for 16-bit types without one cuDNN's or the flash kernel. Else, and on the CPU, as traced.
+    pytorch#196678); without one cuDNN's or the flash kernel where these take it, as they do no float32. What none of
+    them takes, and all on the CPU, is as traced: the forward keeps the weights, and computes attention again for that.
     """
     machine = setting.machine
     if machine.device is not Device.CUDA or given["enable_gqa"]:
@@ -119,7 +120,9 @@ def _attention(
             return None
         return _efficient_attention(rewriter, (query, key, value), mask, p, scale)
     if not _suits_flash(query, key, value, causal, machine):
-        return None
+        if not _suits_efficient(query, key, value, None, machine):
+            return None
+        return _efficient_attention(rewriter, (query, key, value), None, p, scale, causal)
     if _suits_cudnn(query, key, machine) and p == 0:
         return _cudnn_attention(rewriter, (query, key, value), causal, scale)
     return _flash_attention(rewriter, (query, key, value), p, causal, scale)
@@ -147,10 +150,11 @@ def _is_ampere_or_later(machine: Target) -> bool:
     return int("".join(filter(str.isdigit, machine.arch or ""))) >= 80
 
 
-def _suits_efficient(query: Handle, key: Handle, value: Handle, mask: Handle, machine: Target) -> bool:
+def _suits_efficient(query: Handle, key: Handle, value: Handle, mask: Handle | None, machine: Target) -> bool:
     """What the memory-efficient kernel takes as it is, with a bias in the dtype of the queries.
 
     Eager would make one of a mask of bools, and copy one whose rows begin badly: `known/biases` did both before.
+    Its causal mask begins with the first key, as eager's does.
     """
     fakes = [query.fake, key.fake, value.fake]
     if query.fake.dtype not in (torch.float32, torch.float16, torch.bfloat16) or not _is_ampere_or_later(
@@ -165,6 +169,8 @@ def _suits_efficient(query: Handle, key: Handle, value: Handle, mask: Handle, ma
     whole = 4 if query.fake.dtype is torch.float32 else 8  # 16 bytes: what one load takes
     if channels % whole or value.fake.shape[3] % whole or n_queries == 0 or n_keys == 0:
         return False
+    if mask is None:
+        return True
     if mask.fake.dtype is not query.fake.dtype or mask.fake.ndim < 2 or mask.fake.shape[-1] != n_keys:
         return False
     *outer, inner = mask.fake.stride()
@@ -222,22 +228,27 @@ def _flash_attention(
 
 
 def _efficient_attention(
-    rewriter: Rewriter, operands: tuple[Handle, ...], mask: Handle, p: float, scale: float | None
+    rewriter: Rewriter,
+    operands: tuple[Handle, ...],
+    mask: Handle | None,
+    p: float,
+    scale: float | None,
+    causal: bool = False,
 ) -> Rewritten:
     query, key, _ = operands
     sizes = [*query.fake.shape[:3], key.fake.shape[2]]
     # Another view of the same bias: the kernel broadcasts nothing by itself.
-    bias = rewriter.call(aten.expand.default, (mask, sizes), {})
+    bias = None if mask is None else rewriter.call(aten.expand.default, (mask, sizes), {})
     out, *kept = rewriter.call(
         aten._scaled_dot_product_efficient_attention.default,
-        (*operands, bias, True, p, False),
+        (*operands, bias, True, p, causal),
         {"scale": scale},
     )
 
     def backward(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
         found = rewriter.call(
             aten._scaled_dot_product_efficient_attention_backward.default,
-            (grads[0], *operands, bias, out, *kept, p, [True, True, True, False], False),
+            (grads[0], *operands, bias, out, *kept, p, [True, True, True, False], causal),
             {"scale": scale},
         )
         return list(zip(operands, found[:3], strict=True))

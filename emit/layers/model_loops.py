@@ -184,7 +184,8 @@ def write_method(
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
     needed = sizes.needed
     parameters += map(sizes.word_of, needed)
-    return Method(name, remark, tuple(parameters), tuple(sizes.binding_lines()), printed, needed)
+    bound = sizes.binding_lines(itertools.chain.from_iterable(paragraph.lines for paragraph in paragraphs))
+    return Method(name, remark, tuple(parameters), tuple(bound), printed, needed)
 
 
 def device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:

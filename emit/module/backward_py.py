@@ -6,9 +6,9 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
-from longhand.capture.graph import BackwardInput, BackwardKind, InputKind, TrainingGraphs
+from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, InputKind, TrainingGraphs
 from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.module_tree import Branch
@@ -19,6 +19,9 @@ from longhand.emit.names.words import identifier, snake_case
 from longhand.emit.unit.runtime_py import sorted_imports
 from longhand.lower.ir import Extern, View
 from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
+
+# So many gradients that are None in a row are counted rather than written.
+_MANY_NONE = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +112,9 @@ def trained_call(
         launched=tuple(
             place
             for place, result in enumerate(plan.results)
-            if isinstance(result, View) and place not in in_records
+            if isinstance(result, View)
+            and place not in in_records
+            and training.forward.outputs[place].alias is AliasKind.FRESH
         ),
         records=records,
         allowed=frozenset(training.forward.grad_inputs),
@@ -226,7 +231,7 @@ class _Function:
             tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
             read=read,
             given=tuple(f"{word}.contiguous()" for word in read),
-            gradients=("None",) * n_leading if is_tail else self._spread(named),
+            gradients=_counted(("None",) * n_leading if is_tail else self._spread(named)),
             rest=rest,
             device=self.forward.plan.options.target.device.value,
         )
@@ -365,3 +370,13 @@ def parameter_order(root: Branch) -> list[str]:
 
     visit(root, "")
     return list(found)
+
+
+def _counted(gradients: Sequence[str]) -> tuple[str, ...]:
+    """``*[None] * 38`` for arguments and parameters that have no gradients, where these are many in a row."""
+    found: list[str] = []
+    for word, run in groupby(gradients):
+        words = list(run)
+        is_counted = word == "None" and len(words) > _MANY_NONE
+        found += [f"*[None] * {len(words)}"] if is_counted else words
+    return tuple(found)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 
 _SMALL = 8
+_SMALLEST_BASE = 100  # of rotary positions; 1, 1/2, 1/4 are three numbers
 
 
 def literal_of(value: torch.Tensor) -> str | None:
@@ -38,6 +39,7 @@ def _candidates(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
         found.append(
             (f"torch.full({shape}, {_number(first)}, dtype={dtype})", torch.full(shape, first, dtype=dtype))
         )
+    found += _frequencies(value)
     if value.numel() <= _SMALL and value.ndim <= 1:
         items = value.tolist()
         text = f"[{', '.join(_number(item) for item in items)}]" if value.ndim else _number(first)
@@ -49,6 +51,19 @@ def _candidates(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     if value.ndim >= 2:
         found += _bands(value)
     return found
+
+
+def _frequencies(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    """The inverse frequencies of rotary positions, as models compute them: powers of a base from 1 down."""
+    n = value.numel()
+    if value.ndim != 1 or n < 2 or value.dtype is not torch.float32:
+        return []
+    first, last = value[0].item(), value[-1].item()
+    base = float(round(last ** (-n / (n - 1)))) if first == 1.0 and 0.0 < last < 1.0 else 0.0
+    if base < _SMALLEST_BASE:
+        return []
+    text = f"1.0 / ({base} ** (torch.arange(0, {2 * n}, 2) / {2 * n}))"
+    return [(text, 1.0 / (base ** (torch.arange(0, 2 * n, 2) / (2 * n))))]
 
 
 def _ranges(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:

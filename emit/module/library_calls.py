@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -171,7 +172,10 @@ class LibraryWriter:
             text = self._length(name, given) or self._n_rows(name, value, made) or self.value(value)
             named = f"{name}={text}" if is_word else f'**{{"{name}": {text}}}'
             parts.append(named if by_name else text)
-        parts += [f"{name}={self.value(value)}" for name, value in step.kwargs]
+        for name, value in step.kwargs:
+            is_attention = name == "scale" and "attention" in str(step.target.overloadpacket.__name__)
+            text = f"{name}={self.value(value)}"
+            parts += scale_argument(self.named(step)) if is_attention else [text]
         return ", ".join(parts)
 
     def _length(self, name: str, given: Mapping[str, Any]) -> str | None:
@@ -187,6 +191,18 @@ class LibraryWriter:
         if name != "num_weights" or made is None or made.shape[0] != value:
             return None
         return self.sizes.text(value, self.sizes.words_of(made)[0])
+
+
+def scale_argument(given: Mapping[str, Any]) -> list[str]:
+    """``scale=256**-0.5`` of a call of attention; nothing where it is what attention scales by anyway."""
+    scale, query = given.get("scale"), given.get("query")
+    if not isinstance(scale, float) or not isinstance(query, View):
+        return [] if scale is None else [f"scale={scale!r}"]
+    width = query.shape[-1]
+    if isinstance(width, int) and width > 0 and scale == 1.0 / math.sqrt(width):
+        return []
+    square = round(scale**-2) if scale > 0 else 0
+    return [f"scale={square}**-0.5" if square > 1 and scale == square**-0.5 else f"scale={scale!r}"]
 
 
 def _qualified(target: torch._ops.OpOverload) -> str:
@@ -256,7 +272,9 @@ def _attention(writer: LibraryWriter, step: Extern) -> str:
     defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
     for name, default in defaults.items():
         value = given.get(name, default)
-        if isinstance(value, View) or value != default:
+        if name == "scale":
+            parts += scale_argument(given)
+        elif isinstance(value, View) or value != default:
             parts.append(f"{name}={writer.value(value)}")
     return f"F.scaled_dot_product_attention({', '.join(parts)})"
 

@@ -61,6 +61,10 @@ class Needs:
         self.registering |= other.registering
 
 
+# Of a line and what stands behind it: longer, and the line would be broken to make room for the remark.
+_WIDEST_REMARK = 96
+
+
 class BodyWriter:
     """Prints the steps of one function.
 
@@ -213,7 +217,8 @@ class BodyWriter:
         )
         if new == old:
             why = "the same memory"
-        return [f"{new} = {old}{view}  # {why}"]
+        line = f"{new} = {old}{view}"
+        return [f"{line}  # {why}"] if len(line) + len(why) <= _WIDEST_REMARK else [f"# {why}", line]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]

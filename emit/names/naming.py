@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import torch
+
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.loops import arrange
 from longhand.emit.module.trained_call import SavedLayers
@@ -29,7 +31,7 @@ from longhand.emit.names.words import (
 )
 from longhand.emit.text.formula import title_of
 from longhand.emit.text.traffic import traffic_line
-from longhand.lower.ir import Extern, Store
+from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep, facts_of
 
 _MOST_QUOTES = 6
@@ -64,7 +66,7 @@ def name_unit(
         words: The captured graph's; by default those that follow from it alone.
         dims: Words for dimensions, after which kernels call their axes.
     """
-    words = BufferWords(plan.program.graph) if words is None else words
+    words = BufferWords(plan.program.graph, plan.program.buffers) if words is None else words
     scope = kernel_scope()
     keys = [*sorted(elsewhere), *(key for key in plan.kernels if key not in elsewhere)]
     known = _claimed(ledger.kernels if ledger is not None else {}, keys, scope)
@@ -83,7 +85,7 @@ def name_unit(
             kernels[launch.kernel] = dataclasses.replace(
                 current,
                 title=title_of(kernel, current, words),
-                notes=_notes(kernel, launch, plan, dict(current.pointers), words, current.kernel),
+                notes=_notes(kernel, launch, plan, dict(current.pointers), words),
             )
             continue
         named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
@@ -195,6 +197,17 @@ def _chosen_quotes(launch: Launch, words: BufferWords) -> tuple[Quote, ...]:
     return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
 
 
+def _not_called(kernel: KernelPlan) -> set[str]:
+    """Names of functions that are free for values: ``cos`` and ``sin`` of rotary positions.
+
+    C++ calls a function of floats ``cosf``, one of doubles ``cos``, and none of the two for another operation.
+    """
+    doubles = {
+        value.op for value in kernel.body if isinstance(value, Pointwise) and value.dtype is torch.float64
+    }
+    return {op.value for op in (PointwiseOp.COS, PointwiseOp.SIN)} - {op.value for op in doubles}
+
+
 def _name_kernel_words(
     kernel: KernelPlan,
     launch: Launch,
@@ -204,7 +217,7 @@ def _name_kernel_words(
     dimensions: Mapping[str, tuple[str, ...]],
 ) -> KernelNames:
     prints_blocks = facts_of(plan.options.target).prints_blocks
-    scope = KernelScope(RESERVED_IN_KERNEL)
+    scope = KernelScope(RESERVED_IN_KERNEL - _not_called(kernel))
     scope.take(name)
     if kernel.schedule.is_over_lists:
         for word in _WORDS_OF_LISTS:
@@ -235,7 +248,7 @@ def _name_kernel_words(
         ints=ints,
         scalars=scalars,
         values=values,
-        notes=_notes(kernel, launch, plan, pointers, words, name),
+        notes=_notes(kernel, launch, plan, pointers, words),
         lists=lists,
         constants=constant_words(kernel, words),
     )
@@ -328,9 +341,8 @@ def _notes(
     plan: UnitPlan,
     pointers: dict[str, str],
     words: BufferWords,
-    name: str,
 ) -> tuple[str, ...]:
     """Why longhand added the operation, if it did; what is read and written how often."""
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
-    line = traffic_line(kernel, launch, plan.buffers, pointers, name)
+    line = traffic_line(kernel, launch, plan.buffers, pointers)
     return (*(remark for remark in remarks if remark), f"{line}.")

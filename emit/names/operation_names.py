@@ -10,6 +10,8 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.emit.names.words import without_counter
+from longhand.emit.text.rotations import rotated_half
+from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
 SILENT_TEXT = """
@@ -142,6 +144,8 @@ def op_word(node: fx.Node) -> OpWord:
     if dropped is not None:
         return dropped
     word = spelled(name)
+    if word == "power" and len(node.args) > 1:
+        word = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}.get(_number_of(node.args[1]), word)
     if word in ("mul", "div") and _has_number(node):
         return OpWord("scale")
     if word == "add" and _adds_bias(node):
@@ -172,6 +176,10 @@ def _silent_word(name: str) -> str:
     if name in ("slice", "select", "split", "split_with_sizes", "chunk", "unbind"):
         return "slice"
     return "copy"
+
+
+def _number_of(argument: Any) -> float | None:
+    return float(argument) if isinstance(argument, int | float) else None
 
 
 def _has_number(node: fx.Node) -> bool:
@@ -214,7 +222,8 @@ def loud_words(nodes: list[fx.Node]) -> list[str]:
     """What `nodes` do, in order: runs with a name of their own as that."""
     words = _derivatives_as_one(nodes)
     if _rotates(nodes):
-        words = _rotation_as_one(words)
+        is_backward = any(aten_name(n) == "cat" and provenance_of(n).differentiates for n in nodes)
+        words = _rotation_as_one(words, "d_rotary" if is_backward else "rotary")
     loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
     if all(word.silent for word in words):
         loud = [next((word for word in loud if word != "copy"), "copy")]
@@ -252,7 +261,9 @@ def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
 
 
 def _rotates(nodes: list[fx.Node]) -> bool:
-    """Whether the user's own words say that positions are rotated in: nothing in cat, mul and add does."""
+    """Whether halves are rotated, or the user's own words say that positions are: nothing in cat, mul and add does."""
+    if any(rotated_half(node) is not None for node in nodes):
+        return True
     where = [node.meta.get("provenance") for node in nodes]
     return any(
         "rotar" in f"{origin.qualname} {origin.statement} {origin.module_class}".lower()
@@ -262,14 +273,14 @@ def _rotates(nodes: list[fx.Node]) -> bool:
     )
 
 
-def _rotation_as_one(words: list[OpWord]) -> list[OpWord]:
+def _rotation_as_one(words: list[OpWord], name: str) -> list[OpWord]:
     """cat, mul and add in a row (neg and a second mul where they were not fused away) as ``rotary``."""
     loud = [word.word for word in words if not word.silent]
     for length in (5, 4, 3):
         for start in range(len(loud) - length + 1):
             run = loud[start : start + length]
             if run[-1] in ("add", "sub") and set(run) <= {"neg", "cat", "mul", "add", "sub"} and "mul" in run:
-                return [OpWord(word) for word in [*loud[:start], "rotary", *loud[start + length :]]]
+                return [OpWord(word) for word in [*loud[:start], name, *loud[start + length :]]]
     return words
 
 
@@ -300,3 +311,12 @@ def _derivatives_once(words: list[str]) -> list[str]:
 def _collapse(words: list[str]) -> list[str]:
     """Neighbours that are equal count once."""
     return [word for i, word in enumerate(words) if i == 0 or words[i - 1] != word]
+
+
+def noun_of(value: Value) -> str:
+    """What an operation of a kernel makes, as a thing: ``product``, ``sum``."""
+    if isinstance(value, Pointwise):
+        return PRIMITIVES[value.op].noun or value.op.value
+    if isinstance(value, Reduce):
+        return REDUCTIONS[value.op].noun or value.op.value
+    return "value"

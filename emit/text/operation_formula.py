@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.graph import PADDED_FOR_SPEED
 from longhand.emit.module.view_calls import literal_text
-from longhand.emit.names.buffer_names import BufferWords, source_of_copy
+from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import SILENT, aten_name, derivative_word, op_word, provenance_of
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text, infix
 from longhand.emit.text.numbers import number_operand
+from longhand.emit.text.rotations import rotated_half
 from longhand.lower.ir import Store
 from longhand.schedule.plan import KernelPlan
 
@@ -49,7 +51,7 @@ def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     for value in plan.body:
         if not isinstance(value, Store):
             continue
-        node = words.nodes.get(value.buffer) or words.nodes.get(value.buffer.removesuffix("_losses"))
+        node = words.nodes.get(words.origins.node_of(value.buffer))
         text = writer.text(node) if node is not None and value.mask is None else None
         if node is None or text is None or len(text.text) > _LONGEST:
             return ""
@@ -69,7 +71,7 @@ class _Writer:
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
         for pointer in plan.pointers:
-            node = words.nodes.get(source_of_copy(pointer.name)[0])
+            node = words.nodes.get(words.origins.source_of_layout(pointer.name))
             if node is not None and pointer.name not in written:
                 self.known[node] = Text(names.pointers[pointer.name])
 
@@ -172,7 +174,7 @@ class _Writer:
             return Text(f"{whole.within(Precedence.ATOM)}.t()") if whole is not None and is_matrix else whole
         # The first rows of a table, as many as there are positions.
         is_start = name == "slice" and (*node.args[2:3], None)[0] in (None, 0)
-        is_whole = source.op == "placeholder" or source.name.endswith("_padded")  # for a product's speed
+        is_whole = source.op == "placeholder" or source.meta.get(PADDED_FOR_SPEED, False)
         return self.known.get(source) if is_start and is_whole else None
 
     def _joined(self, node: fx.Node) -> Text | None:
@@ -181,11 +183,10 @@ class _Writer:
         if not isinstance(pieces, list | tuple):
             return None
         nodes = [piece for piece in pieces if isinstance(piece, fx.Node)]
-        if len(nodes) == 2 and aten_name(nodes[0]) == "neg":
-            second, first = _half(nodes[0].args[0]), _half(nodes[1])
-            if second is not None and first is not None and (second[1], first[1]) == (1, 0):
-                whole = self.text(first[0]) if second[0] is first[0] else None
-                return None if whole is None else Text(f"rotate_half({whole.text})")
+        rotated = rotated_half(node)
+        if rotated is not None and aten_name(nodes[0]) == "neg":
+            whole = self.text(rotated)
+            return None if whole is None else Text(f"rotate_half({whole.text})")
         texts = [text for piece in nodes if (text := self.text(piece)) is not None]
         return Text(f"cat({', '.join(text.text for text in texts)})") if len(texts) == len(pieces) else None
 
@@ -195,22 +196,6 @@ class _Writer:
         if isinstance(argument, int | float):
             return number_operand(literal_text(argument))
         return None
-
-
-def _half(node: Any) -> tuple[fx.Node, int] | None:
-    """The value that a node is a half of, and which one: ``x.chunk(2)[1]``, ``x[..., n // 2:]``."""
-    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
-        return None
-    source = node.args[0]
-    if aten_name(node) == "getitem" and aten_name(source) in ("split", "split_with_sizes", "chunk"):
-        is_two = len(source.meta.get("val", ())) == 2 and isinstance(source.args[0], fx.Node)
-        return (source.args[0], int(str(node.args[1]))) if is_two else None  # type: ignore[return-value]
-    if aten_name(node) == "slice" and len(node.args) >= 2:
-        dim, start = node.args[1], (*node.args[2:3], None)[0]
-        size = source.meta["val"].shape[dim]
-        if 2 * node.meta["val"].shape[dim] == size:
-            return source, 0 if start in (None, 0) else 1
-    return None
 
 
 def _is_statistic(node: fx.Node) -> bool:

@@ -164,12 +164,15 @@ def _loads_of_piece(plan: KernelPlan, position: int) -> Iterator[int | None]:
 
 
 def _whole(plan: KernelPlan, buffer: str) -> Address | None:
-    """The one address at which a pointer is read without a mask."""
-    found = {
-        repr(plan.addresses[position]): plan.addresses[position]
+    """The one address at which a pointer is read without a mask; of two halves that are read apart, their row's."""
+    loads = [
+        (value.mask is None, plan.addresses[position])
         for position, value in enumerate(plan.body)
-        if isinstance(value, Load) and value.buffer == buffer and value.mask is None
-    }
+        if isinstance(value, Load) and value.buffer == buffer
+    ]
+    found = {repr(address): address for is_plain, address in loads if is_plain}
+    if not found and len(loads) > 1:
+        found = {repr(row): row for _, address in loads for row in [dataclasses.replace(address, offset=())]}
     return next(iter(found.values())) if len(found) == 1 else None
 
 

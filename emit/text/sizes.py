@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.dimension_propagation import PADDED, PRODUCT, Words
@@ -73,8 +73,10 @@ class SizeWriter:
         """Words for a buffer's dimensions."""
         return self._words.of(buffer.name, len(buffer.shape))
 
-    def binding_lines(self) -> list[str]:
-        """``batch, seq, dim = x.shape``, for the words that were used."""
+    def binding_lines(self, printed: Iterable[str]) -> list[str]:
+        """``batch, seq, dim = x.shape``, for the words that were used, and that stand in what was printed of it."""
+        read = set(re.findall(r"[A-Za-z_]\w*", "\n".join([*printed, *self._derived.values()])))
+        self.used &= read
         lines = []
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]

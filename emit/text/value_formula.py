@@ -7,7 +7,6 @@ Where that is too long for a line, what has a line of its own in the kernel is s
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 
 from longhand.emit.module.view_calls import literal_text
@@ -81,7 +80,7 @@ class _Formula:
             text = self._value(value.value)
             if text is None or len(text.text) > self.longest:
                 return ""
-            parts.append(f"{self.names.pointers[value.buffer]} = {text.text}")
+            parts.append(f"{self.names.pointers[value.buffer]} = {text.text.replace(' + -', ' - ')}")
             self.stored[value.value] = self.names.pointers[value.buffer]
         return "; ".join(parts)
 
@@ -196,18 +195,34 @@ class _InSteps(_Formula):
         is_step = isinstance(self.plan.body[position], Pointwise | Reduce) and position not in self._results
         if made is None or word is None or not is_step or len(made.text) <= _SHORT:
             return made
+        if "rotate_half(" in made.text and join is not None:
+            return made
         self.steps[position] = (word, made.text)
         return Text(word)
 
     def _joined(self, join: Join) -> Text | None:
-        """``cat(x, y)``, and ``rotate_half(x)`` where that is what is joined."""
+        """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
+        rotated = self._rotated(*join.pieces) if len(join.pieces) == 2 else None
+        if rotated is not None:
+            return rotated
         pieces = [made.text for piece in join.pieces if (made := self._value(piece)) is not None]
-        if len(pieces) < len(join.pieces):
+        return Text(f"cat({', '.join(pieces)})") if len(pieces) == len(join.pieces) else None
+
+    def _rotated(self, first: int, second: int) -> Text | None:
+        """The halves of one value in the other order, one of them negated."""
+        signs, wholes = [], []
+        for place, half in ((first, "[half:]"), (second, "[:half]")):
+            value = self.plan.body[place]
+            is_negated = isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
+            made = super()._value(value.args[0] if is_negated else place)  # type: ignore[union-attr]
+            if made is None or half not in made.text:
+                return None
+            signs.append(is_negated)
+            wholes.append(made.text.replace(half, ""))
+        if wholes[0] != wholes[1] or "half" in wholes[0] or signs[0] == signs[1]:
             return None
-        halves = re.fullmatch(r"-(\w+)\[\.\.\., half:\], (\w+)\[\.\.\., :half\]", ", ".join(pieces))
-        if halves is not None and halves[1] == halves[2]:
-            return Text(f"rotate_half({halves[1]})")
-        return Text(f"cat({', '.join(pieces)})")
+        text = f"rotate_half({wholes[0]})"
+        return Text(text) if signs[0] else Text(f"-{text}", Precedence.UNARY)
 
     def _load(self, position: int, value: Load) -> Text | None:
         """An element that is read under a mask: a piece of what is joined, or what a `where` says."""

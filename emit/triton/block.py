@@ -13,6 +13,7 @@ from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text, render
 from longhand.emit.text.numbers import number_operand
 from longhand.emit.triton.address import AddressText, address_text
+from longhand.emit.triton.narrow_positions import is_narrow
 from longhand.emit.triton.operators import OF_TENSORS, ONE_WAY, OperatorTable
 from longhand.emit.triton.reductions import combine_function, guarded_squares, reduce_identity
 from longhand.emit.triton.scope import FileScope
@@ -24,7 +25,6 @@ from longhand.lower.ir import (
     Extent,
     Load,
     Pointwise,
-    PointwiseOp,
     Position,
     Reduce,
     ReduceOp,
@@ -34,14 +34,6 @@ from longhand.lower.ir import (
     domains,
 )
 from longhand.schedule.plan import Access, KernelPlan, scalar_at
-
-# Operations that mean the same on an int32 position as on an int64 one.
-_ANY_WIDTH = frozenset(
-    {
-        *(PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE),
-        *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
-    }
-)
 
 _WIDEST = 106  # of a statement in a function
 
@@ -133,17 +125,14 @@ class Block:
 
     def _position(self, position: int) -> Text:
         text = self.address(position).whole or "0"
-        users = [v for v in self.body if isinstance(v, Pointwise) and position in v.args]
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        is_scaled = any(position == at for a in self.plan.addresses.values() for at, _ in a.values)
         precedence = (
             Precedence.SUM
             if " + " in text or " - " in text
             else Precedence.PRODUCT if " * " in text else Precedence.ATOM
         )
         plain = Text(text, precedence)
-        is_short = all(user.op in _ANY_WIDTH for user in users) and not is_scaled
-        if text.isdigit() or is_wide or is_short:
+        if text.isdigit() or is_wide or is_narrow(self.plan, position):
             return plain
         return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
 

@@ -70,7 +70,7 @@ def write_lock(
         lock["in_torch"] = {
             named[key].kernel: in_torch_for_lock(*kernels[key], why) for key, why in in_torch.items()
         }
-    if len(passes) > 1:
+    if options.train:
         lock["train"] = True
         lock["activation_memory_budget"] = options.activation_memory_budget
     if options.frontend is not Frontend.EXPORT:

@@ -151,13 +151,9 @@ def _is_step(value: Any, is_inside: bool = False) -> bool:
         return False
     if "repeat" in value:
         inner = value.get("steps")
-        is_list = isinstance(inner, list) and len(inner) <= _LONGEST
-        return (
-            not is_inside
-            and is_list
-            and _REPEAT(value)
-            and all(_is_step(one, is_inside=True) for one in inner)
-        )
+        if is_inside or not isinstance(inner, list) or len(inner) > _LONGEST:
+            return False
+        return _REPEAT(value) and all(_is_step(one, is_inside=True) for one in inner)
     kinds = [name for name in ("kernel", "call", "make", "drop") if name in value]
     return len(kinds) == 1 and _STEP(value)
 

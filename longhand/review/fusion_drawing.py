@@ -17,6 +17,7 @@ _LETTER = 6.7  # pixels of a character
 _LINE, _PAD, _GAP, _ROW_GAP, _LANE = 19, 10, 34, 46, 13
 _MOST_LETTERS, _MOST_CHIPS, _MOST_NAMES = 52, 6, 3
 _FRAME = 26
+_MOST_IN_ROW = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,6 @@ class Edge:
         label: Where the text is.
         names: All of the buffers.
         first, last: The boxes.
-        is_anchored_right: Whether the text ends at its place.
     """
 
     path: str
@@ -73,7 +73,6 @@ class Edge:
     names: str
     first: int
     last: int
-    is_anchored_right: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +133,8 @@ def draw(drawn: PassPicture) -> Drawing:
     right = max((box.x + box.width for box in boxes), default=0)
     edges = tuple(_edges(drawn, nodes, boxes, links, right))
     frames = tuple(_frames(nodes, boxes))
-    lanes = max((label[0] for label in (edge.label for edge in edges)), default=0)
-    width = max([right + _PAD, lanes + 8, *(frame.x + frame.width + _PAD for frame in frames)])
+    ends = [edge.label[0] + int(len(edge.text) * _LETTER) + 8 for edge in edges]
+    width = max([right + _PAD, *ends, *(frame.x + frame.width + _PAD for frame in frames)])
     height = max([box.y + box.height for box in boxes], default=0) + _FRAME
     return Drawing(width, height, boxes, edges, frames, tuple(_apart(drawn, nodes)), drawn.n_left_out)
 
@@ -145,6 +144,7 @@ def _ranked(drawn: PassPicture) -> tuple[list[_Node], dict[_Link, list[str]]]:
     nodes: list[_Node] = []
     writer: dict[str, int] = {}
     links: dict[_Link, list[str]] = {}
+    n_in_row: dict[int, int] = {}
     floor = 0
 
     def add(work: Work, again: Again | None) -> None:
@@ -153,6 +153,9 @@ def _ranked(drawn: PassPicture) -> tuple[list[_Node], dict[_Link, list[str]]]:
             if name in writer:
                 links.setdefault((writer[name], number), []).append(name)
                 rank = max(rank, nodes[writer[name]].rank + 1)
+        while n_in_row.get(rank, 0) >= _MOST_IN_ROW:
+            rank += 1
+        n_in_row[rank] = n_in_row.get(rank, 0) + 1
         writer.update(dict.fromkeys(work.writes, number))
         nodes.append(_Node(work, again, rank))
 
@@ -245,36 +248,52 @@ def _edges(
     links: dict[_Link, list[str]],
     right: int,
 ) -> Iterable[Edge]:
-    taken: list[list[tuple[int, int]]] = []  # by lane: the rows that its lines pass
-    n_from: dict[int, int] = {}
-    for (first, last), names in sorted(links.items()):
+    lanes = _lanes(nodes, links)
+    margin = right + _FRAME + _LANE * (max(lanes.values(), default=0) + 2)
+    bottoms: dict[int, int] = {}
+    for node, box in zip(nodes, boxes, strict=True):
+        bottoms[node.rank] = max(bottoms.get(node.rank, 0), box.y + box.height)
+    told: dict[int, int] = {}  # by row: how many lines that end there are labelled
+    for link, names in sorted(links.items()):
+        first, last = link
         begin, end = boxes[first], boxes[last]
         n_bytes = sum(drawn.tensors[name].n_bytes for name in names)
         few = ", ".join(names[:_MOST_NAMES]) + (" ..." if len(names) > _MOST_NAMES else "")
         text = f"{few}  {bytes_text(n_bytes)}"
-        everything = ", ".join(names)
-        at = n_from[first] = n_from.get(first, -1) + 1
-        if nodes[last].rank == nodes[first].rank + 1:
+        if link not in lanes:
             x, y = begin.x + begin.width // 2, begin.y + begin.height
             to_x, to_y = end.x + end.width // 2, end.y
             path = f"M{x} {y} C{x} {y + 22} {to_x} {to_y - 24} {to_x} {to_y - 4}"
             label = ((x + to_x) // 2 + 6, (y + to_y) // 2 + 3)
-            yield Edge(path, text, label, everything, first, last, False)
+        else:
+            # Down into the free space below the row, to the lane, and into the box from above.
+            turn, row = right + _FRAME + _LANE * (lanes[link] + 1), nodes[last].rank
+            x, to_x = begin.x + begin.width - 18, end.x + end.width - 18
+            y, to_y = bottoms[nodes[first].rank] + 9, end.y - 13
+            out = f"M{x} {begin.y + begin.height} V{y - 5} Q{x} {y} {x + 5} {y} H{turn - 6} Q{turn} {y} {turn} {y + 6}"
+            back = (
+                f"V{to_y - 6} Q{turn} {to_y} {turn - 6} {to_y} H{to_x + 5} Q{to_x} {to_y} {to_x} {to_y + 5}"
+            )
+            path = f"{out} {back} V{end.y - 4}"
+            label = (margin, to_y - 1 - 14 * told.get(row, 0))
+            told[row] = told.get(row, 0) + 1
+        yield Edge(path, text, label, ", ".join(names), first, last)
+
+
+def _lanes(nodes: Sequence[_Node], links: Iterable[_Link]) -> dict[_Link, int]:
+    """For each line that passes rows: the first lane that is free there."""
+    found: dict[_Link, int] = {}
+    taken: list[list[tuple[int, int]]] = []
+    for link in sorted(links):
+        first, last = (nodes[number].rank for number in link)
+        if last <= first + 1:
             continue
-        span = (nodes[first].rank, nodes[last].rank)
-        lane = next(
-            (n for n, spans in enumerate(taken) if all(span[0] >= b or span[1] <= a for a, b in spans)),
-            len(taken),
-        )
+        is_free = (all(first >= end or last <= begin for begin, end in spans) for spans in taken)
+        lane = next((number for number, free in enumerate(is_free) if free), len(taken))
         taken += [[]] if lane == len(taken) else []
-        taken[lane].append(span)
-        x, y = begin.x + begin.width, begin.y + 14 + 6 * (at % 4)
-        to_x, to_y = end.x + end.width, end.y + 14
-        turn = right + _FRAME + _LANE * (lane + 1)
-        out = f"M{x} {y} H{turn - 6} Q{turn} {y} {turn} {y + 6}"
-        path = f"{out} V{to_y - 6} Q{turn} {to_y} {turn - 6} {to_y} H{to_x + 4}"
-        label = (turn + 6 + int(len(text) * _LETTER), to_y - 8)
-        yield Edge(path, text, label, everything, first, last, True)
+        taken[lane].append((first, last))
+        found[link] = lane
+    return found
 
 
 def _frames(nodes: Sequence[_Node], boxes: Sequence[Box]) -> Iterable[Frame]:

@@ -76,7 +76,7 @@ def project_root(folder: Path) -> Path | None:
         if (parent / "pyproject.toml").is_file() or (parent / ".git").exists():
             return parent
     here = Path.cwd().resolve()
-    return here if folder.is_relative_to(here) else None
+    return here if folder.is_relative_to(here) and here.parent != here else None
 
 
 def source_on_disk(root: Path | None) -> ReadsSource:

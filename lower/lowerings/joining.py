@@ -18,8 +18,8 @@ from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind
 from longhand.lower.lowerings.boundary_padding import rolled
 from longhand.lower.lowerings.viewing import slice_start, wrap, wrap_all
-from longhand.lower.nest import NestBuilder
-from longhand.lower.recipe import Recipe
+from longhand.lower.nest import Coordinate, NestBuilder
+from longhand.lower.program_builder import Recipe
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
 from longhand.lower.unsupported import Decline, require_loop_dtypes
@@ -139,9 +139,41 @@ def _joined_in_order(ctx: Context, parts: Sequence[TensorView], dim: int) -> Ten
         start = pieces[-1].end
     if len(pieces) == 1:
         return ctx.pointwise([parts[0]], lambda x: x)
+    twice = _twice(ctx, parts, pieces[0], dim)
+    if twice is not None:
+        return twice
     if len(pieces) <= _MOST_MASKED:
         return joined(ctx, pieces, dim)
     return _stored_one_by_one(ctx, parts, pieces, dim)
+
+
+def _twice(ctx: Context, parts: Sequence[TensorView], piece: Piece, dim: int) -> TensorView | None:
+    """``cat((freqs, freqs), -1)``: each row's second half reads where its first one does. None for anything else.
+
+    An intermediate is not read at computed positions: what makes it could not be fused then.
+    """
+    if len(parts) != 2 or parts[0] != parts[1] or dim != parts[0].rank - 1:
+        return None
+    views = [ctx.readable(view) for view in piece.views]
+    if any(view.strides() is None or _is_made_along(ctx, view, dim) for view in views):
+        return None
+    target = ctx.make_result(like=views)
+    nest, _ = ctx.nest(target.shape)
+    at = nest.position(dim)
+    half = nest.body.scalar(piece.end, torch.int64, "half")
+    in_half = nest.body.where((at < half).named("in_first_half"), at, at - half).named("in_half")
+    last = Coordinate(values=((in_half.position, 1),))
+    coordinates = [*(nest.coordinate(before) for before in range(dim)), last]
+    loaded = [nest.load_at(view, coordinates) for view in views]
+    value = loaded[0] if piece.recipe is None else piece.recipe.compute(nest, loaded)
+    nest.store(target, value.to(target.dtype).named(ctx.local))
+    ctx.finish(nest)
+    return target
+
+
+def _is_made_along(ctx: Context, view: TensorView, dim: int) -> bool:
+    """Whether an intermediate is read that varies along a dimension."""
+    return ctx.buffers[view.buffer].kind is BufferKind.INTERMEDIATE and view.stride_of(dim) != 0
 
 
 def _stored_one_by_one(

@@ -206,7 +206,7 @@ def _mask_bounds(mask: int, body: list[Value], sizes: Mapping[str, Size]) -> Bou
         if value.op is PointwiseOp.LOGICAL_AND:
             pending += value.args
             continue
-        op: PointwiseOp = value.op
+        value, op = _comparison(value, body)
         if len(value.args) != 2 or op not in _FLIPPED:
             continue
         left, right = (_affine(arg, body, sizes) for arg in value.args)
@@ -231,6 +231,20 @@ def _mask_bounds(mask: int, body: list[Value], sizes: Mapping[str, Size]) -> Bou
     }
 
 
+def _comparison(value: Pointwise, body: list[Value]) -> tuple[Pointwise, PointwiseOp]:
+    """A condition's comparison, and what it says: ``~(col < half)`` is ``col >= half``."""
+    inner = body[value.args[0]] if value.op is PointwiseOp.LOGICAL_NOT else None
+    if isinstance(inner, Pointwise) and inner.op in _OTHERWISE:
+        return inner, _OTHERWISE[inner.op]
+    return value, value.op
+
+
+_OTHERWISE = {
+    PointwiseOp.LT: PointwiseOp.GE,
+    PointwiseOp.GE: PointwiseOp.LT,
+    PointwiseOp.GT: PointwiseOp.LE,
+    PointwiseOp.LE: PointwiseOp.GT,
+}
 _FLIPPED = {
     PointwiseOp.LT: PointwiseOp.GT,
     PointwiseOp.GT: PointwiseOp.LT,

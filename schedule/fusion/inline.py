@@ -65,6 +65,9 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
                 )
                 positions.append(position)
                 continue
+            if isinstance(read, Pointwise) and read.name is None and moved.name is not None:
+                body[position] = dataclasses.replace(read, name=moved.name)
+                moved = dataclasses.replace(moved, name=None)
             positions.append(forward_value(body, position, moved, buffers[buffer]))
         else:
             positions.append(len(body))

@@ -52,13 +52,17 @@
     if (!lit.length) return;
     const names = kernels.filter((one) => one.classList.contains("lit")).map((one) => one.id.slice(7));
     const lines = (count) => `${count} line${count === 1 ? "" : "s"}`;
-    const where = names.length ? `kernel${names.length > 1 ? "s" : ""} ${names.join(", ")}` : "no kernel";
-    told.textContent = `${lines(counted("source"))} of the model, ${lines(counted("model"))} of what runs, ${where}`;
+    const where = names.length ? `kernel${names.length > 1 ? "s" : ""} ${names.join(", ")}` : "";
+    const found = [`${lines(counted("source"))} of the model`, `${lines(counted("model"))} of what runs`];
+    told.textContent = [...found, where || (counted("model") ? "no kernel: a library does it" : "no kernel")].join(", ");
   };
   const show = (from) => {
     for (const pane of panes) {
       if (pane.contains(from)) continue;
-      const targets = every(".l.lit, .kernel.whole", pane);
+      // The line of a header that quotes the statement says less than the code that does it.
+      const quotes = every(".kernel.lit", pane).map((kernel) => every(".l.lit", kernel)).filter(
+        (found) => found.length > 1 && found[0].nextElementSibling !== found[1]).map((found) => found[0]);
+      const targets = every(".l.lit, .kernel.whole", pane).filter((one) => !quotes.includes(one));
       const frame = pane.getBoundingClientRect();
       const seen = (one) => {
         const place = one.getBoundingClientRect();

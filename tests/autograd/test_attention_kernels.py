@@ -61,9 +61,32 @@ def test_what_the_flash_kernel_would_not_do_is_left_to_eagers_choice(tmp_path: P
     assert "flash_attention" not in text and "cudnn_attention" not in text
 
 
-def test_float32_is_left_to_eagers_choice(tmp_path: Path) -> None:
-    text = written(tmp_path, QUERY, QUERY, QUERY, dtype=torch.float32)
+@pytest.mark.parametrize("causal", [False, True])
+def test_float32_is_the_efficient_kernels_and_computed_once(tmp_path: Path, causal: bool) -> None:
+    text = written(tmp_path, QUERY, QUERY, QUERY, dtype=torch.float32, causal=causal)
     assert "flash_attention" not in text and "cudnn_attention" not in text
+    assert text.count("_scaled_dot_product_efficient_attention.default(") == 1
+    assert "bmm" not in text + (tmp_path / "unit" / "backward.py").read_text()
+
+
+# What the flash kernel does not take, and what float32 is: results and gradients, without a GPU.
+WHOLE = {
+    "float32": (((2, 4, 13, 8),) * 3, False, torch.float32),
+    "float32, causal": (((2, 4, 13, 8),) * 3, True, torch.float32),
+    "causal, more keys than queries": (((2, 4, 13, 8), (2, 4, 24, 8), (2, 4, 24, 8)), True, torch.bfloat16),
+    "causal, more queries than keys": (((2, 4, 13, 8), (2, 4, 6, 8), (2, 4, 6, 8)), True, torch.float32),
+    "values of another width": (((2, 4, 13, 8), (2, 4, 13, 8), (2, 4, 13, 16)), True, torch.float32),
+}
+
+
+@pytest.mark.parametrize("why", WHOLE)
+def test_the_efficient_kernel_is_what_eager_computes(tmp_path: Path, why: str) -> None:
+    shapes, causal, dtype = WHOLE[why]
+    tensors = tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
+    unit = tmp_path / "unit"
+    # The trial run compares results and gradients with eager's, attention's kernels by their definition.
+    longhand.generate(Attention(causal), tensors, out=unit, device="cuda", arch="sm_90", train=True)
+    assert "_scaled_dot_product_efficient_attention.default(" in (unit / "model.py").read_text()
 
 
 class Biased(nn.Module):

@@ -25,6 +25,17 @@ def test_cat_of_few_and_many(check):
     check(lambda a, b: torch.cat((a.transpose(0, 2), b.transpose(0, 2)), -1), parts[1], parts[1] * 2)
 
 
+def test_cat_of_one_tensor_twice(check):
+    x, table = torch.randn(2, 3, 5), torch.randn(5)
+    check(lambda x: torch.cat((x, x), -1), x)
+    check(lambda x: torch.cat((x, x), 1), x)
+    check(lambda x: torch.cat((x.exp(), x.exp()), -1), x)
+    check(lambda x: torch.cat((x.transpose(0, 2), x.transpose(0, 2)), -1), x)
+    made = check(lambda x, t: torch.cat((y := x[..., None, 0] * t, y), -1).cos(), x, table)
+    # The table is read by each half, without a choice between two values.
+    assert not any(getattr(value, "mask", None) is not None for nest in made.nests for value in nest.body)
+
+
 def test_stack(check):
     a, b = torch.randn(3, 4), torch.randn(3, 4)
     for dim in range(-3, 3):

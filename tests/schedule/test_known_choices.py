@@ -57,6 +57,13 @@ def test_what_both_conditions_say_is_known() -> None:
     assert len(choices(clean_nest(make.nest()))) == 1
 
 
+def test_a_condition_is_known_to_hold_where_its_opposite_does_not() -> None:
+    make, c, _, x = maker()
+    inner = make.op(Op.WHERE, make.op(Op.LOGICAL_NOT, c, dtype=torch.bool), x, 0.0)
+    make.store("y", "n", make.op(Op.WHERE, c, make.op(Op.EXP, x), inner + 1.0))
+    assert len(choices(clean_nest(make.nest()))) == 1
+
+
 def test_a_choice_that_others_look_at_stays() -> None:
     make, c, _, x = maker()
     inner = make.op(Op.WHERE, c, x, 0.0)

@@ -1,0 +1,198 @@
+"""Gradients of slices that fill a tensor together are that tensor, joined: no zeros are made to be added.
+
+Each slice's own derivative is zeros with the gradient written into them, and a value that was sliced gets the sum of
+these. Where the slices are all of a dimension, the sum is a ``cat``: of `rotate_half`'s two halves, whose gradient then
+reads as rotate_half does. What every n-th position was taken of (interleaved rotary positions) is a ``stack``, and so
+is what was taken apart by ``select``. Adding zeros is exact, so the values are the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+
+
+@dataclasses.dataclass(frozen=True)
+class _Written:
+    """A gradient in zeros.
+
+    Attributes:
+        node: The scatter.
+        piece: The gradient.
+        dim: Along which it is a part.
+        start: Its first position.
+        step: How far its positions are apart; 0 for one position, which is no dimension of the gradient.
+        count: How many they are.
+    """
+
+    node: fx.Node
+    piece: fx.Node
+    dim: int
+    start: int
+    step: int
+    count: int
+
+
+def join_slices(graph: fx.Graph) -> None:
+    """Rewrites every sum of this kind, in place; nodes that are sums stay the nodes they are.
+
+    Args:
+        graph: A joint graph, with fake values in ``meta["val"]``.
+    """
+    for node in list(graph.nodes):
+        if _is_sum(node) and not any(_is_summand(node, user) for user in node.users):
+            _join(graph, node, _summands(node))
+
+
+def _is_sum(node: object) -> bool:
+    return (
+        isinstance(node, fx.Node)
+        and node.target is aten.add.Tensor
+        and not node.kwargs
+        and all(isinstance(side, fx.Node) and _is_like(side, node) for side in node.args)
+    )
+
+
+def _is_like(one: fx.Node, other: fx.Node) -> bool:
+    mine, theirs = one.meta["val"], other.meta["val"]
+    return (
+        isinstance(mine, torch.Tensor)
+        and isinstance(theirs, torch.Tensor)
+        and (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+    )
+
+
+def _is_summand(node: fx.Node, user: fx.Node) -> bool:
+    return _is_sum(user) and len(node.users) == 1 and list(user.args).count(node) == 1
+
+
+def _summands(node: fx.Node) -> list[fx.Node]:
+    """What is added up, in order; sums that nothing else reads are taken apart."""
+    found: list[fx.Node] = []
+    for side in node.args:
+        assert isinstance(side, fx.Node)
+        found += _summands(side) if _is_sum(side) and _is_summand(side, node) else [side]
+    return found
+
+
+def _join(graph: fx.Graph, node: fx.Node, summands: Sequence[fx.Node]) -> None:
+    written = [found for summand in summands if (found := _written(summand)) is not None]
+    groups: list[list[_Written]] = []
+    while (parts := _whole(written)) is not None:
+        groups.append(parts)
+        written = [part for part in written if part not in parts]
+    taken = {part.node for parts in groups for part in parts}
+    others = [summand for summand in summands if summand not in taken]
+    if not groups:
+        return
+    inside = _sums_inside(node)
+    with graph.inserting_before(node):
+        terms = [*others, *(_joined(graph, parts) for parts in groups)]
+        first = terms[0]
+        for term in terms[1:-1]:
+            first = _made(graph, aten.add.Tensor, (first, term), node)
+    if len(terms) > 1:
+        node.args = (first, terms[-1])
+    else:
+        node.target, node.args = first.target, first.args
+        graph.erase_node(first)
+    _erase(graph, [*inside, *taken])
+
+
+def _written(node: fx.Node) -> _Written | None:
+    """A gradient in zeros that only a sum reads, with sizes that are known."""
+    if node.target not in (aten.slice_scatter.default, aten.select_scatter.default) or node.kwargs:
+        return None
+    zeros, piece, dim, *bounds = node.args
+    size = node.meta["val"].shape[dim]
+    are_known = all(isinstance(number, int) for number in (dim, size, *bounds))
+    if len(node.users) > 1 or not are_known or not _are_zeros(zeros) or not isinstance(piece, fx.Node):
+        return None
+    if piece.meta["val"].dtype is not node.meta["val"].dtype:
+        return None
+    dim %= node.meta["val"].ndim
+    if node.target is aten.select_scatter.default:
+        return _Written(node, piece, dim, bounds[0] % size, 0, 1)
+    start, end, step = (*bounds, *(0, size, 1)[len(bounds) :])
+    taken = range(size)[start:end:step]
+    shape = [*node.meta["val"].shape[:dim], len(taken), *node.meta["val"].shape[dim + 1 :]]
+    fits = bool(taken) and list(piece.meta["val"].shape) == shape
+    return _Written(node, piece, dim, taken[0], step, len(taken)) if fits else None
+
+
+def _are_zeros(node: object) -> bool:
+    return isinstance(node, fx.Node) and node.target is aten.full.default and node.args[1] == 0
+
+
+def _whole(written: Sequence[_Written]) -> list[_Written] | None:
+    """Those that are all of one dimension, each position once, in order; the first that there are."""
+    for first in written:
+        if first.start != 0:
+            continue
+        size = first.node.meta["val"].shape[first.dim]
+        alike = [one for one in written if (one.dim, one.step) == (first.dim, first.step)]
+        if first.step > 1:
+            parts = _at(alike, range(first.step))
+            is_whole = parts is not None and all(part.count * first.step == size for part in parts)
+        elif first.step == 0:
+            parts = _at(alike, range(size))
+            is_whole = parts is not None
+        else:
+            parts = [first]
+            while (end := parts[-1].start + parts[-1].count) < size and (found := _at(alike, [end])):
+                parts += found
+            is_whole = end == size
+        if parts is not None and is_whole and len(parts) > 1:
+            return parts
+    return None
+
+
+def _at(written: Sequence[_Written], starts: Iterable[int]) -> list[_Written] | None:
+    """One that begins at each of these positions; None if one is missing."""
+    by_start = {one.start: one for one in reversed(written)}
+    return [by_start[start] for start in starts] if all(start in by_start for start in starts) else None
+
+
+def _joined(graph: fx.Graph, parts: Sequence[_Written]) -> fx.Node:
+    """The gradients as one tensor, before whatever node is inserted before."""
+    first, pieces = parts[0], [part.piece for part in parts]
+    if first.step == 1:
+        return _made(graph, aten.cat.default, (pieces, first.dim), first.node)
+    if first.step == 0:
+        return _made(graph, aten.stack.default, (pieces, first.dim), first.node)
+    stacked = _made(graph, aten.stack.default, (pieces, first.dim + 1), first.node)
+    return _made(graph, aten.reshape.default, (stacked, list(first.node.meta["val"].shape)), first.node)
+
+
+def _made(graph: fx.Graph, target: torch._ops.OpOverload, args: tuple[Any, ...], like: fx.Node) -> fx.Node:
+    """A new node that belongs where another one does."""
+    node = graph.call_function(target, args)
+    given = fx.node.map_arg(args, lambda one: one.meta["val"])
+    node.meta = {**like.meta, "val": target(*given)}
+    return node
+
+
+def _sums_inside(node: fx.Node) -> list[fx.Node]:
+    """The sums that `_summands` takes apart."""
+    found: list[fx.Node] = []
+    for side in node.all_input_nodes:
+        if _is_sum(side) and _is_summand(side, node):
+            found += [side, *_sums_inside(side)]
+    return found
+
+
+def _erase(graph: fx.Graph, nodes: Sequence[fx.Node]) -> None:
+    """What only the sums needed: they, the scatters, and the zeros of these."""
+    for node in nodes:
+        zeros = [one for one in node.all_input_nodes if _are_zeros(one)]
+        if not node.users:
+            graph.erase_node(node)
+            for one in zeros:
+                if not one.users:
+                    graph.erase_node(one)
