@@ -367,9 +367,8 @@ static void forget(HeldPaths *self) {
 }
 
 /* Walks all steps; values are NULL where one is not to be remembered. Returns how many are not, or -1 on error. */
-static Py_ssize_t walk_all(HeldPaths *self, PyObject *const *roots) {
+static Py_ssize_t walk_steps(HeldPaths *self, PyObject *const *roots) {
   Py_ssize_t n_refused = 0;
-  forget(self);
   for (Py_ssize_t i = 0; i < self->n_roots; i++) {
     self->values[i] = roots[i];
     if (!note_type(self, roots[i])) return -1;
@@ -382,6 +381,15 @@ static Py_ssize_t walk_all(HeldPaths *self, PyObject *const *roots) {
     n_refused += value == NULL;
     self->values[self->n_roots + i] = value;
   }
+  return n_refused;
+}
+
+/* The same from the beginning, while nothing that it looks at can die: what the garbage collector runs may do that. */
+static Py_ssize_t walk_all(HeldPaths *self, PyObject *const *roots) {
+  forget(self);
+  const int was_on = PyGC_Disable();
+  const Py_ssize_t n_refused = walk_steps(self, roots);
+  if (was_on) PyGC_Enable();
   return n_refused;
 }
 

@@ -67,6 +67,14 @@ def test_what_is_as_it_was_is_remembered() -> None:
     assert held.recall(root) == (2,)
 
 
+def test_another_root_is_another_path() -> None:
+    first, second = Node(value="a"), Node(value="b")
+    held = paths((ATTRIBUTE, 0, "value"))
+    learnt(held, first)
+    assert held.recall(second) is None
+    assert learnt(held, second) == "b"
+
+
 def set_attribute(root: Node) -> None:
     root.child.value = "new"
 
@@ -286,7 +294,18 @@ def test_what_runs_code_or_is_no_plain_container_is_not_remembered() -> None:
         def value(self) -> int:
             return 1
 
+    class WithMethod:
+        def method(self) -> int:
+            return 1
+
+        @staticmethod
+        def static() -> int:
+            return 1
+
     refused = [
+        (WithMethod(), (ATTRIBUTE, 0, "method")),
+        (WithMethod(), (ATTRIBUTE, 0, "static")),
+        (WithMethod, (ATTRIBUTE, 0, "static")),
         (Asks(), (ATTRIBUTE, 0, "value")),
         (Asks(), (LACKS, 0, "value")),
         (Computes(), (INDEX, 0, "a")),
