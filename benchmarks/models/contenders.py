@@ -97,12 +97,16 @@ def floats_of(result: Any) -> list[torch.Tensor]:
 
 
 def tensors_of(work: Work) -> list[torch.Tensor]:
-    """Copies of the results of one call, and of the gradients of a step."""
+    """Copies of the results of one call, and of the gradients of a step; of a parameter that has none, zeros.
+
+    Where a result is not used, what is compiled gives zeros for what leads to it alone, and eager nothing.
+    """
     if not work.trains:
         with torch.no_grad():
             return [found.detach().clone() for found in floats_of(work.run(**work.inputs))]
     found = [one.detach().clone() for one in floats_of(work.step())]
-    found += [one.grad.clone() for one in work.model.parameters() if one.grad is not None]
+    for one in work.model.parameters():
+        found.append(torch.zeros_like(one) if one.grad is None else one.grad.clone())
     work.model.zero_grad(set_to_none=True)
     return found
 

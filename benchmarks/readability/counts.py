@@ -49,12 +49,13 @@ def _is_chain(words: list[str]) -> bool:
 
 
 def listing_docstrings(unit: UnitText) -> list[str]:
-    """Kernels whose docstring lists operations and gives no formula: ``add, sub and ne in one pass``."""
+    """Kernels whose docstring gives no formula, nor the name of what it is the backward pass of."""
     found = []
     for name in unit.kernels:
         first = (ast.get_docstring(ast.parse(unit.files[f"kernels/{name}.py"])) or "").partition("\n\n")[0]
         words = re.findall(r"\w+", first.partition(":")[2])
-        if "in one pass" in first or ("=" not in first and sum(word in _OPS for word in words) > 1):
+        is_listing = " from " in first or sum(word in _OPS for word in words) > 1
+        if "in one pass" in first or ("=" not in first and is_listing and "backward pass of" not in first):
             found.append(f"{name}: {first}")
     return found
 

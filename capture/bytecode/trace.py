@@ -14,9 +14,10 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
-from longhand.capture.bytecode.entry.raising import mutates
+from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
+from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
 from longhand.capture.bytecode.values.sources import Source, is_default
 from longhand.capture.bytecode.values.tracked import (
     Const,
@@ -29,7 +30,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     Value,
 )
-from longhand.capture.bytecode.values.wrapping import CONSTANT_TYPES, Wrapping
+from longhand.capture.bytecode.values.wrapping import Wrapping
 
 __all__ = ["DELETED", "Trace"]
 

@@ -7,6 +7,7 @@ A list of operations, ``le_where_add``, says how and not what.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from torch import fx
@@ -57,6 +58,26 @@ def name_of_people(nodes: Sequence[fx.Node], stored: Iterable[str], words: Buffe
     )
 
 
+def name_of_copy(nodes: Sequence[fx.Node]) -> str | None:
+    """``repeat_kv``: the one function, which is no module's forward(), of a kernel that only moves data."""
+    frames = {(provenance_of(node).qualname, provenance_of(node).module) for node in nodes}
+    frame = frames.pop() if len(frames) == 1 else None
+    return None if frame is None or not frame[0] or _is_forward(frame) else _told(frame)
+
+
+def name_of_backward(nodes: Sequence[fx.Node]) -> str | None:
+    """``d_llama_rms_norm``: the module or function whose gradient most of a kernel is.
+
+    None where nothing is differentiated, where a known formula says what (``d_rotary``), or where most of it belongs to
+    the model as a whole, whose name would tell no kernel from another.
+    """
+    if any(word.startswith("d_") for word in loud_words(list(nodes))):
+        return None
+    frame = frame_of_backward(nodes)
+    told = _told(frame) if frame is not None else None
+    return f"d_{told}" if told is not None and len(told) + 2 <= _LONGEST else None
+
+
 Frame = tuple[str, str]  # a function's qualname, and the path of the module that it was called in
 
 
@@ -65,6 +86,15 @@ def _frame(nodes: Sequence[fx.Node]) -> Frame | None:
     origins = [provenance_of(node) for node in nodes if not op_word(node).silent]
     frames = {(origin.qualname, origin.module) for origin in origins}
     return frames.pop() if len(frames) == 1 else None
+
+
+def frame_of_backward(nodes: Sequence[fx.Node]) -> Frame | None:
+    """The call of a module below the model, or of a function, whose gradient most of some nodes are."""
+    derived = [node for node in nodes if provenance_of(node).differentiates and not op_word(node).silent]
+    frames = Counter((provenance_of(node).qualname, provenance_of(node).module) for node in derived)
+    frame = max(frames, key=lambda one: frames[one], default=("", ""))
+    is_model = _is_forward(frame) and not frame[1]
+    return None if is_model or not frame[0] else frame
 
 
 def _is_whole(frame: Frame, nodes: Sequence[fx.Node], words: BufferWords) -> bool:

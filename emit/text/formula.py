@@ -5,6 +5,7 @@ from __future__ import annotations
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.kernel_purpose import KernelPurpose, purpose_of
 from longhand.emit.names.operation_names import derivative_word, provenance_of
+from longhand.emit.names.people_names import frame_of_backward
 from longhand.emit.names.schedule_words import words_of
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.words import listed, plural
@@ -18,6 +19,7 @@ _LONGEST = 88
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _THREE_LINES = 300
+_FIVE_LINES = 460  # rather than no formula
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
 
 
@@ -71,15 +73,27 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     if plan.schedule.is_over_lists:
         return f"{_update_in_words(plan, names)}."
     stepwise = formula_in_steps(plan, names, words)
-    if stepwise and len(stepwise) + len(names.kernel) <= _THREE_LINES:
+    backward = _differentiated(plan, words)
+    room = _THREE_LINES if backward else _FIVE_LINES
+    if stepwise and len(stepwise) + len(names.kernel) <= room:
         return f"{stepwise}."
-    return f"{_in_words(plan, names, words)}{how}."
+    of = f"the backward pass of {_some(backward)}: " if backward else ""
+    return f"{of}{_in_words(plan, names)}{how}."
 
 
-def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """``features from conv2 and residual, in one pass``; of a derivative what it differentiates, too."""
-    origins = [provenance_of(words.nodes[name]) for name in plan.origins if name in words.nodes]
+def _differentiated(plan: KernelPlan, words: BufferWords) -> list[str]:
+    """What a kernel is the backward pass of, in the field's words, else the user's: ``layer norm``, LlamaRMSNorm."""
+    nodes = [words.nodes[name] for name in plan.origins if name in words.nodes]
+    origins = [provenance_of(node) for node in nodes]
     derived = dict.fromkeys(derivative_word(origin) for origin in origins if origin.differentiated)
+    if derived:
+        return [word.removeprefix("d_").replace("_", " ") for word in derived]
+    frame = frame_of_backward(nodes)
+    return [frame[0].removesuffix(".forward").rpartition(".")[2]] if frame is not None else []
+
+
+def _in_words(plan: KernelPlan, names: KernelNames) -> str:
+    """``features from conv2 and residual``, where a formula would be too long to read."""
     bodies = [value for value in plan.body if isinstance(value, Load | Store)]
     written = dict.fromkeys(names.pointers[v.buffer] for v in bodies if isinstance(v, Store))
     whole = max(
@@ -92,9 +106,7 @@ def _in_words(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     )
     given = listed(list(read)[:3])
     source = f" from {given}" if given else ""
-    backward = [word.removeprefix("d_").replace("_", " ") for word in derived]
-    of = f"the backward pass of {_some(backward)}: " if backward else ""
-    return f"{of}{_some(list(written))}{source}, in one pass"
+    return f"{_some(list(written))}{source}"
 
 
 def _some(words: list[str]) -> str:

@@ -59,7 +59,10 @@
   const show = (from) => {
     for (const pane of panes) {
       if (pane.contains(from)) continue;
-      const targets = every(".l.lit, .kernel.whole", pane);
+      // The line of a header that quotes the statement says less than the code that does it.
+      const quotes = every(".kernel.lit", pane).map((kernel) => every(".l.lit", kernel)).filter(
+        (found) => found.length > 1 && found[0].nextElementSibling !== found[1]).map((found) => found[0]);
+      const targets = every(".l.lit, .kernel.whole", pane).filter((one) => !quotes.includes(one));
       const frame = pane.getBoundingClientRect();
       const seen = (one) => {
         const place = one.getBoundingClientRect();

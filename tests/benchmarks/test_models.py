@@ -68,6 +68,35 @@ def test_gradients_are_compared_too() -> None:
     assert relative_distance(found[:-1], exact) == float("inf")
 
 
+class TwoResults(nn.Module):
+    """Only the first result is trained on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.used(input), self.unused(input)
+
+
+class ZerosForAll(TwoResults):
+    """As one autograd function, which gives zeros for what is not used."""
+
+    def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        used, unused = super().forward(input)
+        return used + 0.0 * unused, unused
+
+
+def test_no_gradient_is_a_gradient_of_zeros() -> None:
+    torch.manual_seed(0)
+    eager, one = TwoResults(), ZerosForAll()
+    one.load_state_dict(eager.state_dict())
+    inputs = {"input": torch.randn(2, 3)}
+    works = [Work(model, model, inputs, trains=True) for model in (eager, one)]
+    ours, exact = [tensors_of(work) for work in works]
+    assert relative_distance(ours, exact) < 1e-6
+
+
 @pytest.mark.parametrize(
     ("model", "inputs"),
     [

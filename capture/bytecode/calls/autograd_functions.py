@@ -18,7 +18,7 @@ from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.calls.contexts import ForwardContext
 from longhand.capture.bytecode.calls.tensors import tensor_method, torch_call
 from longhand.capture.bytecode.entry.breaks import NeedsFixedSizes, Unsupported
-from longhand.capture.bytecode.entry.raising import draws
+from longhand.capture.bytecode.entry.call_effects import draws
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.constants import as_python

@@ -19,6 +19,7 @@ from longhand.capture.bytecode.calls import (
     construction,
     functions,
     library,
+    module_rules,
     operator_rules,
     torch_rules,
     transforms,
@@ -72,6 +73,7 @@ _RULES: dict[Any, Rule] = {
     **torch_rules.RULES,
     **asserted.RULES,
     **library.RULES,
+    **module_rules.RULES,
     **transforms.RULES,
 }
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)

@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.entry.raising import draws, random_state, restore_random_state
+from longhand.capture.bytecode.entry.call_effects import draws, random_state, restore_random_state
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Value
 from longhand.errors import LonghandError

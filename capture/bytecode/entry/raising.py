@@ -1,4 +1,4 @@
-"""Calls of a graph that may raise, depending on data, and what must be as before when the code runs again in CPython.
+"""Calls of a graph that may raise, depending on data.
 
 Capture runs a graph as a whole. Where one of its calls raises, the user's own code may handle that: CPython runs the
 call again, from its start, as long as the graph wrote into no input. So what may raise inside a ``try`` and what
@@ -9,27 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import fx
 
 from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.entry.call_effects import name_of
+from longhand.capture.bytecode.frames.frame import Frame
+from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Method, New, Obj
 
-if TYPE_CHECKING:
-    from longhand.capture.bytecode.frames.frame import Frame
-    from longhand.capture.bytecode.trace import Trace
-
-__all__ = [
-    "check_order",
-    "draws",
-    "may_be_caught",
-    "mutates",
-    "random_state",
-    "refuse_order",
-    "restore_random_state",
-]
+__all__ = ["check_order", "may_be_caught", "refuse_order"]
 
 _MAY_RAISE = re.compile(
     r"embedding(_bag)?|index_\w+|gather|scatter\w*|take(_along_dim)?|put_?|one_hot|cross_entropy|nll_loss\w*"
@@ -41,35 +31,10 @@ _BY_TENSOR = frozenset(["getitem", "setitem", "__getitem__", "__setitem__"])
 _DIVISIONS = frozenset(
     ["floordiv", "floor_divide", "floor_divide_", "remainder", "remainder_", "mod", "fmod", "div"]
 )
-_DRAWS = re.compile(
-    r"(alpha_|feature_|feature_alpha_)?dropout[123]?d?_?|rand(n|int|perm)?(_like)?|bernoulli_?|normal_?|multinomial"
-    r"|poisson|binomial|uniform_|exponential_|cauchy_|geometric_|log_normal_|random_|rrelu_?|gumbel_softmax"
-    r"|scaled_dot_product_attention|multi_head_attention_forward|native_dropout|rnn_\w+|lstm|gru|fractional_\w+"
-)
-
-
-def _name(target: Any) -> str:
-    return target if isinstance(target, str) else str(getattr(target, "__name__", target))
-
-
-def mutates(node: fx.Node) -> bool:
-    """Whether a call writes into one of its arguments."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is not None:
-        return bool(schema.is_mutable)
-    name = _name(node.target)
-    is_operator = getattr(node.target, "__module__", "") == "_operator" and name.startswith("i")
-    return is_operator or name in ("setitem", "__setitem__") or (name.endswith("_") and name[-2:] != "__")
-
-
-def draws(node: fx.Node) -> bool:
-    """Whether a call may take random numbers."""
-    is_custom = isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
-    return node.op.startswith("call") and (is_custom or bool(_DRAWS.fullmatch(_name(node.target))))
 
 
 def _may_raise(target: Any, fakes: Iterable[Any]) -> bool:
-    name = _name(target)
+    name = name_of(target)
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket) or _MAY_RAISE.fullmatch(name):
         return True
     if name in _BY_TENSOR:
@@ -107,10 +72,10 @@ def check_order(trace: Trace, target: Any, fakes: list[Any]) -> None:
     """
     if _may_raise(target, fakes):
         if trace.assumed and any(isinstance(fake, torch.Tensor) and fake.is_cuda for fake in fakes):
-            reason = f"{_name(target)} may fail on the GPU where a check of values before it does"
+            reason = f"{name_of(target)} may fail on the GPU where a check of values before it does"
             raise Unsupported(reason, "Check it once, outside of what is compiled.")
         if any(_handles(frame) for frame in trace.stack):
-            trace.may_raise = trace.may_raise or f"{_name(target)} may raise, in a try block"
+            trace.may_raise = trace.may_raise or f"{name_of(target)} may raise, in a try block"
     refuse_order(trace)
 
 
@@ -156,18 +121,3 @@ def _is_of_torch(frame: Frame, depth: int) -> bool:
     owner = leave.owner if isinstance(leave, Method) else None
     kind = type(owner.value) if isinstance(owner, Obj) else owner.kind if isinstance(owner, New) else None
     return kind is not None and kind.__module__.startswith("torch.")
-
-
-def random_state(devices: tuple[torch.device, ...]) -> list[tuple[torch.Generator, torch.Tensor]]:
-    """The default generators of some devices as they are now."""
-    generators = [
-        torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
-        for device in devices
-    ]
-    return [(generator, generator.get_state()) for generator in generators]
-
-
-def restore_random_state(state: list[tuple[torch.Generator, torch.Tensor]]) -> None:
-    """Makes random_state() come true again."""
-    for generator, known in state:
-        generator.set_state(known)
