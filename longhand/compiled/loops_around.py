@@ -7,7 +7,6 @@ the original's call. That must not be silent.
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import textwrap
 import types
@@ -18,7 +17,7 @@ from torch import nn
 
 from longhand.errors import EagerWarning
 
-_told: set[tuple[type, str]] = set()
+_looked_at: set[tuple[type, str]] = set()
 
 
 def tell_of_loop(module: nn.Module, method: object) -> None:
@@ -34,8 +33,10 @@ def tell_of_loop(module: nn.Module, method: object) -> None:
     if name.startswith("_") or hasattr(nn.Module, name):
         return
     owner = type(module)
-    if (owner, name) not in _told and (where := _own_call(owner, name)):
-        _told.add((owner, name))
+    if (owner, name) in _looked_at:
+        return
+    _looked_at.add((owner, name))
+    if where := _own_call(owner, name):
         kind = owner.__name__
         warnings.warn(
             f"longhand: {kind}.{name} is the original's, and calls the original in eager ({where}). Compile the step "
@@ -45,7 +46,6 @@ def tell_of_loop(module: nn.Module, method: object) -> None:
         )
 
 
-@functools.cache
 def _own_call(owner: type, name: str) -> str:
     """``file:line`` of the first call of the module itself that a method may reach; empty if there is none."""
     waiting, seen = [name], set()
