@@ -114,8 +114,9 @@ def derivative_named(name: str) -> fx.GraphModule:
 def result_word(node: fx.Node) -> str | None:
     """What to call a result that has no name, if it is one of the op's: ``gelu`` of ``GeLUFunction.apply``."""
     source = node.args[0] if node.target is operator.getitem else None
-    is_own = isinstance(source, fx.Node) and source.target is given_op
-    return str(source.args[3]).split()[0] if is_own else None
+    if not isinstance(source, fx.Node) or source.target is not given_op:
+        return None
+    return str(source.args[3]).split()[0]
 
 
 def _word(name: str) -> str:

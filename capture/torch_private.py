@@ -299,6 +299,11 @@ def has_global_module_hooks() -> bool:
     )
 
 
+def is_cast_by_torch(module: torch.nn.Module) -> bool:
+    """Whether torch's own code casts and moves a module and all in it."""
+    return all(type(part)._apply is torch.nn.Module._apply for part in module.modules())
+
+
 # Asked by torch's own Python code; the answers are fixed while we capture.
 is_scripting = torch._jit_internal.is_scripting
 get_tracing_state, is_tracing = torch._C._get_tracing_state, torch._C._is_tracing

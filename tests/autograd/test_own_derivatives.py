@@ -63,7 +63,12 @@ def test_a_unit_of_it_trains(tmp_path):
     found, wanted = step(longhand.load(folder)), step(function)
     assert all(torch.allclose(found[key], wanted[key], atol=1e-5) for key in wanted)
     assert "* 5" in "".join(path.read_text() for path in sorted(folder.glob("kernels/*.py")))
-    assert "timesfive" in (folder / "backward.py").read_text()
+
+
+def test_a_result_is_called_after_its_function(tmp_path):
+    args, folder = (leaf(4, 8), leaf(8, 8, seed=2)), tmp_path / "unit"
+    longhand.generate(lambda x, w: TimesFive.apply(x) @ w, args, out=folder, train=True, frontend="bytecode")
+    assert "timesfive = empty" in (folder / "model.py").read_text()
 
 
 def test_another_derivative_is_another_unit():

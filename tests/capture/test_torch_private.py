@@ -287,3 +287,12 @@ def test_private_imports_are_in_one_module():
             continue
         text = file.read_text().replace("import torch.utils._pytree as pytree", "")
         assert not private.search(text), file.name
+
+
+def test_who_casts_a_module():
+    class Own(torch.nn.Linear):
+        def _apply(self, fn, recurse=True):
+            return super()._apply(fn, recurse)
+
+    assert torch_private.is_cast_by_torch(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+    assert not torch_private.is_cast_by_torch(torch.nn.Sequential(Own(2, 2)))

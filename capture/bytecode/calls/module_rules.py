@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.rules import Rules
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
@@ -27,7 +28,7 @@ def _to(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     asked = [as_python(trace, value) for value in given if not isinstance(value, Tensor)]
     if len(asked) < len(given) or not all(isinstance(one, torch.dtype | torch.device) for one in asked):
         raise Unsupported("a module is cast or moved by more than a dtype and a device")
-    if any(type(part)._apply is not torch.nn.Module._apply for part in module.value.modules()):
+    if not torch_private.is_cast_by_torch(module.value):
         raise Unsupported("a module that says itself how it is cast is cast or moved")
     if not all(_is_as_asked(tensor.fake, asked) for tensor in _tensors(trace, module)):
         raise Unsupported("a module is cast or moved", "Do it once, outside of what is compiled.")
