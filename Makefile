@@ -9,7 +9,7 @@ STAMP := $(VENV)/installed-$(shell find capture emit longhand lower schedule -na
 ASKED := $(strip $(PYTHON) $(TORCH))
 CHOICE := $(VENV)/$(if $(ASKED),asked-$(shell echo '$(ASKED)' | cksum | cut -d ' ' -f 1),made)
 
-.PHONY: demo test lint sweep sanitize sanitize-cuda gallery bench matrix clean
+.PHONY: demo test lint sweep sanitize sanitize-cuda gallery bench matrix site clean
 
 $(CHOICE):
 	PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/environments/create.sh $(VENV)
@@ -59,6 +59,11 @@ gallery: $(STAMP)
 # Every pair of Python and torch that can be installed here; MATRIX='--only 3.12/2.11' and --whole choose.
 matrix: $(STAMP)
 	$(BIN)/python -m tests.environments.matrix $(MATRIX)
+
+# The documentation as a site, in build/site.
+site: $(STAMP)
+	$(BIN)/python -m pip install --quiet --config-settings editable_mode=strict -e '.[docs]'
+	$(BIN)/python -m mkdocs build --quiet --strict
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.cpu

@@ -9,7 +9,8 @@
  *                 the new frame (positional, keyword-only, *args, **kwargs: flattened, in that order);
  *                 what it returns is what the call returns
  *
- * Beside the hook stand the guards on classes and on the code of functions: _class_guards.h.
+ * Beside the hook stand the guards on classes and on the code of functions (_class_guards.h), and the paths that
+ * guards walk, remembered from call to call (_held_paths.h).
  *
  * The hook is set in the interpreter only while somebody is inside `enable` ... `disable`, is active only
  * in the threads, and there in the contexts (contextvars: greenlets have one each), that are. Passed through
@@ -29,6 +30,7 @@
 #include <internal/pycore_frame.h>
 
 #include "_class_guards.h"
+#include "_held_paths.h"
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000 || defined(Py_GIL_DISABLED)
 #error "longhand's frame hook knows the frames of CPython 3.11, 3.12 and 3.13, with the GIL"
@@ -444,6 +446,8 @@ PyMODINIT_FUNC PyInit__frame_eval(void) {
   PyObject *module = PyModule_Create(&definition);
   if (module == NULL || skip_mark == NULL || empty_code == NULL) return NULL;
   if (PyModule_AddObjectRef(module, "SKIP", skip_mark) < 0) return NULL;
+  if (PyModule_AddType(module, &held_paths_type) < 0) return NULL;
+  if (PyModule_AddIntConstant(module, "REMEMBERS", PY_VERSION_HEX < 0x030D0000) < 0) return NULL;
   PyObject *function = PyCFunction_New(&call_method, NULL);
   PyObject *method = function == NULL ? NULL : PyInstanceMethod_New(function);  /* binds as a method */
   if (method == NULL || PyModule_AddObjectRef(module, "call", method) < 0) return NULL;

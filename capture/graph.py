@@ -29,6 +29,9 @@ from longhand.capture.autograd.eager_derivative import differentiated as differe
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
 from longhand.capture.torch_private import registered_by as registered_by
 
+# In the meta of a node that longhand made wider than the user's, so that a library multiplies it faster.
+PADDED_FOR_SPEED = "padded_for_speed"
+
 
 class GradientPart(enum.Enum):
     """How much of a value's gradient a node of a backward pass is."""
@@ -138,11 +141,13 @@ class GraphOutput:
         base: See AliasKind; None when fresh. With INPUT and a `value` that is that placeholder, or the value that a
             Mutation writes into it, the result is the input object itself. A fresh result's node is never a view of a
             placeholder or of another result: where eager clones such a value, so does the graph.
+        is_detached: In training, of a view of an input that requires grad: whether it carries no gradients.
     """
 
     value: str | Literal
     alias: AliasKind = AliasKind.FRESH
     base: str | int | None = None
+    is_detached: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,13 +54,13 @@ class Statement:
 
 def statement_at(file: str, line: int) -> Statement | None:
     """The innermost statement that covers a line of a file; None where the source is not to be had."""
-    return _statements(file, tuple(linecache.getlines(file))).get(line)
+    return statements_in(file, tuple(linecache.getlines(file))).get(line)
 
 
 def lambda_at(file: str, line: int) -> Statement | None:
     """The one lambda of a line as a statement that returns its expression; None where there is none, or several."""
     lines = tuple(linecache.getlines(file))
-    statement = _statements(file, lines).get(line)
+    statement = statements_in(file, lines).get(line)
     found = [one for one in _lambdas(file, lines) if one.lineno <= line <= (one.end_lineno or one.lineno)]
     if statement is None or len(found) != 1:
         return None
@@ -142,7 +142,8 @@ def _shape_of(value: ast.expr) -> tuple[str | None, int | None]:
 
 
 @functools.lru_cache(maxsize=256)
-def _statements(file: str, lines: tuple[str, ...]) -> dict[int, Statement]:
+def statements_in(file: str, lines: tuple[str, ...]) -> dict[int, Statement]:
+    """By line: the innermost statement that covers it. Nothing where the lines, each with its end, are no Python."""
     try:
         tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from longhand.capture.autograd.training import train
+from longhand.capture.autograd.training import ready_to_train, train
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.capture.known.held import with_held
 from longhand.collection import no_collection
@@ -101,11 +101,13 @@ def plan_and_text(
     graphs: TrainingGraphs | None = None
     if options.train:
         with clock.stage("autograd"):
+            graph = ready_to_train(graph)
             graphs = train(graph, options.target, memory_budget=options.activation_memory_budget)
+        if graphs is not None:
             graph = graphs.forward
-        dump.write("forward.py", graphs.forward)
-        dump.write("backward.py", graphs.backward)
-        dump.write("partition.txt", graphs.report)
+            dump.write("forward.py", graphs.forward)
+            dump.write("backward.py", graphs.backward)
+            dump.write("partition.txt", graphs.report)
     plan = _plan(graph, options, clock, dump)
     if graphs is None:
         held = with_held(graph, made_of_nothing(plan), options.target.device)

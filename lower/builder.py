@@ -61,10 +61,13 @@ _BOOL_RESULT = frozenset(
 
 
 def converted(value: Number, dtype: torch.dtype) -> Number:
-    """A Python number as an element of `dtype`."""
+    """A Python number as an element of `dtype`: one that an integer type does not hold wraps, as in eager."""
     if dtype is torch.bool:
         return bool(value)
-    return float(value) if dtype.is_floating_point else int(value)
+    if dtype.is_floating_point:
+        return float(value)
+    limits = torch.iinfo(dtype)
+    return (int(value) - limits.min) % (limits.max - limits.min + 1) + limits.min
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,29 +1,22 @@
-"""What a lowering works with: the program under construction and the node that is being lowered."""
+"""What a lowering works with: the program under construction, and how a view is handed to who reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import sympy
 import torch
 from torch import fx
 
-from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
-from longhand.lower.body import Size, Store
+from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number
-from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
-from longhand.lower.layouts import (
-    attention_operands,
-    channels_last_strides,
-    eager_strides,
-    has_strides,
-    is_channels_last,
-)
-from longhand.lower.library_copies import copied_by_aten
+from longhand.lower.ir import Buffer, BufferKind, Derivation, View
+from longhand.lower.layouts import channels_last_strides, eager_strides, has_strides, is_channels_last
+from longhand.lower.library_copies import allocated_for_aten
 from longhand.lower.nest import NestBuilder, factors_of
-from longhand.lower.recipe import Recipe
-from longhand.lower.sizes import as_size, contiguous_strides
+from longhand.lower.program_builder import ProgramBuilder, Recipe
+from longhand.lower.sizes import contiguous_strides
 from longhand.lower.unsupported import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.views import TensorView, whole
 
@@ -31,151 +24,12 @@ Operand: TypeAlias = TensorView | float | sympy.Expr
 Combine = Callable[..., Handle]
 
 
-class Context:
-    """The program under construction, seen from the node that is being lowered.
-
-    Attributes:
-        graph: The captured graph.
-        node: The node being lowered; the name of what it makes and the origin of every value.
-        buffers: Every buffer so far, by name.
-        steps: The steps so far.
-        recipes: For intermediates made by one elementwise nest, how.
-        fills: Intermediates that hold one number everywhere, and it.
-        progressions: Intermediates of one dimension that hold start, start + step, ...: (start, step), both whole.
-        laid_out_as_in_eager: Nodes that are results of the call with memory of their own, or operands of attention.
-        keeps_channels_last: Whether convolutions work channels last, so that what they read is brought to it.
-        returned: Buffers that results of the call are views of.
-        host: Nodes whose tensors are on the CPU in a program for a GPU; `host_buffers`: where they lie.
-        values: What each node became: a TensorView, a size or number, or a tuple of these.
+class Context(ProgramBuilder):
+    """The program under construction, seen from the node that is being lowered: views in it, laid out as they must be
+    for a nest, a library call or the caller, and nests over them.
     """
 
-    def __init__(
-        self,
-        graph: CapturedGraph,
-        keeps_channels_last: bool = False,
-        taken: Iterable[str] = (),
-        is_cuda: bool = False,
-    ) -> None:
-        self.graph, self.is_cuda = graph, is_cuda
-        self.keeps_channels_last = keeps_channels_last
-        self.laid_out_as_in_eager = attention_operands(graph) | {
-            output.value
-            for output in graph.outputs
-            if isinstance(output.value, str) and output.alias is AliasKind.FRESH
-        }
-        self.buffers: dict[str, Buffer] = {}
-        self.steps: list[Step] = []
-        self.recipes: dict[str, Recipe] = {}
-        self.fills: dict[str, Number | sympy.Expr] = {}
-        self.progressions: dict[str, tuple[Size, Size]] = {}
-        self.returned: set[str] = set()
-        self.host: frozenset[str] = frozenset()
-        self.host_buffers: set[str] = set()
-        self.values: dict[str, Any] = {}
-        self.node: fx.Node = next(iter(graph.graph.nodes))
-        self._words: Mapping[sympy.Expr, str] = {entry.symbol: entry.name for entry in graph.symbols}
-        self._maker = {node.name: node for node in graph.graph.nodes if node.op == "call_function"}
-        self._taken = {*taken, *(node.name for node in graph.graph.nodes)}
-        self._plain: dict[TensorView, TensorView] = {}
-        self._channels_last: dict[TensorView, TensorView] = {}
-
-    # --- the node ---
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self.node.name
-
-    @property
-    def local(self) -> str | None:
-        """The user's own name for the node's value."""
-        origin: Provenance = self.node.meta.get("provenance", Provenance())
-        return origin.local or origin.role or None
-
-    def result(self, position: int | None = None) -> torch.Tensor:
-        """The fake tensor that the node (or one of its results) computes."""
-        value = self.node.meta["val"]
-        found: torch.Tensor = value if position is None else value[position]
-        return found
-
-    def result_shape(self, position: int | None = None) -> tuple[Size, ...]:
-        """The shape that the node (or one of its results) computes."""
-        return tuple(as_size(size) for size in self.result(position).shape)
-
-    def result_name(self, position: int | None = None) -> str:
-        """The name for the node's result: that of its getitem where it has several."""
-        if position is None:
-            return self.name
-        for user in self.node.users:
-            if user.op == "call_function" and user.args[1:] == (position,):
-                return user.name
-        return self.fresh(f"{self.name}_{position}")
-
-    # --- buffers ---
-
-    def fresh(self, name: str) -> str:
-        """A name that no node and no buffer has."""
-        candidate, count = name, 1
-        while candidate in self._taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        self._taken.add(candidate)
-        return candidate
-
-    def make_buffer(
-        self,
-        name: str,
-        dtype: torch.dtype,
-        shape: Sequence[Size],
-        stride: Sequence[Size] | None = None,
-        *,
-        kind: BufferKind = BufferKind.INTERMEDIATE,
-        layout_is_known: bool = True,
-    ) -> TensorView:
-        """A new buffer, contiguous unless `stride` says otherwise."""
-        strides = contiguous_strides(tuple(shape)) if stride is None else tuple(stride)
-        buffer = Buffer(name, kind, dtype, tuple(shape), strides, layout_is_known)
-        self.buffers[name] = buffer
-        return whole(buffer)
-
-    def make_result(
-        self, position: int | None = None, like: Sequence[TensorView] | None = None
-    ) -> TensorView:
-        """The buffer for the node's result.
-
-        Args:
-            position: Which of the node's results.
-            like: What it is computed from element by element: it lies channels last if one of these does, and as in
-                eager if the call returns it or attention reads it. None: it is contiguous.
-        """
-        value, name, shape = self.result(position), self.result_name(position), self.result_shape(position)
-        stride: Sequence[Size] | None = None
-        if like is not None and name in self.laid_out_as_in_eager:
-            stride = eager_strides(value)
-        elif len(shape) == 4 and any(map(is_channels_last, like or ())):
-            stride = channels_last_strides(shape)
-        return self.make_buffer(name, value.dtype, shape, stride)
-
-    def forget(self, name: str) -> None:
-        """Takes back a buffer that a lowering made before it declined."""
-        del self.buffers[name]
-        self.recipes.pop(name, None)
-        for copies in (self._plain, self._channels_last):
-            for view in [view for view, copy in copies.items() if copy.buffer == name]:
-                del copies[view]
-
-    def forget_content(self, name: str) -> None:
-        """A buffer has been written into: what was computed or copied from it is no longer what it holds."""
-        reading = [
-            made for made, recipe in self.recipes.items() if any(v.buffer == name for v in recipe.views)
-        ]
-        for made in reading:
-            del self.recipes[made]
-        for copies in (self._plain, self._channels_last):
-            for view in [view for view in copies if view.buffer == name]:
-                del copies[view]
-
-    # --- steps ---
+    # --- layouts ---
 
     def readable(self, view: TensorView) -> TensorView:
         """The view, or a contiguous copy of it where its buffer's layout is not known before the call."""
@@ -183,8 +37,9 @@ class Context:
             return view
         if view not in self._plain:
             stays = view.calls == () and is_channels_last(view)
-            copy = self.make_buffer(
-                self.fresh(f"{view.buffer}_{'channels_last' if stays else 'contiguous'}"),
+            copy = self.derive(
+                Derivation.CHANNELS_LAST if stays else Derivation.CONTIGUOUS,
+                view.buffer,
                 view.dtype,
                 view.shape,
                 channels_last_strides(view.shape) if stays else None,
@@ -202,9 +57,10 @@ class Context:
         if not is_ours or is_channels_last(view) or view.rank != 4 or not _differs(view):
             return view
         if view not in self._channels_last:
-            name = self.fresh(f"{view.buffer}_channels_last")
+            strides = channels_last_strides(view.shape)
             before, self.node = self.node, self._maker.get(view.buffer, self.node)
-            self._channels_last[view] = self.copy(view, name, channels_last_strides(view.shape))
+            copy = self.derive(Derivation.CHANNELS_LAST, view.buffer, view.dtype, view.shape, strides)
+            self._channels_last[view] = self._filled(copy, view)
             self.node = before
         return self._channels_last[view]
 
@@ -241,69 +97,31 @@ class Context:
         ):
             return self.argument(view)
         before, self.node = self.node, node
-        name = node.name if node.name not in self.buffers else self.fresh(f"{node.name}_contiguous")
-        copied = self.copy(view, name)
+        if node.name not in self.buffers:
+            copied = self._filled(self.make_buffer(node.name, view.dtype, view.shape), view)
+        else:
+            copied = self._filled(self.derive(Derivation.CONTIGUOUS, node.name, view.dtype, view.shape), view)
         self.node = before
         self.values[node.name] = copied
         return self.argument(copied)
 
-    def call(
-        self,
-        target: torch._ops.OpOverload,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        outputs: tuple[str, ...],
-        mutates: tuple[str, ...] = (),
-        reason: str | None = None,
-        memory_format: torch.memory_format | None = None,
-    ) -> None:
-        """Appends a library call."""
-        items = tuple(sorted((kwargs or {}).items()))
-        self.steps.append(Extern(target, args, items, outputs, mutates, reason, self.name, memory_format))
+    def strided(self, view: TensorView) -> TensorView:
+        """The view, or a contiguous copy where its dimensions have no single strides or its layout is unknown."""
+        view = self.readable(view)
+        return view if view.strides() is not None else self.copy(view)
 
-    def nest(
-        self, shape: Sequence[Size], views: Sequence[TensorView] = ()
-    ) -> tuple[NestBuilder, list[TensorView]]:
-        """A new nest over `shape` and the views (broadcastable to it) as they are to be read in it."""
-        space = tuple(shape)
-        fitted = [self.readable(view).expand(space) for view in views]
-        factors, unfit = factors_of(space, fitted)
-        for position in unfit:
-            fitted[position] = self.copy(self.readable(views[position])).expand(space)
-        return NestBuilder(self.name, space, factors, self._words), fitted
+    # --- copies ---
 
-    def finish(self, nest: NestBuilder) -> None:
-        """Appends a nest."""
-        self.append(nest.finish())
-
-    def append(self, nest: Nest) -> None:
-        """Appends a finished nest. One without iterations computes nothing: what it would fill is just made."""
-        if all(axis.size != 0 for axis in nest.axes):
-            self.steps.append(nest)
-            return
-        for value in nest.body:
-            if isinstance(value, Store):
-                self._make_empty(self.buffers[value.buffer])
-
-    def _make_empty(self, buffer: Buffer) -> None:
-        is_made = any(isinstance(step, Extern) and buffer.name in step.outputs for step in self.steps)
-        if buffer.kind is not BufferKind.INTERMEDIATE or 0 not in buffer.shape or is_made:
-            return
-        options = {"dtype": buffer.dtype, "device": self.result(0 if self._has_several else None).device}
-        self.call(torch.ops.aten.empty.memory_format, (buffer.shape,), options, outputs=(buffer.name,))
-
-    @property
-    def _has_several(self) -> bool:
-        return isinstance(self.node.meta["val"], list | tuple)
-
-    def copy(
-        self, view: TensorView, name: str | None = None, stride: Sequence[Size] | None = None
-    ) -> TensorView:
+    def copy(self, view: TensorView, stride: Sequence[Size] | None = None) -> TensorView:
         """A copy of a view, contiguous unless `stride` says otherwise."""
-        name = name or self.fresh(f"{view.buffer}_contiguous")
-        copy = self.make_buffer(name, view.dtype, view.shape, stride)
-        if not copied_by_aten(self, view, copy):
+        made = self.derive(Derivation.CONTIGUOUS, view.buffer, view.dtype, view.shape, stride)
+        return self._filled(made, view)
+
+    def _filled(self, copy: TensorView, view: TensorView) -> TensorView:
+        """The copy, with the elements of the view in it."""
+        if allocated_for_aten(self, view, copy):
+            self.copy_into(view, copy)
+        else:
             self.write(view, copy)
         return copy
 
@@ -324,12 +142,18 @@ class Context:
         nest.store(into, nest.load(source))
         self.finish(nest)
 
-    def strided(self, view: TensorView) -> TensorView:
-        """The view, or a contiguous copy where its dimensions have no single strides or its layout is unknown."""
-        view = self.readable(view)
-        return view if view.strides() is not None else self.copy(view)
+    # --- nests ---
 
-    # --- elementwise ---
+    def nest(
+        self, shape: Sequence[Size], views: Sequence[TensorView] = ()
+    ) -> tuple[NestBuilder, list[TensorView]]:
+        """A new nest over `shape` and the views (broadcastable to it) as they are to be read in it."""
+        space = tuple(shape)
+        fitted = [self.readable(view).expand(space) for view in views]
+        factors, unfit = factors_of(space, fitted)
+        for position in unfit:
+            fitted[position] = self.copy(self.readable(views[position])).expand(space)
+        return NestBuilder(self.name, space, factors, self._words), fitted
 
     def _known_number(self, operand: Operand) -> Operand:
         """The number that a tensor holds everywhere, if that is known; else the operand."""

@@ -48,8 +48,8 @@ def _is_alike(ctx: Context, one: Any, other: Any, following: dict[str, str], twi
     return (
         other.buffer == expected
         and dataclasses.replace(one, buffer=other.buffer) == other
-        and dataclasses.replace(ctx.buffers[one.buffer], name="")
-        == dataclasses.replace(ctx.buffers[other.buffer], name="")
+        and dataclasses.replace(ctx.buffers[one.buffer], name="", derived=None)
+        == dataclasses.replace(ctx.buffers[other.buffer], name="", derived=None)
         and repr(ctx.fills.get(one.buffer)) == repr(ctx.fills.get(other.buffer))  # 0.0 == -0.0
         and ctx.progressions.get(one.buffer) == ctx.progressions.get(other.buffer)
     )

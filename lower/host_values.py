@@ -15,6 +15,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.lower.context import Context
+from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.externs import call_extern
 from longhand.lower.views import TensorView
 from longhand.options import Device, Options
@@ -66,10 +67,9 @@ def call_host(ctx: Context) -> Any:
 
 def _copied(ctx: Context, value: TensorView) -> TensorView:
     """A copy on the CPU of what lies on the GPU."""
-    name = ctx.fresh(f"{value.buffer}_on_cpu")
-    copy = ctx.make_buffer(name, value.dtype, value.shape)
-    ctx.call(aten._to_copy.default, (ctx.argument(value),), {"device": _CPU}, outputs=(name,))
-    ctx.host_buffers.add(name)
+    copy = ctx.derive(Derivation.ON_CPU, value.buffer, value.dtype, value.shape)
+    ctx.call(aten._to_copy.default, (ctx.argument(value),), {"device": _CPU}, outputs=(copy.buffer,))
+    ctx.host_buffers.add(copy.buffer)
     return copy
 
 

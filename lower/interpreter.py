@@ -28,7 +28,7 @@ from longhand.lower.body import (
     Store,
     Value,
 )
-from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Program, View
+from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Program, View, in_parts
 from longhand.lower.ops import PRIMITIVES, REDUCTIONS, PointwiseOp
 
 Sizes = Mapping[sympy.Symbol, int]
@@ -40,7 +40,7 @@ def run_program(
     *,
     precision: torch.dtype | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Runs every step of a program.
+    """Runs every step of a program. Of a contraction its call runs: its loops would take a space of three dimensions.
 
     Args:
         program: Nests and library calls.
@@ -53,7 +53,7 @@ def run_program(
     """
     buffers = _bind_inputs(program, inputs)
     sizes = bind_sizes(program, inputs)
-    for step in program.steps:
+    for step in in_parts(program.steps):
         if isinstance(step, Nest):
             for value in step.body:
                 if isinstance(value, Store) and value.buffer not in buffers:

@@ -1,9 +1,14 @@
 """The loop program: what a captured graph becomes, and all that the scheduler sees.
 
-A `Program` is an ordered list of steps over buffers. A step is a `Nest` (loops that we write ourselves) or an
-`Extern` (one call of a library). A nest is a set of named atomic `Axis` and a body (`lower.body` and `lower.ops`, whose
-names are this module's too). Fusing two nests is putting their axes in relation and concatenating their bodies. Tiles,
-passes and index arithmetic come later, in schedule/.
+A `Program` is an ordered list of steps over buffers. A step is a `Nest` (loops that we write ourselves), an `Extern`
+(one call of a library) or a `Contraction` (sums of products, told in both ways). A nest is a set of named atomic `Axis`
+and a body (`lower.body` and `lower.ops`, whose names are this module's too). Fusing two nests is putting their axes in
+relation and concatenating their bodies. Tiles, passes and index arithmetic come later, in schedule/.
+
+A matmul or a convolution is a `Contraction`: the call that a library makes of it, and beside it the same as loops, one
+body in which two factors are loaded, multiplied and summed. What is done to the factors first (the prologue) and to the
+sums afterwards (the epilogue) may join that body; the nests that it was are kept. So a template that computes all of it
+in one kernel reads the body, everybody else takes the steps, and moving a nest in is undone by taking the steps again.
 
 Views are never steps: they are folded into the index of the load that reads through them. A view that splits a
 dimension splits the axis; what does not factor (a reshape of a transposed tensor, say) is a copy, as it is in eager.
@@ -13,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -48,7 +53,10 @@ __all__ = [
     "Buffer",
     "BufferKind",
     "Constant",
+    "Contraction",
     "Cost",
+    "Derivation",
+    "Derived",
     "Extent",
     "Extern",
     "Index",
@@ -71,12 +79,9 @@ __all__ = [
     "arguments",
     "compute_dtype",
     "domains",
+    "in_parts",
     "memory_order",
 ]
-
-
-# What is appended to the name of a norm's result for the statistics of pieces of it.
-PIECE_MEANS, PIECE_SQUARES = "_piece_means", "_piece_squares"
 
 
 class BufferKind(enum.Enum):
@@ -86,6 +91,44 @@ class BufferKind(enum.Enum):
     WEIGHT = "weight"  # a parameter or buffer of the module
     CONSTANT = "constant"  # a lifted constant
     INTERMEDIATE = "intermediate"  # made by a step (results of the call too)
+
+
+class Derivation(enum.Enum):
+    """What a buffer that lower added is to the value it was made for. The text is appended to that value's name."""
+
+    CONTIGUOUS = "contiguous"  # the same, laid out in the order of its dimensions
+    CHANNELS_LAST = "channels_last"  # the same, laid out otherwise
+    COPY = "copy"  # the same, in memory of its own
+    ON_CPU = "on_cpu"  # the same, on the host
+    LOSSES = "losses"  # of each row, before a loss is reduced to one
+    PIECE_MEANS = "piece_means"  # of pieces of the images that a norm is of
+    PIECE_SQUARES = "piece_squares"
+    RESULT = "result"  # a further result of a call, which no node takes
+
+    @property
+    def is_layout(self) -> bool:
+        """Whether it is the same value, laid out anew for who reads it."""
+        return self in (Derivation.CONTIGUOUS, Derivation.CHANNELS_LAST)
+
+    @property
+    def is_of_pieces(self) -> bool:
+        """Whether it is a statistic of pieces."""
+        return self in (Derivation.PIECE_MEANS, Derivation.PIECE_SQUARES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Derived:
+    """What a buffer is that no node of the captured graph is called after.
+
+    Attributes:
+        how: What it is.
+        of: The node or buffer that it was made for.
+        place: Of a further result: which.
+    """
+
+    how: Derivation
+    of: str
+    place: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +144,7 @@ class Buffer:
             their dimensions are put in another order (channels last).
         layout_is_known: False for results of a library whose strides depend on the backend it picks
             (scaled_dot_product_attention, say): no nest reads these, a `contiguous` extern comes between.
+        derived: What it is where lower added it. Its name is a name and says nothing.
     """
 
     name: str
@@ -109,6 +153,7 @@ class Buffer:
     shape: tuple[Size, ...]
     stride: tuple[Size, ...]
     layout_is_known: bool = True
+    derived: Derived | None = None
 
     @property
     def is_contiguous(self) -> bool:
@@ -201,7 +246,83 @@ class Extern:
                 waiting[:0] = argument
 
 
-Step = Nest | Extern
+@dataclasses.dataclass(frozen=True)
+class Contraction:
+    """Sums of products over axes that the result does not have, and what happens to the factors and to the sums.
+
+    It is told twice, and both tell the same. `body` is all of it as loops: values that make two factors, their product,
+    its sum, values made of the sum, stores. `steps` are what a library and plain nests make of it.
+
+    Attributes:
+        axes: Of the body: those of the result, outermost first, then those that are summed over.
+        body: With exactly one reduction, a sum, of a product.
+        call: The library call that makes the sums. It has one output.
+        before: Nests that make what the call reads. Nobody else reads it.
+        after: Nests that take what the call makes, and nobody else does.
+    """
+
+    axes: tuple[Axis, ...]
+    body: tuple[Value, ...]
+    call: Extern
+    before: tuple[Nest, ...] = ()
+    after: tuple[Nest, ...] = ()
+
+    @property
+    def loops(self) -> Nest:
+        """All of it as loops."""
+        return Nest(self.axes, self.body)
+
+    @property
+    def steps(self) -> tuple[Nest | Extern, ...]:
+        """All of it as a library call between nests."""
+        return (*self.before, self.call, *self.after)
+
+    @property
+    def sum(self) -> int:
+        """The position of the sum in the body."""
+        (position,) = (place for place, value in enumerate(self.body) if isinstance(value, Reduce))
+        return position
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """The axes that products are summed over."""
+        total = self.body[self.sum]
+        assert isinstance(total, Reduce)
+        return total.axes
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """The positions of the two values that are multiplied. Of a plain contraction they are loads."""
+        total = self.body[self.sum]
+        assert isinstance(total, Reduce)
+        left, right = arguments(self.body[total.arg])
+        return left, right
+
+    @property
+    def prologue(self) -> tuple[int, ...]:
+        """The positions of the values that the factors are made of, themselves included."""
+        needed = set(self.factors)
+        for position in range(self.sum, -1, -1):
+            if position in needed:
+                needed |= set(arguments(self.body[position]))
+        return tuple(sorted(needed))
+
+    @property
+    def epilogue(self) -> tuple[int, ...]:
+        """The positions of the values that come after the sum: a bias, what is done to it, the stores."""
+        total = self.body[self.sum]
+        assert isinstance(total, Reduce)
+        known = {*self.prologue, total.arg, self.sum}
+        return tuple(position for position in range(len(self.body)) if position not in known)
+
+
+Step = Nest | Extern | Contraction
+
+
+def in_parts(steps: Iterable[Step]) -> Iterator[Nest | Extern]:
+    """The steps with each contraction as a library call between nests."""
+    for step in steps:
+        yield from step.steps if isinstance(step, Contraction) else (step,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,7 +341,7 @@ class Layers:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Program:
-    """A captured graph as loops and library calls.
+    """A captured graph as loops, library calls and contractions.
 
     Attributes:
         graph: Where it came from (names, provenance, signature).

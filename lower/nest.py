@@ -17,7 +17,7 @@ from longhand.lower.body import Index, Size
 from longhand.lower.builder import BodyBuilder, Handle, Number
 from longhand.lower.ir import Axis, Nest
 from longhand.lower.sizes import add, contiguous_strides, divide, multiply, product
-from longhand.lower.views import Atom, TensorView
+from longhand.lower.views import Atom, TensorView, refined
 
 Sizes = tuple[Size, ...]
 
@@ -176,7 +176,7 @@ def _split(view: TensorView, dim: int, sizes: Sizes) -> tuple[Atom, ...]:
         return tuple(Atom(size, 0) for size in sizes)
     if any(size == 0 for size in sizes):
         return tuple(Atom(size, 0) for size in sizes)
-    atoms = view.refined(dim, sizes)
+    atoms = refined(view, dim, sizes)
     if atoms is None:
         raise LoweringError(
             f"Dimension {dim} of {view.buffer}, {view.dims[dim]}, does not split into {sizes}."

@@ -229,7 +229,7 @@ PRIMITIVES: Mapping[PointwiseOp, Primitive] = {
     ),
     Op.NEG: Primitive(torch.neg, noun="negated", folds=True, keeps_nan=True, on_numbers=operator.neg),
     Op.ABS: Primitive(torch.abs, noun="magnitude", folds=True, keeps_nan=True, on_numbers=abs),
-    Op.SIGN: Primitive(torch.sign),
+    Op.SIGN: Primitive(torch.sign, folds=True),
     Op.MAXIMUM: Primitive(
         torch.maximum, n_arguments=2, noun="larger", folds=True, keeps_nan=True, on_numbers=_larger
     ),
@@ -238,13 +238,13 @@ PRIMITIVES: Mapping[PointwiseOp, Primitive] = {
     ),
     Op.FMAX: Primitive(torch.fmax, n_arguments=2),
     Op.FMIN: Primitive(torch.fmin, n_arguments=2),
-    Op.COPYSIGN: Primitive(torch.copysign, n_arguments=2),
+    Op.COPYSIGN: Primitive(torch.copysign, n_arguments=2, folds=True),
     Op.NEXTAFTER: Primitive(torch.nextafter, n_arguments=2),
     Op.RECIPROCAL: Primitive(torch.reciprocal, noun="inverse", cost=Cost.MEDIUM, folds=True, keeps_nan=True),
-    Op.FLOOR: Primitive(torch.floor),
-    Op.CEIL: Primitive(torch.ceil),
-    Op.TRUNC: Primitive(torch.trunc),
-    Op.ROUND: Primitive(torch.round),
+    Op.FLOOR: Primitive(torch.floor, folds=True),
+    Op.CEIL: Primitive(torch.ceil, folds=True),
+    Op.TRUNC: Primitive(torch.trunc, folds=True),
+    Op.ROUND: Primitive(torch.round, folds=True),
     Op.POW: Primitive(torch.pow, n_arguments=2, noun="power", cost=Cost.HEAVY),
     Op.SQRT: Primitive(
         torch.sqrt,
@@ -300,21 +300,23 @@ PRIMITIVES: Mapping[PointwiseOp, Primitive] = {
     Op.GE: Primitive(
         torch.ge, n_arguments=2, noun="is_at_least", yields_bool=True, folds=True, on_numbers=operator.ge
     ),
-    Op.ISNAN: Primitive(torch.isnan, noun="is_nan", yields_bool=True, on_numbers=lambda a: a != a),
-    Op.ISINF: Primitive(torch.isinf, noun="is_inf", yields_bool=True, on_numbers=math.isinf),
-    Op.SIGNBIT: Primitive(torch.signbit, yields_bool=True),
+    Op.ISNAN: Primitive(
+        torch.isnan, noun="is_nan", yields_bool=True, folds=True, on_numbers=lambda a: a != a
+    ),
+    Op.ISINF: Primitive(torch.isinf, noun="is_inf", yields_bool=True, folds=True, on_numbers=math.isinf),
+    Op.SIGNBIT: Primitive(torch.signbit, yields_bool=True, folds=True),
     Op.LOGICAL_AND: Primitive(
         torch.logical_and, n_arguments=2, noun="both", folds=True, on_numbers=lambda a, b: a and b
     ),
     Op.LOGICAL_OR: Primitive(
         torch.logical_or, n_arguments=2, noun="either", folds=True, on_numbers=lambda a, b: a or b
     ),
-    Op.LOGICAL_XOR: Primitive(torch.logical_xor, n_arguments=2, on_numbers=operator.ne),
+    Op.LOGICAL_XOR: Primitive(torch.logical_xor, n_arguments=2, folds=True, on_numbers=operator.ne),
     Op.LOGICAL_NOT: Primitive(torch.logical_not, noun="is_not", folds=True, on_numbers=operator.not_),
-    Op.BITWISE_AND: Primitive(torch.bitwise_and, n_arguments=2),
-    Op.BITWISE_OR: Primitive(torch.bitwise_or, n_arguments=2),
-    Op.BITWISE_XOR: Primitive(torch.bitwise_xor, n_arguments=2),
-    Op.BITWISE_NOT: Primitive(torch.bitwise_not),
+    Op.BITWISE_AND: Primitive(torch.bitwise_and, n_arguments=2, folds=True),
+    Op.BITWISE_OR: Primitive(torch.bitwise_or, n_arguments=2, folds=True),
+    Op.BITWISE_XOR: Primitive(torch.bitwise_xor, n_arguments=2, folds=True),
+    Op.BITWISE_NOT: Primitive(torch.bitwise_not, folds=True),
     Op.SHIFT_LEFT: Primitive(torch.bitwise_left_shift, n_arguments=2),
     Op.SHIFT_RIGHT: Primitive(torch.bitwise_right_shift, n_arguments=2),
     Op.WHERE: Primitive(torch.where, n_arguments=3, noun="chosen"),

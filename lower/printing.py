@@ -18,7 +18,7 @@ from longhand.lower.body import (
     Store,
     Value,
 )
-from longhand.lower.ir import Buffer, Extern, Nest, Program, View
+from longhand.lower.ir import Buffer, Contraction, Extern, Nest, Program, Step, View
 
 
 def print_program(program: Program) -> str:
@@ -26,9 +26,20 @@ def print_program(program: Program) -> str:
     lines = [f"# {program.graph.source}", ""]
     lines += [_buffer(buffer) for buffer in program.buffers.values()]
     for step in program.steps:
-        lines += ["", *(print_nest(step) if isinstance(step, Nest) else _extern(step))]
+        lines += ["", *_step(step)]
     lines += ["", f"return {', '.join(_argument(result) for result in program.results)}"]
     return "\n".join(lines) + "\n"
+
+
+def _step(step: Step) -> list[str]:
+    match step:
+        case Nest():
+            return print_nest(step)
+        case Extern():
+            return _extern(step)
+        case Contraction():
+            parts = [line for part in step.steps for line in _step(part)]
+            return [*parts, "# which is", *(f"#   {line}" for line in print_nest(step.loops))]
 
 
 def print_nest(nest: Nest) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 
 from longhand.capture.graph import Literal
 from longhand.lower.body import Extent, Index, Load, Pointwise, Reduce, Store, Value, arguments, domains
-from longhand.lower.ir import Buffer, BufferKind, Extern, Nest, Step, View
+from longhand.lower.ir import Buffer, BufferKind, Contraction, Extern, Nest, Step, View
 
 
 def prune(
@@ -20,7 +20,7 @@ def prune(
     needed = {result.buffer for result in results if isinstance(result, View)}
     kept: list[Step] = []
     for step in reversed(steps):
-        found = _prune_nest(step, buffers, needed) if isinstance(step, Nest) else _prune_extern(step, needed)
+        found = _pruned(step, buffers, needed)
         if found is None:
             continue
         kept.append(found)
@@ -31,16 +31,26 @@ def prune(
     return {name: buffer for name, buffer in buffers.items() if name in used | outside}, tuple(kept)
 
 
+def _pruned(step: Step, buffers: Mapping[str, Buffer], needed: set[str]) -> Step | None:
+    match step:
+        case Nest():
+            return _prune_nest(step, buffers, needed)
+        case Extern():
+            return _prune_extern(step, needed)
+        case Contraction():
+            return step if _prune_extern(step.call, needed) is not None else None
+
+
 def reads(step: Step) -> set[str]:
     """The buffers that a step reads."""
-    if isinstance(step, Nest):
+    if not isinstance(step, Extern):
         return {value.buffer for value in step.body if isinstance(value, Load)}
     return {view.buffer for view in views_in((step.args, tuple(item for _, item in step.kwargs)))}
 
 
 def writes(step: Step) -> set[str]:
     """The buffers that a step makes or writes into."""
-    if isinstance(step, Nest):
+    if not isinstance(step, Extern):
         return {value.buffer for value in step.body if isinstance(value, Store)}
     return {name for name in (*step.outputs, *step.mutates) if name}
 

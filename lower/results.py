@@ -13,7 +13,7 @@ from longhand.lower.ir import BufferKind, View
 from longhand.lower.layouts import eager_strides
 from longhand.lower.registry import VIEWS
 from longhand.lower.unsupported import LOOP_DTYPES
-from longhand.lower.views import TensorView
+from longhand.lower.views import TensorView, overlaps
 
 Replay = Callable[[Context, fx.Node, TensorView], TensorView]
 
@@ -137,7 +137,7 @@ def store_mutations(ctx: Context) -> None:
     for node, value, into in pending:
         ctx.node = node
         is_ours = not {value.buffer, into.buffer} & ctx.host_buffers
-        if is_ours and value.dtype in LOOP_DTYPES and into.dtype in LOOP_DTYPES and not into.overlaps:
+        if is_ours and value.dtype in LOOP_DTYPES and into.dtype in LOOP_DTYPES and not overlaps(into):
             ctx.write(value.expand(into.shape), into)
             continue
         reason = "The input's elements overlap, or have a type that loops do not compute in."

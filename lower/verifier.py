@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from longhand.errors import BrokenPlanError
 from longhand.lower.draft import LoweringDraft
-from longhand.lower.ir import BufferKind, Extent, Extern, Load, Nest, Reduce, Step, Store, View, arguments
+from longhand.lower.ir import BufferKind, Extent, Extern, Load, Reduce, Step, Store, View, arguments
 from longhand.lower.views import TensorView
 
 __all__ = ["Rule", "faults", "verify"]
@@ -131,7 +131,7 @@ def _accesses(step: Step) -> Iterator[tuple[str, bool]]:
 
 
 def _unknown_axes(step: Step) -> Iterator[str]:
-    if not isinstance(step, Nest):
+    if isinstance(step, Extern):
         return
     names = {axis.name for axis in step.axes}
     for position, value in enumerate(step.body):

@@ -72,7 +72,8 @@ class TensorView:
         """The same map with its words: those of `source`, and one call more."""
         return dataclasses.replace(self, calls=None if source.calls is None else (*source.calls, call))
 
-    def _with(self, dims: Sequence[Dim], offset: Size | None = None) -> TensorView:
+    def replaced(self, dims: Sequence[Dim], offset: Size | None = None) -> TensorView:
+        """The same memory seen through other atoms; words for it are not known."""
         start = self.offset if offset is None else offset
         return TensorView(self.buffer, self.dtype, tuple(dims), start, calls=None)
 
@@ -80,7 +81,7 @@ class TensorView:
 
     def permute(self, order: Sequence[int]) -> TensorView:
         """Dimensions in another order."""
-        return self._with([self.dims[i] for i in order])
+        return self.replaced([self.dims[i] for i in order])
 
     def transpose(self, first: int, second: int) -> TensorView:
         """Two dimensions swapped."""
@@ -91,11 +92,11 @@ class TensorView:
 
     def drop(self, dim: int) -> TensorView:
         """Without one dimension, at its position 0."""
-        return self._with(self.dims[:dim] + self.dims[dim + 1 :])
+        return self.replaced(self.dims[:dim] + self.dims[dim + 1 :])
 
     def insert(self, dim: int) -> TensorView:
         """With a new dimension of size 1."""
-        return self._with((*self.dims[:dim], (), *self.dims[dim:]))
+        return self.replaced((*self.dims[:dim], (), *self.dims[dim:]))
 
     def expand(self, shape: Sequence[Size]) -> TensorView:
         """Broadcast to `shape`, new dimensions in front. Sizes must be known, never -1.
@@ -114,7 +115,7 @@ class TensorView:
                 dims.append(_atoms(size, own[0].step))
             else:
                 dims.append(own)
-        return self._with(dims)
+        return self.replaced(dims)
 
     # --- views that take a part ---
 
@@ -124,22 +125,11 @@ class TensorView:
             return self
         stride = self.stride_of(dim)
         if stride is None:
-            return self._narrow_outermost(dim, start, length, step)
+            return _narrow_outermost(self, dim, start, length, step)
         offset = add(self.offset, multiply(start, stride))
         dims = list(self.dims)
         dims[dim] = _atoms(length, multiply(stride, step))
-        return self._with(dims, offset)
-
-    def _narrow_outermost(self, dim: int, start: Size, length: Size, step: Size) -> TensorView | None:
-        """A part of a dimension of several atoms, if it is whole positions of the outermost one."""
-        outer, *inner = self.dims[dim]
-        width = product(atom.size for atom in inner)
-        skipped, taken = divide(start, width), divide(length, width)
-        if skipped is None or taken is None or step != 1:
-            return None
-        dims = list(self.dims)
-        dims[dim] = (*_atoms(taken, outer.step), *inner)
-        return self._with(dims, add(self.offset, multiply(skipped, outer.step)))
+        return self.replaced(dims, offset)
 
     def select(self, dim: int, index: Size) -> TensorView | None:
         """One position of a dimension, which goes away."""
@@ -147,17 +137,10 @@ class TensorView:
         if stride is None:
             if not isinstance(index, int):
                 return None
-            return self._select_static(dim, index)
-        return self._with(self.dims[:dim] + self.dims[dim + 1 :], add(self.offset, multiply(index, stride)))
-
-    def _select_static(self, dim: int, index: int) -> TensorView | None:
-        offset = self.offset
-        for atom in reversed(self.dims[dim]):
-            if not isinstance(atom.size, int):
-                return None
-            index, digit = divmod(index, atom.size)
-            offset = add(offset, multiply(digit, atom.step))
-        return self._with(self.dims[:dim] + self.dims[dim + 1 :], offset)
+            return _select_static(self, dim, index)
+        return self.replaced(
+            self.dims[:dim] + self.dims[dim + 1 :], add(self.offset, multiply(index, stride))
+        )
 
     def flip(self, dim: int) -> TensorView:
         """One dimension backwards."""
@@ -168,7 +151,7 @@ class TensorView:
             atoms.append(Atom(atom.size, multiply(atom.step, -1)))
         dims = list(self.dims)
         dims[dim] = tuple(atoms)
-        return self._with(dims, offset)
+        return self.replaced(dims, offset)
 
     def shifted(self, dim: int, start: Size, size: Size) -> TensorView | None:
         """A map for `size` positions of which those from `start` on are this view's; the others must not be read."""
@@ -177,14 +160,14 @@ class TensorView:
             return None
         dims = list(self.dims)
         dims[dim] = _atoms(size, stride)
-        return self._with(dims, add(self.offset, multiply(multiply(start, stride), -1)))
+        return self.replaced(dims, add(self.offset, multiply(multiply(start, stride), -1)))
 
     # --- views that split and merge dimensions ---
 
     def reshape(self, shape: Sequence[Size]) -> TensorView | None:
         """Another shape over the same elements in the same order; None where the atoms do not factor."""
         if self.is_empty or any(size == 0 for size in shape):
-            return self._with(_plain_dims(tuple(shape)))
+            return self.replaced(_plain_dims(tuple(shape)))
         queue = merge_atoms([atom for dim in self.dims for atom in dim])
         dims: list[Dim] = []
         for size in reversed(shape):
@@ -194,18 +177,7 @@ class TensorView:
             dims.append(taken)
         if any(not same(atom.size, 1) for atom in queue):
             raise LoweringError(f"A view of {self.shape} as {tuple(shape)} loses elements.")
-        return self._with(list(reversed(dims)))
-
-    def refined(self, dim: int, sizes: Sequence[Size]) -> Dim | None:
-        """The atoms of a dimension split so that they have exactly `sizes`, outermost first; None if impossible."""
-        atoms = list(self.dims[dim])
-        found: list[Atom] = []
-        for size in reversed(sizes):
-            taken = _take_inner(atoms, size)
-            if taken is None or len(taken) != 1:
-                return None
-            found.append(taken[0])
-        return tuple(reversed(found))
+        return self.replaced(list(reversed(dims)))
 
     # --- strides ---
 
@@ -240,27 +212,39 @@ class TensorView:
             expected = multiply(expected, atom.size)
         return True
 
-    @property
-    def overlaps(self) -> bool:
-        """Whether one element may be seen at two positions (expanded or overlapping windows)."""
-        atoms = [atom for dim in self.dims for atom in dim]
-        if any(atom.step == 0 for atom in atoms):
-            return True
-        if any(not isinstance(atom.step, int) or not isinstance(atom.size, int) for atom in atoms):
-            return not self.is_contiguous
-        reach = 0
-        for atom in sorted(atoms, key=lambda atom: abs(int(atom.step))):
-            if abs(int(atom.step)) <= reach:
-                return True
-            reach += (int(atom.size) - 1) * abs(int(atom.step))
-        return False
-
     def as_ir(self) -> View | None:
         """The view as an argument of an extern or a result; None where no strides or no words describe it."""
         strides = self.strides()
         if strides is None or self.calls is None or any(isinstance(s, int) and s < 0 for s in strides):
             return None
         return View(self.buffer, self.shape, strides, self.offset, self.calls)
+
+
+def overlaps(view: TensorView) -> bool:
+    """Whether one element may be seen at two positions (expanded or overlapping windows)."""
+    atoms = [atom for dim in view.dims for atom in dim]
+    if any(atom.step == 0 for atom in atoms):
+        return True
+    if any(not isinstance(atom.step, int) or not isinstance(atom.size, int) for atom in atoms):
+        return not view.is_contiguous
+    reach = 0
+    for atom in sorted(atoms, key=lambda atom: abs(int(atom.step))):
+        if abs(int(atom.step)) <= reach:
+            return True
+        reach += (int(atom.size) - 1) * abs(int(atom.step))
+    return False
+
+
+def refined(view: TensorView, dim: int, sizes: Sequence[Size]) -> Dim | None:
+    """The atoms of a dimension split so that they have exactly `sizes`, outermost first; None if impossible."""
+    atoms = list(view.dims[dim])
+    found: list[Atom] = []
+    for size in reversed(sizes):
+        taken = _take_inner(atoms, size)
+        if taken is None or len(taken) != 1:
+            return None
+        found.append(taken[0])
+    return tuple(reversed(found))
 
 
 def whole(buffer: Buffer) -> TensorView:
@@ -273,6 +257,28 @@ def as_strided(view: TensorView, shape: Sequence[Size], strides: Sequence[Size],
     """Any strided map onto the buffer of a view."""
     dims = tuple(_atoms(size, stride) for size, stride in zip(shape, strides, strict=True))
     return TensorView(view.buffer, view.dtype, dims, offset, calls=None)
+
+
+def _narrow_outermost(view: TensorView, dim: int, start: Size, length: Size, step: Size) -> TensorView | None:
+    """A part of a dimension of several atoms, if it is whole positions of the outermost one."""
+    outer, *inner = view.dims[dim]
+    width = product(atom.size for atom in inner)
+    skipped, taken = divide(start, width), divide(length, width)
+    if skipped is None or taken is None or step != 1:
+        return None
+    dims = list(view.dims)
+    dims[dim] = (*_atoms(taken, outer.step), *inner)
+    return view.replaced(dims, add(view.offset, multiply(skipped, outer.step)))
+
+
+def _select_static(view: TensorView, dim: int, index: int) -> TensorView | None:
+    offset = view.offset
+    for atom in reversed(view.dims[dim]):
+        if not isinstance(atom.size, int):
+            return None
+        index, digit = divmod(index, atom.size)
+        offset = add(offset, multiply(digit, atom.step))
+    return view.replaced(view.dims[:dim] + view.dims[dim + 1 :], offset)
 
 
 def merge_atoms(atoms: Sequence[Atom]) -> list[Atom]:

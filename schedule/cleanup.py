@@ -24,6 +24,7 @@ from longhand.lower.ir import (
     arguments,
 )
 from longhand.schedule.bodies import rewrite
+from longhand.schedule.constant_axes import without_constant_axes
 from longhand.schedule.known_choices import without_known_choices
 from longhand.schedule.sizes import product
 
@@ -41,8 +42,9 @@ _EXACT_WIDENINGS = {
 def clean_nest(nest: Nest) -> Nest:
     """The nest with its body cleaned and axes that nothing uses left out."""
     body = clean_body(nest.body)
-    settled = without_known_choices(body)
-    body = body if settled is body else clean_body(settled)
+    for simplify in (without_constant_axes, without_known_choices):
+        simpler = simplify(body)
+        body = body if simpler is body else clean_body(simpler)
     used: set[str] = set()
     for value in body:
         if isinstance(value, Reduce):
@@ -140,9 +142,16 @@ def _simplify(value: Value, body: list[Value]) -> Value | int:
     if isinstance(value, Load) and value.mask is not None:
         mask = body[value.mask]
         if isinstance(mask, Constant):
-            if mask.value:
-                return dataclasses.replace(value, mask=None, other=0)
-            return Constant(value.other, value.dtype, origin=value.origin)
+            if not mask.value:
+                return Constant(value.other, value.dtype, origin=value.origin)
+            value = dataclasses.replace(value, mask=None, other=0)
+    if isinstance(value, Load):
+        return _at_known_places(value, body)
+    if isinstance(value, Position) and not value.index.axes and not value.index.values:
+        # Not a symbolic size, which only the caller knows.
+        if isinstance(value.index.offset, int):
+            return Constant(value.index.offset, value.dtype, origin=value.origin)
+        return value
     if not isinstance(value, Pointwise):
         return value
     args = [body[position] for position in value.args]
@@ -151,6 +160,22 @@ def _simplify(value: Value, body: list[Value]) -> Value | int:
     if value.op is PointwiseOp.CAST:
         return _simplify_cast(value, args[0], body)
     return _identity(value, args)
+
+
+def _at_known_places(load: Load, body: list[Value]) -> Load:
+    """A gather whose positions are numbers by now reads where they say."""
+    offset, gathered = load.index.offset, []
+    for position, step in load.index.values:
+        place = body[position]
+        if isinstance(place, Constant):
+            offset += int(place.value) * step
+        else:
+            gathered.append((position, step))
+    if len(gathered) == len(load.index.values):
+        return load
+    return dataclasses.replace(
+        load, index=dataclasses.replace(load.index, offset=offset, values=tuple(gathered))
+    )
 
 
 def _fold(value: Pointwise, args: list[Constant]) -> Value:
@@ -219,6 +244,10 @@ def _identity(value: Pointwise, args: list[Value]) -> Value | int:
             inner = args[0]
             if isinstance(inner, Pointwise) and inner.op is value.op:
                 return inner.args[0]
+        case PointwiseOp.EXP if _is(args[0], 0):
+            return Constant(1.0, value.dtype, origin=value.origin)
+        case PointwiseOp.LOG if _is(args[0], 1):
+            return Constant(0.0, value.dtype, origin=value.origin)
         case PointwiseOp.WHERE:
             if isinstance(args[0], Constant):
                 return value.args[1] if args[0].value else value.args[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from longhand.lower.ir import Extern, Index, Load, Nest, Size, Step, Store
+from longhand.lower.ir import Contraction, Extern, Index, Load, Nest, Size, Step, Store
 from longhand.schedule.sizes import divide, known_at_most, plus, times
 
 
@@ -23,14 +23,27 @@ class Effects:
 
 
 def effects(step: Step) -> Effects:
-    """What a step reads and writes."""
+    """What a step reads and writes. What a contraction hands from its nests to its call, or on, is its own."""
     if isinstance(step, Extern):
         viewed = [view.buffer for view in step.views()]
         made = [name for name in (*step.outputs, *step.mutates) if name]
         return Effects(tuple(dict.fromkeys(viewed)), tuple(dict.fromkeys(made)))
+    if isinstance(step, Contraction):
+        own = handed_on(step)
+        parts = [effects(part) for part in step.steps]
+        return Effects(
+            tuple(dict.fromkeys(name for part in parts for name in part.reads if name not in own)),
+            tuple(dict.fromkeys(name for part in parts for name in part.writes if name not in own)),
+        )
     read = [value.buffer for value in step.body if isinstance(value, Load)]
     written = [value.buffer for value in step.body if isinstance(value, Store)]
     return Effects(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)))
+
+
+def handed_on(step: Contraction) -> frozenset[str]:
+    """The buffers between a contraction's call and its nests. One kernel of it all needs no memory for them."""
+    stored = {value.buffer for value in step.body if isinstance(value, Store)}
+    return frozenset(name for part in step.steps for name in effects(part).writes if name not in stored)
 
 
 def predecessors(steps: Sequence[Step]) -> list[set[int]]:
@@ -60,7 +73,7 @@ def predecessors(steps: Sequence[Step]) -> list[set[int]]:
 
 def writes_are_disjoint(left: Step, right: Step, buffer: str) -> bool:
     """Whether two steps certainly write different elements of a buffer (the parts of a concatenation)."""
-    if isinstance(left, Extern) or isinstance(right, Extern):
+    if not (isinstance(left, Nest) and isinstance(right, Nest)):
         return False
     return all(
         indices_are_disjoint(one.index, _sizes(left), other.index, _sizes(right))

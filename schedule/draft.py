@@ -1,7 +1,8 @@
 """A plan in the making: what each pass of `schedule.passes` takes and returns.
 
-Its steps begin as the loop program's (nests and library calls); a pass in the middle turns each nest into the launch of
-a kernel, and those after it add what memory and repeats need.
+Its steps begin as the loop program's (nests, contractions and library calls); a pass in the middle turns each nest into
+the launch of a kernel and each contraction into a launch or a library call, and those after it add what memory and
+repeats need.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import cast
 from torch import fx
 
 from longhand.capture.graph import Literal
-from longhand.lower.ir import Buffer, Extern, Nest, Program, Size, Step, View
+from longhand.lower.ir import Buffer, Contraction, Extern, Nest, Program, Size, Step, View
 from longhand.options import Options
 from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.plan import Launch, PlanStep, Refusal, Repeat, UnitPlan, UnitStep, touched
@@ -28,7 +29,7 @@ class Draft:
     Attributes:
         program: What lower made.
         options: What is generated.
-        steps: In order: nests before kernels are planned, launches from then on.
+        steps: In order: nests and contractions before kernels are planned, launches from then on.
         buffers: Every buffer that the steps name, by name, and maybe more.
         results: What the call returns.
         kernels: By key, in order of first launch; empty before kernels are planned.
@@ -43,7 +44,7 @@ class Draft:
     results: tuple[View | Literal, ...]
     kernels: Mapping[str, KernelPlan] = dataclasses.field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
-    nests: tuple[Step, ...] = ()
+    nests: tuple[Nest | Extern, ...] = ()
 
     @classmethod
     def of(cls, program: Program, options: Options) -> Draft:
@@ -82,13 +83,13 @@ class Draft:
     @property
     def loops(self) -> tuple[Step, ...]:
         """The steps, before kernels are planned."""
-        assert all(isinstance(step, Nest | Extern) for step in self.steps)
+        assert all(isinstance(step, Nest | Extern | Contraction) for step in self.steps)
         return cast(tuple[Step, ...], self.steps)
 
     @property
     def unit_steps(self) -> tuple[UnitStep, ...]:
         """The steps, once kernels are planned."""
-        assert not any(isinstance(step, Nest) for step in self.steps)
+        assert self.has_kernels
         return cast(tuple[UnitStep, ...], self.steps)
 
     @property
@@ -105,8 +106,8 @@ class Draft:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether the nests have become launches."""
-        return not any(isinstance(step, Nest) for step in self.steps)
+        """Whether the nests have become launches, and contractions calls or launches."""
+        return not any(isinstance(step, Nest | Contraction) for step in self.steps)
 
     def with_steps(self, steps: Iterable[Step | UnitStep]) -> Draft:
         """The same with other steps."""

@@ -105,5 +105,7 @@ def _on_demand(steps: Sequence[Step]) -> list[Step]:
 
 
 def _place(step: Step, position_of: Mapping[str, int]) -> int:
-    names = (step.origin,) if isinstance(step, Extern) else origins(step.body)
+    names = (
+        (step.origin,) if isinstance(step, Extern) else origins(step.body)
+    )  # a contraction's is that of its call
     return max((position_of.get(name, -1) for name in names), default=-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from longhand.lower.ir import Nest
+from longhand.schedule.contractions.neighbours import take_neighbours_in
 from longhand.schedule.draft import Draft
 from longhand.schedule.fusion.column_fusion import take_column_sums_along
 from longhand.schedule.fusion.fission import divide
@@ -72,10 +72,20 @@ def _order_bodies(draft: Draft) -> Draft:
     return draft.with_steps(in_one_order(draft.loops, draft.program.graph, draft.position_of))
 
 
+def _take_neighbours_in(draft: Draft) -> Draft:
+    target = facts_of(draft.options.target)
+    return draft.with_steps(take_neighbours_in(draft.loops, draft.buffers, draft.kept, target))
+
+
 def _plan_kernels(draft: Draft) -> Draft:
     planner = Planner(draft.buffers, draft.options, draft.hints, draft.limits, draft.position_of)
-    calls = tuple(planner.launch(step) if isinstance(step, Nest) else step for step in draft.loops)
-    return dataclasses.replace(draft, steps=calls, kernels=planner.kernels, nests=draft.loops)
+    planned = [one for step in draft.loops for one in planner.planned(step)]
+    return dataclasses.replace(
+        draft,
+        steps=tuple(call for call, _ in planned),
+        kernels=planner.kernels,
+        nests=tuple(done for _, done in planned),
+    )
 
 
 def _join_lists(draft: Draft) -> Draft:
@@ -154,11 +164,20 @@ PASSES: tuple[PlanPass, ...] = (
     PlanPass(
         "fuse_column_sums", "Sums over the rows join a nest that walks these rows anyway.", _fuse_column_sums
     ),
+    PlanPass(
+        "grow_contractions",
+        "What makes factors, or is made of sums, joins a contraction with a template.",
+        _take_neighbours_in,
+    ),
     PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
     PlanPass(
         "order_bodies", "Bodies that may stand in lists alike, however fusion found them.", _order_bodies
     ),
-    PlanPass("plan_kernels", "Each nest is the launch of a kernel; equal nests share one.", _plan_kernels),
+    PlanPass(
+        "plan_kernels",
+        "Each nest is a launch, equal ones of one kernel; a contraction is one, or a call.",
+        _plan_kernels,
+    ),
     PlanPass("join_lists", "Launches of one kernel over lists of tensors are one launch.", _join_lists),
     PlanPass("place_buffers", "Memory for what launches write: new, or taken over in place.", _place_buffers),
     PlanPass("call_library", "A lone op that a library does as well is its call.", _call_library),

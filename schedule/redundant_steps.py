@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from longhand.lower.ir import Buffer, BufferKind, Extern, Load, Nest, Step, Store, View
+from longhand.lower.ir import Buffer, BufferKind, Contraction, Extern, Load, Nest, Step, Store, Value, View
 from longhand.schedule.bodies import without_stores
 from longhand.schedule.cleanup import clean_nest, value_key
 from longhand.schedule.dependencies import effects
@@ -31,7 +31,7 @@ def drop_unread(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: froz
                 continue
             if len(trimmed.body) != len(step.body):
                 step = clean_nest(trimmed)
-        elif _has_only_results(step) and all(_is_unread(n, buffers, wanted) for n in step.outputs if n):
+        elif _has_only_results(step) and all(_is_unread(n, buffers, wanted) for n in effects(step).writes):
             continue
         wanted.update(effects(step).reads)
         left.append(step)
@@ -65,17 +65,34 @@ def share_equal(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: froz
 
 def rename_in_nest(nest: Nest, name_of: Callable[[str], str]) -> Nest:
     """The nest on other buffers."""
-    body = tuple(
+    return Nest(nest.axes, _rename_in_body(nest.body, name_of))
+
+
+def _rename_in_body(body: tuple[Value, ...], name_of: Callable[[str], str]) -> tuple[Value, ...]:
+    return tuple(
         dataclasses.replace(value, buffer=name_of(value.buffer)) if isinstance(value, Load | Store) else value
-        for value in nest.body
+        for value in body
     )
-    return Nest(nest.axes, body)
 
 
 def rename_buffers(step: Step, name_of: Callable[[str], str]) -> Step:
     """The step on other buffers."""
-    if isinstance(step, Nest):
-        return rename_in_nest(step, name_of)
+    match step:
+        case Nest():
+            return rename_in_nest(step, name_of)
+        case Extern():
+            return _rename_in_call(step, name_of)
+        case Contraction():
+            return dataclasses.replace(
+                step,
+                body=_rename_in_body(step.body, name_of),
+                call=_rename_in_call(step.call, name_of),
+                before=tuple(rename_in_nest(nest, name_of) for nest in step.before),
+                after=tuple(rename_in_nest(nest, name_of) for nest in step.after),
+            )
+
+
+def _rename_in_call(step: Extern, name_of: Callable[[str], str]) -> Extern:
     return dataclasses.replace(
         step,
         args=_rename_views(step.args, name_of),
@@ -96,11 +113,13 @@ def _is_unread(name: str, buffers: Mapping[str, Buffer], wanted: set[str]) -> bo
     return name not in wanted and buffers[name].kind is BufferKind.INTERMEDIATE
 
 
-def _has_only_results(step: Extern) -> bool:
-    """Whether a call does nothing but make its results: no writes, no random numbers, nothing its schema hides.
+def _has_only_results(step: Extern | Contraction) -> bool:
+    """Whether a step does nothing but make its results: no writes, no random numbers, nothing its schema hides.
 
     What makes no result is called for what it does: ``_linalg_check_errors`` raises.
     """
+    if isinstance(step, Contraction):
+        return True
     is_random = torch.Tag.nondeterministic_seeded in step.target.tags
     return bool(step.outputs) and not step.mutates and not is_random and step.target.namespace == "aten"
 
@@ -116,9 +135,14 @@ def _step_key(
 
     plain = rename_buffers(step, content)
     made = tuple((buffers[n].dtype, buffers[n].shape, buffers[n].stride) for n in outputs)
-    if isinstance(plain, Nest):
-        return (plain.axes, tuple(value_key(value) for value in plain.body), made)
-    return (plain.target, repr(plain.args), repr(plain.kwargs), plain.outputs, made, plain.memory_format)
+    if not isinstance(plain, Extern):
+        loops = (plain.axes, tuple(value_key(value) for value in plain.body), made)
+        return loops if isinstance(plain, Nest) else (*loops, _call_key(plain.call))
+    return (*_call_key(plain), made)
+
+
+def _call_key(plain: Extern) -> tuple[object, ...]:
+    return (plain.target, repr(plain.args), repr(plain.kwargs), plain.outputs, plain.memory_format)
 
 
 def _rename_views(argument: Any, name_of: Callable[[str], str]) -> Any:

@@ -32,6 +32,7 @@ def test_a_file_that_is_gone_is_found():
 
 def test_the_pages():
     assert [page.stem for page in PAGES] == [
+        "adding_a_contraction_template",
         "adding_a_fusion_rule",
         "adding_a_kernel_schedule",
         "adding_a_naming_rule",

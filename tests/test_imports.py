@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+import networkx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,3 +119,33 @@ def test_no_product_code_names_inductor_or_functorch():
         if name.startswith(("torch._inductor", "torch._functorch"))
     ]
     assert not wrong, wrong
+
+
+def module_of(path):
+    words = path.relative_to(ROOT).with_suffix("").parts
+    words = words if words[0] == "longhand" else ("longhand", *words)
+    return ".".join(words[:-1] if words[-1] == "__init__" else words)
+
+
+def circles(imports):
+    """Sets of modules that import one another, by way of whatever."""
+    graph = networkx.DiGraph(imports)
+    return [sorted(found) for found in networkx.strongly_connected_components(graph) if len(found) > 1]
+
+
+def test_no_modules_import_one_another_types_included():
+    paths = {module_of(path): path for path in sources(*ROOMS)}
+    imports = set()
+    for name, path in paths.items():
+        for node in ast.walk(ast.parse(path.read_text())):  # also below TYPE_CHECKING
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                names = [one if one in paths else node.module for one in whole]
+            imports |= {(name, other) for other in names if other in paths and other != name}
+    assert len(imports) > 1000
+    assert not circles(imports)
+
+
+def test_a_circle_is_found():
+    assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == [["a", "b", "c"]]

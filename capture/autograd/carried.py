@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import fx
 
+from longhand.capture.autograd.shared_results import is_shared, refuse_views_of_results
 from longhand.capture.devices import host_nodes
 from longhand.capture.functionalize.gradient_tracking import can_carry, stops
-from longhand.capture.graph import AliasKind, CapturedGraph
+from longhand.capture.graph import CapturedGraph
 from longhand.errors import CaptureError
 
 
@@ -39,7 +40,7 @@ def refuse_unsound(captured: CapturedGraph) -> None:
     for group in captured.shared_storage:
         if written & set(group):
             raise CaptureError(f"{', '.join(group)} share memory, and the call writes into it.")
-    carrying = {node.name for node in _carrying(captured)}
+    carrying = names_carrying(captured)
     for mutation in captured.mutations:
         if mutation.input_node in wanted:
             raise CaptureError(
@@ -57,13 +58,12 @@ def refuse_unsound(captured: CapturedGraph) -> None:
             f"Gradients flow through tensors on the CPU ({min(node.name for node in moved)}) in a call for a GPU.",
             hint="Move them to the GPU once, outside the call.",
         )
-    for output in captured.outputs:
-        if output.alias is not AliasKind.FRESH:
-            raise CaptureError(
-                f"The result {output.value} shares memory with {output.base}: in training longhand returns fresh"
-                " tensors only.",
-                hint="Return a clone of it.",
-            )
+    refuse_views_of_results(captured)
+
+
+def names_carrying(captured: CapturedGraph) -> frozenset[str]:
+    """Of the nodes that depend on what wants a gradient."""
+    return frozenset(node.name for node in _carrying(captured))
 
 
 def _carrying(captured: CapturedGraph) -> set[fx.Node]:
@@ -84,9 +84,10 @@ def _carrying(captured: CapturedGraph) -> set[fx.Node]:
 
 
 def relevant(captured: CapturedGraph) -> set[fx.Node]:
-    """Nodes through which gradients flow: they depend on what wants one, and a result depends on them."""
+    """Nodes through which gradients flow: they depend on what wants one, and a result of its own depends on them."""
     requires = _carrying(captured)
-    results = {output.value for output in captured.outputs if isinstance(output.value, str)}
+    own = [output.value for output in captured.outputs if not is_shared(output)]
+    results = {value for value in own if isinstance(value, str)}
     found: set[fx.Node] = set()
     waiting = [node for node in captured.graph.nodes if node.name in results and node in requires]
     while waiting:

@@ -24,6 +24,7 @@ from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback, Setting
+from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import host_nodes, on_cpu
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
@@ -31,6 +32,7 @@ from longhand.capture.functionalize.functional_proxies import Handle, Memory, Nu
 from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
 from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
+from longhand.capture.own_derivatives import given_op
 from longhand.errors import CaptureError
 from longhand.options import Target
 
@@ -85,7 +87,6 @@ class _Walk:
         self.host = host_nodes(captured.graph)
         self.pullbacks: dict[fx.Node, Pullback] = {}
         self.gradients: dict[fx.Node, Handle] = {}  # by node of the joint graph
-        self.marked = 0
 
     def run(self) -> Joint:
         for node in self.captured.graph.nodes:
@@ -143,6 +144,8 @@ class _Walk:
         self._mark(node, made)
 
     def _copied(self, node: fx.Node, args: Any, kwargs: Any, value: Any) -> Any:
+        if node.target is given_op:  # nobody asks for its derivative
+            return list(args[0])
         emitted = self.rewriter.emit(node.target, args, kwargs, value=value)
         emitted.meta["on_host"] = node in self.host
         if isinstance(value, list | tuple):
@@ -266,7 +269,7 @@ class _Walk:
         last = [node for node in self.rewriter.graph.nodes if node.op == "placeholder"][-1]
         for position, output in enumerate(self.captured.outputs):
             node = self.nodes.get(output.value) if isinstance(output.value, str) else None
-            if node is None or node not in self.relevant:
+            if node is None or node not in self.relevant or is_shared(output):
                 continue
             handle: Handle = self.known[node]
             with self.rewriter.graph.inserting_after(last):
@@ -379,10 +382,8 @@ def _is_reshape(node: fx.Node) -> bool:
 
 def _tensor_arguments(node: fx.Node) -> list[fx.Node]:
     """The nodes among a call's arguments whose values are tensors, in order, each as often as it is given."""
-    found = [
-        leaf for leaf in pytree.tree_leaves((list(node.args), dict(node.kwargs))) if isinstance(leaf, fx.Node)
-    ]
-    return [leaf for leaf in found if isinstance(leaf.meta["val"], torch.Tensor)]
+    leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)))
+    return [one for one in leaves if isinstance(one, fx.Node) and isinstance(one.meta["val"], torch.Tensor)]
 
 
 def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:

@@ -14,6 +14,7 @@ from torch import fx
 
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.partition import Partition
+from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import move_to_target
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.view_nodes import is_view
@@ -51,17 +52,21 @@ class _Splitter:
             self.joint.node_of[output.value] if isinstance(output.value, str) else None
             for output in self.captured.outputs
         ]
+        own = [
+            None if is_shared(output) else node
+            for output, node in zip(self.captured.outputs, results, strict=True)
+        ]
         written = self.captured.overwritten
         clones = [node for node in self.partition.inputs if node.name in written]
-        saved = [node for node in self.partition.saved if node not in results]
+        saved = [node for node in self.partition.saved if node not in own]
         forward, names, clone_names = self._forward(results, saved, clones)
         sources: dict[fx.Node, tuple[str, BackwardKind, str | int]] = {}
         for node in self.partition.inputs:
             if node not in clones:
                 sources[node] = (names[node], BackwardKind.INPUT, names[node])
         for node in self.partition.saved:
-            if node in results:
-                sources[node] = (names[node], BackwardKind.RESULT, results.index(node))
+            if node in own:
+                sources[node] = (names[node], BackwardKind.RESULT, own.index(node))
         for place, node in enumerate(saved):
             sources[node] = (names[node], BackwardKind.SAVED, len(results) + place)
         for place, (node, word) in enumerate(zip(clones, clone_names, strict=True)):
@@ -108,7 +113,7 @@ class _Splitter:
             graph=self._on_device(builder.graph),
             outputs=(
                 *(
-                    output if node is None else GraphOutput(names[node])
+                    output if node is None else self._output(output, names[node], names)
                     for output, node in zip(self.captured.outputs, results, strict=True)
                 ),
                 *(GraphOutput(node.name) for node in kept),
@@ -117,6 +122,11 @@ class _Splitter:
             n_saved=len(kept),
         )
         return graph, names, [node.name for node in clone_nodes]
+
+    def _output(self, output: GraphOutput, value: str, names: dict[fx.Node, str]) -> GraphOutput:
+        if not isinstance(output.base, str):
+            return dataclasses.replace(output, value=value)
+        return dataclasses.replace(output, value=value, base=names[self.joint.node_of[output.base]])
 
     # The backward pass.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from longhand.capture.autograd.carried import names_carrying, refuse_unsound
 from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
+from longhand.capture.autograd.shared_results import computes_nothing, with_detached
 from longhand.capture.autograd.split import split
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.capture.trace_isolation import own_types
@@ -12,8 +14,13 @@ from longhand.errors import CaptureError
 from longhand.options import Target
 
 
-def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0) -> TrainingGraphs:
-    """Derives the backward pass of a captured call.
+def ready_to_train(captured: CapturedGraph) -> CapturedGraph:
+    """The call with what autograd says of results that are no tensors of their own."""
+    return with_detached(captured, names_carrying(captured))
+
+
+def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0) -> TrainingGraphs | None:
+    """Derives the backward pass of a captured call; None where eager's views of the arguments are all of it.
 
     Args:
         captured: The call, captured in training mode; its `grad_inputs` say what wants gradients.
@@ -24,6 +31,10 @@ def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0
         CaptureError: Nothing wants a gradient, or a case where a backward made ahead of time would be wrong.
         OptionError: The budget is not between 0 and 1.
     """
+    carrying = names_carrying(captured)
+    if computes_nothing(captured) and any(output.value in carrying for output in captured.outputs):
+        refuse_unsound(captured)
+        return None
     with own_types():
         joint = differentiate(captured, target)
         join_slices(joint.graph)

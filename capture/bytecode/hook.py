@@ -36,7 +36,7 @@ def frame_hook() -> ModuleType:
                 f"The frame hook cannot be loaded: {error}.",
                 hint="Install longhand with a C compiler at hand (pip install -e .), or use frontend='dynamo'.",
             ) from None
-        if not all(hasattr(found, name) for name in ("call", "same_code")):
+        if not all(hasattr(found, name) for name in ("call", "same_code", "HeldPaths")):
             raise CaptureError(
                 f"The frame hook {found.__file__} was built from an older capture/_frame_eval.c.",
                 hint="Build it again (pip install -e .).",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.entry.breaks import Unsupported
-from longhand.capture.bytecode.entry.raising import mutates
+from longhand.capture.bytecode.calls.leaves import is_torch_leaf
+from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
+from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
+from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
+from longhand.capture.bytecode.values.sources import Source, is_default
 from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
@@ -26,7 +30,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     Value,
 )
-from longhand.capture.bytecode.values.wrapping import CONSTANT_TYPES, Wrapping, escaped
+from longhand.capture.bytecode.values.wrapping import Wrapping
 
 __all__ = ["DELETED", "Trace"]
 
@@ -39,6 +43,17 @@ _DTYPES: dict[object, torch.dtype] = {
     float: torch.float64,
     complex: torch.complex128,
 }
+
+
+_FIXED = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+)
 
 
 def _dtype_of(argument: Any) -> Any:
@@ -73,7 +88,14 @@ class Trace(Wrapping):
         self.run_frame: Callable[[Any], Value]
         self.n_steps = 0
         self.n_index_modes = 0  # how many TransformGetItemToIndex are on
-        self.may_raise = ""  # a call that may raise where the user's code handles it
+        self.may_raise = (
+            ""  # a call that may raise where the user's code handles it, or a check that may fail
+        )
+        self.assumes = False  # whether what a check of values finds is looked at after the graph
+        self.assumed: list[tuple[Tensor, bool]] = []
+        self.inner: dict[fx.Node, str] = {}  # what must not leave the graph, and why
+        self._watched: list[tuple[torch.Tensor, int, str]] = []
+        self._deferred: tuple[str, str] | None = None
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """A node with the user's place."""
@@ -158,6 +180,50 @@ class Trace(Wrapping):
             if (writes if tensor.fake.is_inference() else torch_private.version(tensor.fake) > 0)
         ]
 
+    @contextlib.contextmanager
+    def deferred(self, who: str, hint: str) -> Iterator[None]:
+        """While inside, code is interpreted that eager runs later: what it reads from outside may be another by then.
+
+        Args:
+            who: What says that it reads something, where that is refused.
+            hint: What to do instead.
+        """
+        self._deferred, assumes, self.assumes = (who, hint), self.assumes, False
+        try:
+            yield
+        finally:
+            self._deferred, self.assumes = None, assumes
+
+    def wrap(self, value: Any, source: Source) -> Value:
+        """The tracked value of a real one, with its guards.
+
+        Raises:
+            Unsupported: It is read by code that runs later, and may be another by then.
+        """
+        if not (is_default(source) and type(value) in CONSTANT_TYPES):  # as fixed as its function's code
+            self.refuse_deferred(value, source.name)
+        return super().wrap(value, source)
+
+    def refuse_deferred(self, value: Any, name: str) -> None:
+        """Raises where code that runs later reads anything but a function, class, module or dtype."""
+        if self._deferred is not None and not (isinstance(value, _FIXED) or is_torch_leaf(value)):
+            who, hint = self._deferred
+            raise Unsupported(f"{who} {name}, which may be another by then", hint)
+
+    def watch(self, fake: torch.Tensor, reason: str) -> None:
+        """From here on a write into this tensor, or into what it is a view of, leaves the frame to CPython."""
+        self._watched.append((fake, torch_private.version(fake), reason))
+
+    def refuse_writes(self) -> None:
+        """Looks whether the last call wrote into a tensor that is watched.
+
+        Raises:
+            SkipFrame: It did.
+        """
+        for fake, version, reason in self._watched:
+            if torch_private.version(fake) != version:
+                raise SkipFrame(reason)
+
     def has_effects(self) -> bool:
         """Whether anything that was there before is to be changed."""
         return bool(self.changed or self.attributes or self.globals_written)
@@ -188,8 +254,7 @@ class Trace(Wrapping):
                 ):
                     continue
                 assert value.source is not None and other.source is not None
-                text = "{} is not " + escaped(other.source.expression())
-                self.guards.add(value.source, text, f"{value.source.name} is not {other.source.name}")
+                self.guards.identity(value.source, other.source, is_same=False)
 
     def constants(self, values: Iterable[Any]) -> list[Value]:
         return [Const(value) for value in values]

@@ -10,7 +10,13 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.entry.breaks import BreakRecord, Raised, SkipFrame, Unsupported
+from longhand.capture.bytecode.entry.breaks import (
+    BreakRecord,
+    NeedsFixedSizes,
+    Raised,
+    SkipFrame,
+    Unsupported,
+)
 from longhand.capture.bytecode.entry.outcome import Outcome
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.frames.interpreter import Interpreter
@@ -90,6 +96,9 @@ def capture_whole(
         raise BrokenCall(BreakRecord(error.reason, error.where or "", error.hint)) from None
     except SkipFrame as error:
         raise BrokenCall(BreakRecord(str(error), "")) from None
+    except NeedsFixedSizes:
+        reason = "a torch.autograd.Function with gradients is called with tensors of symbolic sizes"
+        raise BrokenCall(BreakRecord(reason, "", "Train with fixed sizes: dynamic=False.")) from None
     except Raised as raised:
         kind = getattr(raised.value, "kind", Exception).__name__
         raise BrokenCall(BreakRecord(f"{kind} is raised", "")) from None

@@ -27,6 +27,7 @@ from longhand.capture.functionalize.composites import as_called
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.own_derivatives import derivative_of, op_call
 from longhand.capture.provenance import Frame, as_attributes, dotted_path, user_frames
 from longhand.capture.source import function_lines, shape_words, wrapper_of_method
 from longhand.capture.storages import overlapping
@@ -138,10 +139,16 @@ def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch
     fakes = [_faked(mode, value) for value in [*values, *held.values()]]
     paths = list(held)
     records = torch.is_grad_enabled()
+    derived = {node.target: derivative_of(node.target) for node in module.graph.nodes}
+    given_calls = {
+        target: op_call(derivative, lambda module, fakes: trace_graph(module, fakes, {}))
+        for target, derivative in derived.items()
+        if derivative is not None
+    }
 
     def run(*inputs: Any) -> Any:
         given = dict(zip(paths, inputs[len(values) :], strict=True))
-        return DynamoRun(module, given, records).run(*inputs[: len(values)])
+        return DynamoRun(module, given, records, given_calls).run(*inputs[: len(values)])
 
     # What autocast and torch.func's transforms make of a call is seen below them.
     is_transformed = any(map(torch_transforms.opens_transform, module.graph.nodes))

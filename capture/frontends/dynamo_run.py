@@ -8,7 +8,7 @@ a second witness: where none of a call's results requires grad although an argum
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -51,10 +51,12 @@ class _State:
     Attributes:
         records: Gradients are recorded.
         n_regions: Checkpointed regions met so far.
+        given: For calls that bring a derivative of the user's, what makes the op's call.
     """
 
     records: bool
     n_regions: int = 0
+    given: Mapping[Any, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
 
 class DynamoRun(fx.Interpreter):
@@ -64,6 +66,7 @@ class DynamoRun(fx.Interpreter):
         module: The graph.
         held: The values of tensors that it holds, by path.
         records: Whether gradients are recorded when it is called.
+        given: For calls that bring a derivative of the user's, what makes the op's call.
     """
 
     def __init__(
@@ -71,13 +74,14 @@ class DynamoRun(fx.Interpreter):
         module: fx.GraphModule,
         held: dict[str, Any],
         records: bool,
+        given: Mapping[Any, Callable[..., Any]],
         *,
         state: _State | None = None,
         checkpoint: int = 0,
     ) -> None:
         super().__init__(module)
         self._held = held
-        self._state = state or _State(records)
+        self._state = state or _State(records, given=given)
         self._regions = [checkpoint]
 
     def run_node(self, node: fx.Node) -> Any:
@@ -106,8 +110,10 @@ class DynamoRun(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if torch_private.is_checkpoint(target):
             body, *operands = args
-            region = DynamoRun(body, {}, True, state=self._state, checkpoint=self._next_region())
+            region = DynamoRun(body, {}, True, {}, state=self._state, checkpoint=self._next_region())
             return region.run(*operands)
+        if target in self._state.given:
+            return self._state.given[target](*args)
         if (written_out := for_each(target)) is not None:
             return written_out(*args, **kwargs)
         if isinstance(target, torch._ops.OpOverload) and target._schema.name == "prims::fma":

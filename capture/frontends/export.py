@@ -97,7 +97,7 @@ def capture_export(
 def _refuse_custom(what: str) -> None:
     raise CaptureError(
         f"The call uses {what}, whose gradients cannot be derived ahead of time.",
-        hint="Generate without --train, or leave that part out of what is compiled.",
+        hint="Generate with --frontend bytecode, which makes a graph of its backward, or without --train.",
     )
 
 

@@ -34,6 +34,7 @@ from longhand.capture.known.biases import make_biases
 from longhand.capture.known.fold import fold_known
 from longhand.capture.known.spelling import Emit
 from longhand.capture.known.tables import with_tables
+from longhand.capture.own_derivatives import given_op
 from longhand.capture.provenance import assign_provenance, user_frames
 from longhand.capture.size_conditions import size_conditions
 from longhand.capture.sizes import symbolic_sizes
@@ -141,6 +142,8 @@ def _emitter(rewriter: Rewriter) -> Emit:
 def _copy(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         return inline_region(rewriter, node, known)
+    if rewriter.gradients is None and node.target is given_op:  # nobody asks for its derivative
+        return [known[result] for result in node.args[0]]  # type: ignore[union-attr, index]
     if rewriter.gradients is None or not note_of(node).stops_gradients:
         return rewriter.copy(node, known, True)
     with rewriter.gradients.stopped():

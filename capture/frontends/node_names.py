@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from longhand.capture.functionalize.decompositions import packet_name
+from longhand.capture.own_derivatives import result_word
 
 
 def named(graph: fx.Graph, paths: dict[str, str]) -> tuple[dict[fx.Node, str], fx.Graph]:
@@ -52,7 +53,7 @@ def _unique_words(graph: fx.Graph, paths: dict[str, str]) -> dict[fx.Node, str]:
             choose(node, _word(node.meta["provenance"].local))
     for node in graph.nodes:
         if node.op == "call_function" and node not in words:
-            choose(node, _word(_op_word(node)))
+            choose(node, _word(result_word(node) or _op_word(node)))
     return words
 
 

@@ -73,13 +73,19 @@ class Number:
 
 
 def on_storage_of(eager: Any, results: Any, given: Any) -> Any:
-    """A decomposed call's results, from now on known by eager's own values: later views are matched by storage."""
+    """A rewritten call's results, from now on known by eager's own values: later views are matched by storage.
+
+    A result whose type was corrected (statistics of a batch norm) keeps its own.
+    """
     sources = [id(leaf) for leaf in pytree.tree_leaves(given)]
     handles, values = pytree.tree_leaves(results), pytree.tree_leaves(eager)
-    if len(handles) == len(values):
-        for handle, value in zip(handles, values, strict=True):
-            if isinstance(handle, Handle) and isinstance(value, torch.Tensor) and id(handle) not in sources:
-                handle.fake = value
+    if len(handles) != len(values):
+        return results
+    for handle, value in zip(handles, values, strict=True):
+        if not isinstance(handle, Handle) or not isinstance(value, torch.Tensor) or id(handle) in sources:
+            continue
+        if handle.fake.dtype is value.dtype:
+            handle.fake = value
     return results
 
 

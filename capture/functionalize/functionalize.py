@@ -228,7 +228,7 @@ class Rewriter:
         if target.namespace == "aten" and name in self.rules:
             result = self.rules[name](self, target, args, kwargs, eager)
             if result is not NotImplemented:
-                return result
+                return on_storage_of(eager, result, (args, kwargs))
         if torch_private.writes(target):
             return self.rule_for_write(target)(self, target, args, kwargs, eager)
         if not is_kept(target) or is_composite_view(target, args):

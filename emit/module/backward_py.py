@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
-from longhand.capture.graph import BackwardInput, BackwardKind, InputKind, TrainingGraphs
+from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, InputKind, TrainingGraphs
 from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.module_tree import Branch
@@ -112,7 +112,9 @@ def trained_call(
         launched=tuple(
             place
             for place, result in enumerate(plan.results)
-            if isinstance(result, View) and place not in in_records
+            if isinstance(result, View)
+            and place not in in_records
+            and training.forward.outputs[place].alias is AliasKind.FRESH
         ),
         records=records,
         allowed=frozenset(training.forward.grad_inputs),

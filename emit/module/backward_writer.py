@@ -138,7 +138,7 @@ class BackwardWriter(ModelWriter):
         return [entry.node for entry in self.graph.inputs if entry.node in self._read]
 
     def _dim_words(self) -> DimWords:
-        return backward_dims(self._training, self._forward.words, self.words, self.graph)
+        return backward_dims(self._training, self._forward.words, self.words, self.plan.program)
 
     def _tensor_arguments(self) -> list[tuple[str, str]]:
         """They go by the words that the forward has for them, not by the graph's."""

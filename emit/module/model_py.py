@@ -15,6 +15,7 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_head import signature_lines, title
 from longhand.emit.module.model_results import (
     built,
+    detached,
     end_with,
     records_outside_loops,
     remark_on_gradients,
@@ -26,7 +27,7 @@ from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layo
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
 from longhand.emit.module.templates import render_template
 from longhand.emit.module.tensor_lists import MadeList, TensorList, find_lists, find_made_lists, shape_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trained_call import TrainedCall, launched_words, may_require_grad
 from longhand.emit.module.trees import Parameter, parameters
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.names.buffer_names import BufferWords
@@ -111,7 +112,7 @@ class ModelWriter:
         )
 
     def _dim_words(self) -> DimWords:
-        return DimWords(self.graph, chains=self.plan.program.layers)
+        return DimWords(self.graph, self.plan.program.buffers, chains=self.plan.program.layers)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
@@ -199,7 +200,7 @@ class ModelWriter:
             self.tensors,
             self.plan.options.target.device.value,
             self._plain(),
-            self.training.allowed if self.training is not None else None,
+            may_require_grad(self.plan, self.training),
             self.lists,
             self.plan.program.on_cpu,
         )
@@ -218,9 +219,13 @@ class ModelWriter:
 
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
-        in_records = self.training.in_records if self.training is not None else frozenset[int]()
+        launched = None if self.training is None else self.training.launched
         texts = [
-            self._result(result, sizes) if place not in in_records else ""
+            (
+                detached(self._result(result, sizes), self.graph.outputs[place])
+                if launched is None or place in launched
+                else ""
+            )
             for place, result in enumerate(self.plan.results)
         ]
         end_with(paragraphs, self._returned(texts), len(texts))
@@ -251,14 +256,9 @@ class ModelWriter:
             return ()
         owner, weights = (["self"], ["*self.parameters()"]) if self.graph.is_module else ([], [])
         given = ", ".join([*owner, *self._launch_given(), *weights])
-        return trained_lines(
-            f"{self.training.function}.apply({given})",
-            self.plan.results[: len(self.plan.results) - self.graph.n_saved],
-            self.graph.out_spec,
-            self.variables,
-            lambda result: self._result(result, self._plain()),
-            self._built,
-        )
+        call = f"{self.training.function}.apply({given})"
+        paths = dict(self.tensors)
+        return trained_lines(call, self.plan, self.variables, paths, self._plain(), self._built)
 
     def _as_given(self, buffer: str) -> str:
         """A buffer as the results mention it: an argument of forward() by its path, ``batch["mask"]``."""
@@ -311,7 +311,7 @@ class ModelWriter:
             graph = f"CudaGraph(self.{self.launch}, mutates={self._mutated()})"
             members = [*members, f"self.{self.recording} = {graph}"]
         return ModelText(
-            title="\n".join(map(python_docstring, title(self.plan, self.training is not None).split("\n"))),
+            title="\n".join(map(python_docstring, title(self.plan, self.plan.options.train).split("\n"))),
             signature=tuple(
                 map(
                     python_docstring,

@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch.utils._pytree as pytree
 
+from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.emit.layers.loops import ModelStep
 from longhand.emit.layers.model_loops import write_record
 from longhand.emit.module.paragraphs import Paragraph
 from longhand.emit.module.tensor_lists import MadeList
 from longhand.emit.module.trees import build, children
+from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.names.variables import records_apart
+from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
+from longhand.schedule.plan import UnitPlan
 
 
 def built(
@@ -53,36 +57,62 @@ def end_with(paragraphs: list[Paragraph], returned: str, n_results: int) -> None
 
 def trained_lines(
     call: str,
-    results: Sequence[object],
-    spec: pytree.TreeSpec,
+    plan: UnitPlan,
     variables: Mapping[str, str],
-    result: Callable[[object], str],
+    paths: Mapping[str, str],
+    sizes: SizeWriter,
     build_leaves: Callable[[list[str]], str],
 ) -> tuple[str, ...]:
     """The lines of forward() in training: the autograd.Function's results as the user's call returns them.
 
+    What shares an argument's memory is no result of the Function: it is taken here, of what the caller gave.
+
     Args:
         call: Of the Function.
-        results: Of the user's call.
-        spec: How they hang together.
+        plan: Of the forward pass.
         variables: The variable of each buffer.
-        result: The text of a result that is no tensor.
+        paths: How forward() reaches its arguments' tensors.
+        sizes: Writes numbers.
         build_leaves: What is returned of the leaves' texts.
     """
-    is_tensor = [isinstance(one, View) for one in results]
-    words = [variables[one.buffer] for one in results if isinstance(one, View)]
+    graph = plan.program.graph
+    leaves = list(zip(plan.results, graph.outputs, strict=True))[: len(graph.outputs) - graph.n_saved]
+    own = [
+        result for result, output in leaves if isinstance(result, View) and output.alias is AliasKind.FRESH
+    ]
+    words = [variables[result.buffer] for result in own]
     words = [
-        word if words.count(word) == 1 and word.isidentifier() else f"result_{i}"
+        (
+            word
+            if words.count(word) == 1 and word.isidentifier() and word not in paths.values()
+            else f"result_{i}"
+        )
         for i, word in enumerate(words)
     ]
-    if all(is_tensor) and spec.is_leaf():
-        return (f"return {call}[0]",)
-    is_flat = spec.type is tuple and all(child.is_leaf() for child in children(spec))
-    if all(is_tensor) and is_flat and len(words) > 1:
-        return (f"return {call}",)
-    texts = iter(words)
-    leaves = [next(texts) if isinstance(one, View) else result(one) for one in results]
-    return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {build_leaves(leaves)}")
+    if len(own) == len(leaves):
+        if graph.out_spec.is_leaf():
+            return (f"return {call}[0]",)
+        is_flat = graph.out_spec.type is tuple and all(one.is_leaf() for one in children(graph.out_spec))
+        if is_flat and len(words) > 1:
+            return (f"return {call}",)
+    texts: list[str] = []
+    left = iter(words)
+    for result, output in leaves:
+        if not isinstance(result, View):
+            texts.append(argument(result.value if isinstance(result, Literal) else result, sizes))
+        elif output.alias is AliasKind.FRESH:
+            texts.append(next(left))
+        elif isinstance(output.base, int):  # that result once more
+            texts.append(texts[output.base])
+        else:
+            base = paths.get(result.buffer, variables[result.buffer])
+            texts.append(detached(write_view(result, base, sizes, plan.buffers[result.buffer]), output))
+    return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {build_leaves(texts)}")
+
+
+def detached(text: str, output: GraphOutput) -> str:
+    """A result that shares memory with what may require grad: without its gradients where it has none."""
+    return f"{text}.detach()" if output.is_detached else text
 
 
 def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:

@@ -45,8 +45,10 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
             value = forward.words.value_of_gradient(origin)
             if value in saved and origin.part is GradientPart.WHOLE:
                 differentiated[node.name] = saved[value]
-    words = BufferWords(lowered, given, forward.words.renamed, differentiated)
-    dims = backward_dims(graphs, forward.words, words, lowered)
+    words = BufferWords(
+        lowered, training.backward.program.buffers, given, forward.words.renamed, differentiated
+    )
+    dims = backward_dims(graphs, forward.words, words, training.backward.program)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
     return Pass(training.backward, names, words)
 

@@ -9,10 +9,11 @@ from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.dimension_propagation import PRODUCT, Words
+from longhand.lower.ir import Program
 
 
 def backward_dims(
-    training: TrainingGraphs, forward: BufferWords, backward: BufferWords, graph: CapturedGraph
+    training: TrainingGraphs, forward: BufferWords, backward: BufferWords, program: Program
 ) -> DimWords:
     """The words of a backward graph's dimensions.
 
@@ -20,9 +21,10 @@ def backward_dims(
         training: Both graphs, as they were captured.
         forward: Words for the forward's values.
         backward: Words for the backward's.
-        graph: The backward graph, as it was lowered.
+        program: The backward graph, lowered.
     """
-    dims = DimWords(training.forward, layers=forward)
+    graph = program.graph
+    dims = DimWords(training.forward, {}, layers=forward)
     given: dict[str, Words] = {}
     for entry in training.inputs:
         value = backward.nodes[entry.node].meta["val"]
@@ -32,7 +34,7 @@ def backward_dims(
             node = forward.nodes[source]
             of = forward.nodes.get(forward.provenance(source).gradient_of, node)
             given[entry.node] = _flattened(of, value, dims)
-    return DimWords(graph, given, _known(graph, forward, backward, dims))
+    return DimWords(graph, program.buffers, given, _known(graph, forward, backward, dims))
 
 
 def _known(

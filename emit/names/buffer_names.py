@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import operator
 from collections.abc import Iterator, Mapping
 
@@ -12,11 +10,12 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.emit.names.module_names import is_call_of, last_word, without_positions, words_of_module
-from longhand.emit.names.operation_names import OpWord, aten_name, name_of_ops, op_word, spelled
+from longhand.emit.names.operation_names import OpWord, aten_name, op_word, spelled
 from longhand.emit.names.renamed_locals import NOTHING_RENAMED, RenamedLocals
 from longhand.emit.names.result_names import comparison_word, has_result_word, result_word
+from longhand.emit.names.value_origins import ValueOrigins
 from longhand.emit.names.words import identifier, path_words, snake_case, without_counter
-from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES
+from longhand.lower.ir import Buffer, Derivation, Derived
 
 _SHORT = 14
 _STATISTICS = {1: "mean", 2: "rstd"}
@@ -31,37 +30,38 @@ class BufferWords:
 
     Args:
         graph: The graph.
+        buffers: What it was lowered to, by name.
         given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
         renamed: What the user's locals were called when the unit was first generated.
         differentiated: Of a backward graph: by gradient the placeholder of the value that it is the gradient of.
 
     Attributes:
         renamed, differentiated: As given.
+        origins: Where values come from.
     """
 
     def __init__(
         self,
         graph: CapturedGraph,
+        buffers: Mapping[str, Buffer],
         given: Mapping[str, tuple[str, ...]] | None = None,
         renamed: RenamedLocals = NOTHING_RENAMED,
         differentiated: Mapping[str, str] | None = None,
     ) -> None:
         self.renamed = renamed
         self.differentiated = differentiated or {}
+        self.origins = ValueOrigins(graph, buffers, renamed)
         self._given = given or {}
         self._paths = graph.paths
-        self._nodes: dict[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
-        self._users = self._local_of_views(graph)
         returned = graph.outputs[: len(graph.outputs) - graph.n_saved]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
         self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
-        self._statements: dict[tuple[str, str], str] = {}
 
     @property
     def nodes(self) -> Mapping[str, fx.Node]:
         """The graph's nodes by name."""
-        return self._nodes
+        return self.origins.nodes
 
     @property
     def inputs(self) -> Mapping[str, GraphInput]:
@@ -70,28 +70,7 @@ class BufferWords:
 
     def provenance(self, node: str) -> Provenance:
         """Where a node came from, its local as it was first called; an empty one if that is not known."""
-        found = self._nodes.get(node)
-        return self._provenance_of(found) if found is not None else Provenance()
-
-    def _provenance_of(self, node: fx.Node) -> Provenance:
-        origin: Provenance = node.meta.get("provenance") or Provenance()
-        if not origin.local or origin.qualname not in self.renamed.locals:
-            return origin
-        return dataclasses.replace(origin, local=self.renamed.local(origin.qualname, origin.local))
-
-    def _local_of_views(self, graph: CapturedGraph) -> dict[str, str]:
-        """For values without a local whose only user is a view that has one: that (``q = linear(x).view(...)``)."""
-        found: dict[str, str] = {}
-        for node in reversed(list(graph.graph.nodes)):
-            local = self._provenance_of(node).local or found.get(node.name)
-            source = node.args[0] if node.args else None
-            if not local or node.op != "call_function" or not op_word(node).silent:
-                continue
-            if not isinstance(source, fx.Node) or self._provenance_of(source).local:
-                continue
-            if len(source.users) == 1 and source.op == "call_function":
-                found[source.name] = local
-        return found
+        return self.origins.provenance(node)
 
     def candidates(self, buffer: str) -> Iterator[str]:
         """Names for a buffer, best first. Never empty."""
@@ -104,25 +83,10 @@ class BufferWords:
             yield from self._of_table(entry)
             yield from _of_input(entry)
             return
-        node = self._nodes.get(buffer)
+        node = self.nodes.get(buffer)
         if node is None:
-            # A buffer that lowering or scheduling added: its name is a node's with a word appended.
-            yield from self._of_unread_result(buffer)
-            source, suffix = source_of_copy(buffer)
-            if source in self._nodes:
-                word = next(self.candidates(source))
-                if suffix == "_contiguous":
-                    yield word  # where the word is free: nothing reads the other layout any more
-                yield f"{word}{suffix}"
-            for ending in (
-                "_losses",
-                PIECE_MEANS,
-                PIECE_SQUARES,
-            ):  # of parts, before these are reduced to one
-                if buffer.endswith(ending):
-                    of = buffer.removesuffix(ending)
-                    yield from (f"{word}{ending}" for word in self.candidates(of) if ending != "_losses")
-                    yield ending.removeprefix("_")
+            made = self.origins.derived(buffer)
+            yield from self._of_derived(made) if made is not None else ()
             yield without_counter(identifier(buffer))
             return
         yield from self._of_node(node)
@@ -139,7 +103,7 @@ class BufferWords:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
         owner, _, leaf = entry.target.rpartition(".")
         word = last_word(owner)
-        node = self._nodes.get(entry.node)
+        node = self.nodes.get(entry.node)
         if node is None or word is None or leaf != "weight":
             return
         reading = [user for user in node.users if user.args and user.args[0] is node]
@@ -149,7 +113,7 @@ class BufferWords:
 
     def adds_bias(self, name: str) -> bool:
         """Whether a node adds a vector that the module holds."""
-        node = self._nodes.get(name)
+        node = self.nodes.get(name)
         return node is not None and op_word(node).word == "bias"
 
     def gradient(self, origin: Provenance) -> Iterator[str]:
@@ -166,7 +130,7 @@ class BufferWords:
 
     def value_of_gradient(self, origin: Provenance) -> str | None:
         """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
-        node = self._nodes.get(origin.gradient_of)
+        node = self.nodes.get(origin.gradient_of)
         while node is not None and self._is_only_seen(node):
             node = node.all_input_nodes[0]
         return node.name if node is not None else None
@@ -176,14 +140,14 @@ class BufferWords:
         is_view = (
             node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
         )
-        return is_view and not self._provenance_of(node).local and node.name not in self._users
+        return is_view and self.origins.local(node) is None
 
     def _of_node(self, node: fx.Node) -> Iterator[str]:
-        origin = self._provenance_of(node)
+        origin = self.origins.of(node)
         yield from self.gradient(origin)
         if origin.role:
             yield origin.role
-        local = origin.local or self._users.get(node.name)
+        local = self.origins.local(node)
         if local:
             yield local
         call = _call_of_several(node)
@@ -215,46 +179,39 @@ class BufferWords:
             yield f"{snake_case(origin.module_class)}_{result}"
         yield hint
 
-    def _of_unread_result(self, buffer: str) -> Iterator[str]:
-        """For what a call returns and no node takes: lowering names it after the call and its place."""
-        source, _, place = buffer.rpartition("_")
-        if source in self._nodes and place.isdigit():
-            yield from self._of_result(self._nodes[source], int(place))
+    def _of_derived(self, made: Derived) -> Iterator[str]:
+        """For a buffer that lower added."""
+        if made.how is Derivation.RESULT and made.of in self.nodes:
+            yield from self._of_result(self.nodes[made.of], made.place)
+        elif made.how.is_layout and made.of in self.nodes:
+            word = next(self.candidates(made.of))
+            if made.how is Derivation.CONTIGUOUS:
+                yield word  # where the word is free: nothing reads the other layout any more
+            yield f"{word}_{made.how.value}"
+        elif made.how is Derivation.LOSSES:
+            yield made.how.value
+        elif made.how.is_of_pieces:
+            yield from (f"{word}_{made.how.value}" for word in self.candidates(made.of))
+            yield made.how.value
 
     def _of_result(self, call: fx.Node, place: object) -> Iterator[str]:
         """What a call's further results are, with the module's name where the word alone does not say whose."""
         word = _result_of_call(call, place)
         if word is not None:
-            path = without_positions(self._provenance_of(call).module)
+            path = without_positions(self.origins.of(call).module)
             yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
 
     def _of_pattern(self, node: fx.Node, local: str) -> Iterator[str]:
         """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
-        origin = self._provenance_of(node)
+        origin = self.origins.of(node)
         statement = origin.statement
-        name = self._name_of_statement(origin)
+        name = self.origins.name_of_statement(origin)
         if has_result_word(name) and statement.count(local) > 1:
             yield result_word(name)
 
-    def _name_of_statement(self, origin: Provenance) -> str:
-        key = origin.module, origin.statement
-        if key not in self._statements:
-            self._statements[key] = name_of_ops(self._runs.get(key, []))
-        return self._statements[key]
-
-    @functools.cached_property
-    def _runs(self) -> dict[tuple[str, str], list[fx.Node]]:
-        """The nodes of each statement in each module."""
-        found: dict[tuple[str, str], list[fx.Node]] = {}
-        for node in self._nodes.values():
-            if node.op == "call_function":
-                origin = self._provenance_of(node)
-                found.setdefault((origin.module, origin.statement), []).append(node)
-        return found
-
     def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
         """For what a module's forward() returns: the name under which the user holds that module."""
-        if not origin.statement.startswith("return ") or not self._ends_statement(node):
+        if not origin.statement.startswith("return ") or not self.origins.ends_statement(node):
             return
         frame = origin.module
         if is_call_of(origin.statement, frame):
@@ -262,27 +219,11 @@ class BufferWords:
         word = last_word(frame)
         if not word:
             return
-        if self._n_same(node) > 1:
+        if self.origins.n_same(node) > 1:
             given = self._main_input(node)
             if given:
                 yield f"{word}_{given}"
         yield word
-
-    def _ends_statement(self, node: fx.Node) -> bool:
-        """Whether no other node of the same statement, in the same module call, uses the value."""
-        statement = self._provenance_of(node).statement
-        return not any(
-            user.op == "call_function"
-            and self._provenance_of(user).statement == statement
-            and not op_word(user).silent
-            for user in node.users
-        )
-
-    def _n_same(self, node: fx.Node) -> int:
-        """How many values the same statement of the same module makes with the same operation: its calls."""
-        origin = self._provenance_of(node)
-        run = self._runs.get((origin.module, origin.statement), ())
-        return sum(_is_same_op(other, node) and self._ends_statement(other) for other in run)
 
     def _main_input(self, node: fx.Node) -> str | None:
         """The nearest value with a name of its own that the node is computed from, weights left out."""
@@ -297,7 +238,7 @@ class BufferWords:
                     continue
                 where = self.provenance(source.name)
                 own = self.provenance(node.name)
-                local = where.local or self._users.get(source.name)
+                local = self.origins.local(source)
                 if entry is not None:
                     return next(_of_input(entry))
                 if local and where.qualname != own.qualname:
@@ -331,20 +272,14 @@ class BufferWords:
         return f"{words[0]}_plus_{words[1]}"
 
     def _short_name(self, node: fx.Node) -> str | None:
-        origin = self._provenance_of(node)
+        origin = self.origins.of(node)
         entry = self._inputs.get(node.name)
         if entry is not None:
             word: str | None = next(_of_input(entry), None)
         else:
-            local = origin.local or self._users.get(node.name)
+            local = self.origins.local(node)
             word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
-
-
-def _is_same_op(one: fx.Node, other: fx.Node) -> bool:
-    """Whether two nodes do the same, both of the forward pass or both of one op's derivative."""
-    derived = [node.meta.get("provenance", Provenance()).differentiates for node in (one, other)]
-    return aten_name(one) == aten_name(other) and derived[0] == derived[1]
 
 
 def _summand_word(origin: Provenance, of: str) -> str:
@@ -367,14 +302,6 @@ def _result_of_call(call: fx.Node, place: object) -> str | None:
         return _STATISTICS[place]
     returns = call.target._schema.returns
     return (returns[place].name or None) if 0 < place < len(returns) else None
-
-
-def source_of_copy(buffer: str) -> tuple[str, str]:
-    """The node whose value a buffer holds in another layout, and the word appended; the buffer and "" for others."""
-    for suffix in ("_channels_last", "_contiguous"):
-        if buffer.endswith(suffix):
-            return buffer.removesuffix(suffix), suffix
-    return buffer, ""
 
 
 def _of_path(path: str, word: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_propagation import Words, carried_words, filled, shape_of
 from longhand.emit.names.operation_names import aten_name
 from longhand.emit.names.words import identifier
-from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES, Extern, Layers, Size, View
+from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 
 _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (2, True): ("n_rows", "n_cols"),
@@ -36,6 +36,7 @@ class DimWords:
 
     Args:
         graph: Whose values.
+        buffers: What it was lowered to, by name; of none, no words for what lower added.
         given: Of a backward graph: the words of what it is given, by placeholder; others have none.
         known: Words of further values, by node.
         layers: Words for values, if what a linear layer makes is to have a word: ``widen_dim``.
@@ -48,6 +49,7 @@ class DimWords:
     def __init__(
         self,
         graph: CapturedGraph,
+        buffers: Mapping[str, Buffer],
         given: Mapping[str, Words] | None = None,
         known: Mapping[str, Words] | None = None,
         layers: BufferWords | None = None,
@@ -56,6 +58,8 @@ class DimWords:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
         self._words: dict[str, Words] = {**tables, **self.arguments}
+        self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
+        self._buffers = buffers
         twins = {
             name: twin
             for chain in chains
@@ -79,9 +83,7 @@ class DimWords:
                 carried = filled(carried, made)
             if aten_name(node) in _CLASS_LOSSES:
                 rows = self._words.get(node.all_input_nodes[0].name, (None,))
-                self._words[f"{node.name}_losses"] = rows[
-                    :1
-                ]  # of a loss's rows, before they are reduced to one
+                self._rows[node.name] = rows[:1]
             own = (known or {}).get(node.name, ())
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
         if given is None:
@@ -98,12 +100,18 @@ class DimWords:
 
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
-        for name in (buffer, buffer.removesuffix("_channels_last").removesuffix("_contiguous")):
-            found = self._words.get(name, ())
-            if len(found) == n_dims:
-                return found
-        of = self._words.get(buffer.removesuffix(PIECE_MEANS).removesuffix(PIECE_SQUARES), ())
-        if n_dims == 3 and len(of) > 2 and buffer.endswith((PIECE_MEANS, PIECE_SQUARES)):
+        found = self._words.get(buffer, ())
+        if len(found) == n_dims:
+            return found
+        made = self._buffers[buffer].derived if buffer in self._buffers else None
+        if made is None:
+            return (None,) * n_dims
+        if made.how.is_layout:
+            return self.of(made.of, n_dims)
+        if made.how is Derivation.LOSSES:
+            return self._rows.get(made.of, (None,)) if n_dims == 1 else (None,) * n_dims
+        of = self._words.get(made.of, ())
+        if made.how.is_of_pieces and n_dims == 3 and len(of) > 2:
             return (of[1], of[0], None)  # by channel, then by image
         return (None,) * n_dims
 

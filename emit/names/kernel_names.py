@@ -11,6 +11,7 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.kernel_purpose import KernelPurpose, purpose_of
 from longhand.emit.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
 from longhand.emit.names.people_names import is_list_of_ops, name_of_backward, name_of_copy, name_of_people
 from longhand.emit.names.schedule_words import words_of
@@ -22,12 +23,9 @@ from longhand.emit.names.words import (
     snake_case,
     without_counter,
 )
-from longhand.lower.ir import PIECE_SQUARES, Constant, Load, Pointwise, PointwiseOp, Store
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer
 
-FILL = "fill_padding"
-PIECE_STATISTICS = "piece_statistics"
-BATCH_STATISTICS = "batch_statistics"
 _LONGEST = 40
 _WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
 _SAYS_LITTLE = frozenset(
@@ -94,14 +92,7 @@ def _candidates(
         base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.schedule.is_tiled and "transpose" not in base:
         base = _joined("transpose", base)
-    base = (
-        _of_statistics(plan)
-        or _of_fill(plan)
-        or _of_count(plan)
-        or _of_layout(plan, launch, nodes)
-        or _of_padding(nodes)
-        or base
-    )
+    base = _of_purpose(plan, words, nodes) or _of_count(plan) or _of_padding(nodes) or base
     if plan.schedule.is_over_lists:
         yield _of_update([words.provenance(node.name) for node in nodes])
     yield base
@@ -128,7 +119,7 @@ def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) 
     derived = list(dict.fromkeys(derivative_word(o) for o in origins.values() if o.differentiated))
     if not derived:
         return None
-    stored = {value.buffer.removesuffix("_losses") for value in plan.body if isinstance(value, Store)}
+    stored = {words.origins.node_of(value.buffer) for value in plan.body if isinstance(value, Store)}
     kept = [node for node in nodes if node.name in stored]
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
         return f"{derived[0].removeprefix('d_')}_{origins[kept[-1]].role}" if kept else None
@@ -179,21 +170,11 @@ def _parameter_word(origin: Provenance) -> str:
     return leaf if leaf in ("weight", "bias") else ""
 
 
-def _of_statistics(plan: KernelPlan) -> str | None:
-    """A kernel that makes the statistics of pieces, or one that reads them."""
-    if any(isinstance(value, Store) and value.buffer.endswith(PIECE_SQUARES) for value in plan.body):
-        return PIECE_STATISTICS
-    reads = any(isinstance(value, Load) and value.buffer.endswith(PIECE_SQUARES) for value in plan.body)
-    return BATCH_STATISTICS if reads else None
-
-
-def _of_fill(plan: KernelPlan) -> str | None:
-    """A kernel that reads nothing and writes around what another one does."""
-    stores = [value for value in plan.body if isinstance(value, Store)]
-    stored = [plan.body[store.value] for store in stores]
-    is_zero = all(isinstance(value, Constant) and value.value == 0 for value in stored)
-    is_part = any(parameter.pointer is not None for parameter in plan.ints)
-    return FILL if is_zero and is_part else None
+def _of_purpose(plan: KernelPlan, words: BufferWords, nodes: list[fx.Node]) -> str | None:
+    """What a kernel is for. A plain copy is called one only for or after a library call."""
+    purpose = purpose_of(plan, words)
+    is_copy = purpose is KernelPurpose.TO_CONTIGUOUS and all(op_word(node).silent for node in nodes)
+    return purpose.value if purpose is not None and not is_copy else None
 
 
 def _of_count(plan: KernelPlan) -> str | None:
@@ -255,17 +236,6 @@ def _of_padding(nodes: list[fx.Node]) -> str | None:
     origins = [node.meta.get("provenance", Provenance()) for node in nodes]
     layer = next((origin.module.rpartition(".")[2] for origin in origins if origin.remark), "")
     return f"pad_{identifier(layer)}" if len(nodes) == 1 and layer and not layer.isdigit() else None
-
-
-def _of_layout(plan: KernelPlan, launch: Launch, nodes: list[fx.Node]) -> str | None:
-    """The name of a kernel that only lays a tensor out otherwise, for or after a library call."""
-    if not all(isinstance(value, Load | Store) for value in plan.body):
-        return None
-    written = launch.buffers[-1]
-    if written.endswith("_channels_last"):
-        return "to_channels_last"
-    is_library_call = any(not op_word(node).silent for node in nodes)
-    return "to_contiguous" if is_library_call and written.endswith("_contiguous") else None
 
 
 def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:

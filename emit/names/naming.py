@@ -66,7 +66,7 @@ def name_unit(
         words: The captured graph's; by default those that follow from it alone.
         dims: Words for dimensions, after which kernels call their axes.
     """
-    words = BufferWords(plan.program.graph) if words is None else words
+    words = BufferWords(plan.program.graph, plan.program.buffers) if words is None else words
     scope = kernel_scope()
     keys = [*sorted(elsewhere), *(key for key in plan.kernels if key not in elsewhere)]
     known = _claimed(ledger.kernels if ledger is not None else {}, keys, scope)
@@ -85,7 +85,7 @@ def name_unit(
             kernels[launch.kernel] = dataclasses.replace(
                 current,
                 title=title_of(kernel, current, words),
-                notes=_notes(kernel, launch, plan, dict(current.pointers), words, current.kernel),
+                notes=_notes(kernel, launch, plan, dict(current.pointers), words),
             )
             continue
         named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
@@ -248,7 +248,7 @@ def _name_kernel_words(
         ints=ints,
         scalars=scalars,
         values=values,
-        notes=_notes(kernel, launch, plan, pointers, words, name),
+        notes=_notes(kernel, launch, plan, pointers, words),
         lists=lists,
         constants=constant_words(kernel, words),
     )
@@ -341,9 +341,8 @@ def _notes(
     plan: UnitPlan,
     pointers: dict[str, str],
     words: BufferWords,
-    name: str,
 ) -> tuple[str, ...]:
     """Why longhand added the operation, if it did; what is read and written how often."""
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
-    line = traffic_line(kernel, launch, plan.buffers, pointers, name)
+    line = traffic_line(kernel, launch, plan.buffers, pointers)
     return (*(remark for remark in remarks if remark), f"{line}.")

@@ -9,8 +9,9 @@ from typing import Any
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.emit.names.rotations import rotated_half
 from longhand.emit.names.words import without_counter
+from longhand.emit.text.rotations import rotated_half
+from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
 SILENT_TEXT = """
@@ -311,3 +312,12 @@ def _derivatives_once(words: list[str]) -> list[str]:
 def _collapse(words: list[str]) -> list[str]:
     """Neighbours that are equal count once."""
     return [word for i, word in enumerate(words) if i == 0 or words[i - 1] != word]
+
+
+def noun_of(value: Value) -> str:
+    """What an operation of a kernel makes, as a thing: ``product``, ``sum``."""
+    if isinstance(value, Pointwise):
+        return PRIMITIVES[value.op].noun or value.op.value
+    if isinstance(value, Reduce):
+        return REDUCTIONS[value.op].noun or value.op.value
+    return "value"

@@ -11,7 +11,7 @@ import torch
 
 from longhand.capture.graph import GradientPart
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.value_nouns import noun_of
+from longhand.emit.names.operation_names import noun_of
 from longhand.emit.names.value_rules import Nameless, one_of, words_by_rule
 from longhand.emit.names.words import Scope, element_words, further_words, without_counter
 from longhand.lower.ir import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.choice_names import choice_words
-from longhand.emit.names.value_nouns import noun_of
+from longhand.emit.names.operation_names import noun_of
 from longhand.emit.names.words import element_words, plural
 from longhand.lower.ir import (
     PRIMITIVES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.kernel_names import BATCH_STATISTICS, FILL
+from longhand.emit.names.kernel_purpose import KernelPurpose, purpose_of
 from longhand.emit.names.operation_names import derivative_word, provenance_of
 from longhand.emit.names.people_names import frame_of_backward
 from longhand.emit.names.schedule_words import words_of
@@ -25,13 +25,14 @@ _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better t
 
 def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """What the kernel computes, in one line."""
-    if names.kernel == "to_channels_last":
+    purpose = purpose_of(plan, words)
+    if purpose is KernelPurpose.TO_CHANNELS_LAST and len(plan.pointers) == 2:
         source, made = (names.pointers[pointer.name] for pointer in plan.pointers)
         return f"{made} = {source} with its channels last in memory{_walk(plan, names)}."
-    if names.kernel.startswith(FILL):
+    if purpose is KernelPurpose.FILL_PADDING:
         padded = listed(names.pointers[pointer.name] for pointer in plan.pointers)
         return f"writes zeros to the padding of {padded}{_place(plan, names)}."
-    if names.kernel.startswith(BATCH_STATISTICS):
+    if purpose is KernelPurpose.BATCH_STATISTICS:
         return "each channel's mean and 1 / deviation, from those of its pieces; the running ones follow."
     return _padded(plan, names, words) or _computed(plan, names, words)
 

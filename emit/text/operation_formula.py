@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.graph import PADDED_FOR_SPEED
 from longhand.emit.module.view_calls import literal_text
-from longhand.emit.names.buffer_names import BufferWords, source_of_copy
+from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import SILENT, aten_name, derivative_word, op_word, provenance_of
-from longhand.emit.names.rotations import rotated_half
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text, infix
 from longhand.emit.text.numbers import number_operand
+from longhand.emit.text.rotations import rotated_half
 from longhand.lower.ir import Store
 from longhand.schedule.plan import KernelPlan
 
@@ -50,7 +51,7 @@ def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     for value in plan.body:
         if not isinstance(value, Store):
             continue
-        node = words.nodes.get(value.buffer) or words.nodes.get(value.buffer.removesuffix("_losses"))
+        node = words.nodes.get(words.origins.node_of(value.buffer))
         text = writer.text(node) if node is not None and value.mask is None else None
         if node is None or text is None or len(text.text) > _LONGEST:
             return ""
@@ -70,7 +71,7 @@ class _Writer:
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
         for pointer in plan.pointers:
-            node = words.nodes.get(source_of_copy(pointer.name)[0])
+            node = words.nodes.get(words.origins.source_of_layout(pointer.name))
             if node is not None and pointer.name not in written:
                 self.known[node] = Text(names.pointers[pointer.name])
 
@@ -173,7 +174,7 @@ class _Writer:
             return Text(f"{whole.within(Precedence.ATOM)}.t()") if whole is not None and is_matrix else whole
         # The first rows of a table, as many as there are positions.
         is_start = name == "slice" and (*node.args[2:3], None)[0] in (None, 0)
-        is_whole = source.op == "placeholder" or source.name.endswith("_padded")  # for a product's speed
+        is_whole = source.op == "placeholder" or source.meta.get(PADDED_FOR_SPEED, False)
         return self.known.get(source) if is_start and is_whole else None
 
     def _joined(self, node: fx.Node) -> Text | None:

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.kernel_names import FILL
+from longhand.emit.names.kernel_purpose import fills_padding
+from longhand.emit.names.operation_names import noun_of
 from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.value_nouns import noun_of
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import Group, find_groups
 from longhand.emit.text.reference_joins import find_joins
@@ -177,7 +177,7 @@ class _Writer:
         source = "\n".join(
             [
                 f"def reference({', '.join(parameters)}):",
-                f'    """{_purpose(self.names.kernel, filled)}"""',
+                f'    """{_purpose(self.plan, self.names.kernel, filled)}"""',
                 *(f"    {line}" for line in body),
             ]
         )
@@ -291,9 +291,9 @@ class _Writer:
         return Text(f"torch.where({mask}, {inside}, {number_text(value.other).text})")
 
 
-def _purpose(kernel: str, filled: str) -> str:
+def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:
     """The reference's docstring, on one line."""
-    filled = f"the padding of {filled}" if kernel.startswith(FILL) else filled
+    filled = f"the padding of {filled}" if fills_padding(plan) else filled
     words = f"What {kernel}() must fill {filled} with."
     return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."
 

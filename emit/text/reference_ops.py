@@ -84,7 +84,7 @@ def operation(value: Pointwise, given: list[Text], types: list[torch.dtype], is_
     if value.op is PointwiseOp.CAST:
         return _cast(value, given[0], types[0], is_number[0])
     if value.op in _PAIRS:
-        return _pair(value.op, given, is_number)
+        return _pair(value.op, given, types, is_number)
     given = list(given)
     operator = _OPERATORS.get(value.op) or call(f"torch.{value.op.value}", len(given))
     wanted = _TENSORS_ONLY.get(value.op, ())
@@ -92,8 +92,13 @@ def operation(value: Pointwise, given: list[Text], types: list[torch.dtype], is_
         wanted = (0, *wanted)
     for i, text in enumerate(given):
         if is_number[i] and i in wanted:
-            given[i] = Text(f"torch.tensor({text.text})")
+            given[i] = _tensor(text, types[i])
     return operator.apply(given)
+
+
+def _tensor(number: Text, dtype: torch.dtype) -> Text:
+    """A number where torch takes tensors only; it would make a double one of single precision."""
+    return Text(f"torch.tensor({number.text}{', dtype=torch.float64' if dtype is torch.float64 else ''})")
 
 
 def stays_number(op: PointwiseOp, is_number: list[bool]) -> bool:
@@ -101,14 +106,14 @@ def stays_number(op: PointwiseOp, is_number: list[bool]) -> bool:
     return all(is_number) and (op is PointwiseOp.CAST or op in _ARITHMETIC)
 
 
-def _pair(op: PointwiseOp, given: list[Text], is_number: list[bool]) -> Text:
+def _pair(op: PointwiseOp, given: list[Text], types: list[torch.dtype], is_number: list[bool]) -> Text:
     if any(is_number) and not all(is_number):
         number, tensor = (given[0], given[1]) if is_number[0] else (given[1], given[0])
         if op in _CLAMPS:
             return Text(f"{tensor.within(Precedence.ATOM)}.clamp({_CLAMPS[op]}={number.text})")
-        return Text(f"{_PAIRS[op]}({tensor.text}, torch.tensor({number.text}))")
+        return Text(f"{_PAIRS[op]}({tensor.text}, {_tensor(number, types[0]).text})")
     if all(is_number):
-        given = [Text(f"torch.tensor({text.text})") for text in given]
+        given = [_tensor(text, dtype) for text, dtype in zip(given, types, strict=True)]
     return call(_PAIRS[op], 2).apply(given)
 
 

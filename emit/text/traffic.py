@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from longhand.emit.names.kernel_names import FILL
+from longhand.emit.names.kernel_purpose import fills_padding
 from longhand.emit.names.words import listed
 from longhand.lower.ir import Buffer, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
 from longhand.schedule.plan import KernelPlan, Launch
@@ -19,7 +19,7 @@ _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many 
 
 
 def traffic_line(
-    kernel: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], pointers: Mapping[str, str], name: str
+    kernel: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], pointers: Mapping[str, str]
 ) -> str:
     """The line, without its full stop.
 
@@ -28,10 +28,9 @@ def traffic_line(
         launch: Its first call.
         buffers: The unit's buffers.
         pointers: The kernel's words for its pointers.
-        name: The kernel's own.
     """
     written = listed(dict.fromkeys(pointers[v.buffer] for v in kernel.body if isinstance(v, Store)))
-    if name.startswith(FILL):
+    if fills_padding(kernel):
         return f"Writes the padding of {written} once, and nothing else"
     reads = _Reads(kernel, launch, buffers)
     loaded = dict.fromkeys(value.buffer for value in kernel.body if isinstance(value, Load))

@@ -11,6 +11,7 @@ import torch
 
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text, render
+from longhand.emit.text.numbers import number_operand
 from longhand.emit.triton.address import AddressText, address_text
 from longhand.emit.triton.narrow_positions import is_narrow
 from longhand.emit.triton.operators import OF_TENSORS, ONE_WAY, OperatorTable
@@ -111,7 +112,7 @@ class Block:
                 sizes = [self.names.axes[axis].size for axis in axes]
                 if len(sizes) > 1 and self.plan.has_wide_count(axes):
                     sizes[0] = f"tl.cast({sizes[0]}, tl.int64)"
-                return Text(" * ".join(sizes), Precedence.ATOM if len(sizes) == 1 else Precedence.PRODUCT)
+                return self._number(position, " * ".join(sizes), value.dtype)
             case Reduce():
                 return Text(self.reduction(position))
         raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
@@ -120,7 +121,7 @@ class Block:
         """As a tensor of its dtype where the operation around it would take it for a smaller one."""
         if position in self._typed:
             return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
-        return Text(literal, Precedence.UNARY if literal.startswith("-") else Precedence.ATOM)
+        return number_operand(literal)
 
     def _position(self, position: int) -> Text:
         text = self.address(position).whole or "0"

@@ -121,10 +121,10 @@ _FLIPPED = {
 # The infix operations that cannot be turned round.
 ONE_WAY = frozenset({Op.SUB, Op.DIV, Op.TRUNC_DIV, Op.FMOD, Op.SHIFT_LEFT, Op.SHIFT_RIGHT})
 
-# Functions of libdevice: for them a number is of float32, whatever the tensor beside it is of.
+# Functions of libdevice: for them a number is of float32, whatever stands beside it, and one must be a tensor.
 OF_TENSORS = frozenset(
-    {Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV}
-    | {op for op, function in FUNCTIONS.items() if function.is_in_libdevice and n_arguments(op) > 1}
+    {Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV, Op.EXP}
+    | {op for op, function in FUNCTIONS.items() if function.is_in_libdevice}
 )
 
 # Operations whose result jumps where their argument is off by one unit in the last place.

@@ -7,7 +7,7 @@ from collections.abc import Container
 
 import torch
 
-from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.lower.ir import Constant, Extent, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
 
 _LANGUAGE = {
     torch.bool: "tl.int1",
@@ -66,7 +66,7 @@ def typed_numbers(
         body: The kernel's.
         named: Constants that stand under a name at the top of the file: they cannot stand left of `one_way`.
         one_way: Infix operations.
-        of_tensors: Functions for which a number is of float32 whatever stands beside it.
+        of_tensors: Functions for which a number is of float32 whatever stands beside it, and that want a tensor.
     """
     found = set()
     for value in body:
@@ -74,10 +74,13 @@ def typed_numbers(
         if isinstance(value, Pointwise) and value.op in one_way and args[0] in named:
             found.add(args[0])
         if isinstance(value, Pointwise) and value.op in of_tensors:
-            for arg in args:
-                beside = body[arg]
-                if isinstance(beside, Constant | Scalar) and beside.dtype is torch.float64:
-                    found.add(arg)
+            found.update(arg for arg in args if isinstance(body[arg], _NUMBERS) and _is_double(body[arg]))
+            if all(_is_number(arg, body) for arg in args):
+                found.update(_first_leaf(arg, body) for arg in args)
+        if isinstance(value, Pointwise) and all(
+            isinstance(body[arg], Constant | Scalar | Extent) for arg in args
+        ):
+            found.update(arg for arg in args if _is_double(body[arg]))
         for arg in args:
             constant = body[arg]
             if not isinstance(constant, Constant) or _fits_literal(constant.value, constant.dtype):
@@ -89,6 +92,28 @@ def typed_numbers(
         if chooses and all(isinstance(body[arg], Constant) for arg in args[1:]):
             found.add(args[1])
     return found
+
+
+_NUMBERS = (Constant, Scalar, Extent)
+
+
+def _is_number(position: int, body: tuple[Value, ...]) -> bool:
+    """Whether a value is made of numbers alone, so that Triton may not take it for a tensor."""
+    value = body[position]
+    if isinstance(value, Pointwise):
+        return all(_is_number(arg, body) for arg in value.args)
+    return isinstance(value, _NUMBERS)
+
+
+def _first_leaf(position: int, body: tuple[Value, ...]) -> int:
+    """The number that stands first in it: as a tensor it makes one of the whole."""
+    value = body[position]
+    return _first_leaf(value.args[0], body) if isinstance(value, Pointwise) else position
+
+
+def _is_double(value: Value) -> bool:
+    """Whether it is of float64: without a tensor beside it Triton would compute in float32."""
+    return not isinstance(value, Store) and value.dtype is torch.float64
 
 
 def _fits_literal(value: float | int | bool, dtype: torch.dtype) -> bool:

@@ -52,8 +52,10 @@ def emit_unit(
     """
     graph = plan.program.graph
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
-    words = BufferWords(graph, renamed=renamed)
-    names = name_unit(plan, ledger, words=words, dims=DimWords(graph, chains=plan.program.layers))
+    words = BufferWords(graph, plan.program.buffers, renamed=renamed)
+    names = name_unit(
+        plan, ledger, words=words, dims=DimWords(graph, plan.program.buffers, chains=plan.program.layers)
+    )
     passes = [Pass(plan, names, words)]
     backward: dict[str, str] = {}
     if training is None:

@@ -16,6 +16,7 @@ from longhand.emit.names.ledger import Ledger
 from longhand.emit.text.size_text import condition_text, size_text
 from longhand.emit.unit.lock_file import tool_versions
 from longhand.emit.unit.lock_schema import FORMAT, lock_text
+from longhand.emit.unit.picture import picture_of
 from longhand.emit.unit.readme import traffic
 from longhand.emit.unit.source_files import in_project, source_fingerprints
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_for_lock
@@ -60,6 +61,7 @@ def write_lock(
         "kernels": {names.kernel: key for key, names in named.items()},
         "traffic": {names.kernel: list(traffic(passes, key)) for key, names in named.items()},
         "ledger": Ledger(named).to_json(),
+        "picture": picture_of(passes),
     }
     if words.renamed.statements or words.renamed.locals:
         lock["renamed"] = words.renamed.to_json()
@@ -68,7 +70,7 @@ def write_lock(
         lock["in_torch"] = {
             named[key].kernel: in_torch_for_lock(*kernels[key], why) for key, why in in_torch.items()
         }
-    if len(passes) > 1:
+    if options.train:
         lock["train"] = True
         lock["activation_memory_budget"] = options.activation_memory_budget
     if options.frontend is not Frontend.EXPORT:

@@ -91,6 +91,10 @@ def _is_whole(value: Any) -> bool:
     return type(value) is int and abs(value) < 2**63
 
 
+def _is_count(value: Any) -> bool:
+    return _is_whole(value) and value >= 0
+
+
 def _one_of(*words: str) -> _Check:
     return lambda value: value in words if isinstance(value, str) else False
 
@@ -138,6 +142,52 @@ def _fields(**fields: _Check) -> _Check:
     return is_right
 
 
+_NAMES = _list(_is_text)
+
+
+def _is_step(value: Any, is_inside: bool = False) -> bool:
+    """A step of the picture; a repeat holds plain steps alone."""
+    if not isinstance(value, dict):
+        return False
+    if "repeat" in value:
+        inner = value.get("steps")
+        if is_inside or not isinstance(inner, list) or len(inner) > _LONGEST:
+            return False
+        return _REPEAT(value) and all(_is_step(one, is_inside=True) for one in inner)
+    kinds = [name for name in ("kernel", "call", "make", "drop") if name in value]
+    return len(kinds) == 1 and _STEP(value)
+
+
+_STEP = _fields(
+    kernel=is_word,
+    call=_is_text,
+    make=_is_text,
+    drop=_NAMES,
+    of=_is_text,
+    reads=_NAMES,
+    writes=_NAMES,
+    bytes=_is_count,
+    quotes=_NAMES,
+    groups=_is_count,
+    reason=_is_text,
+)
+_REPEAT = _fields(
+    repeat=_NAMES,
+    takes=_NAMES,
+    gives=_NAMES,
+    begins=_table(_is_text, _is_text),
+    varies=_is_flag,
+    next=_table(_is_text, _is_text),
+    ends=_table(_is_text, _is_text),
+)
+_PASS = _fields(
+    steps=_list(_is_step),
+    results=_NAMES,
+    refusals=_list(_table(_is_text, _is_text)),
+    buffers=_table(_is_text, _matching(r"[a-z0-9_]+ \([0-9, ]{0,300}\) [a-z]+")),
+    left_out=_table(_is_text, _is_count),
+)
+
 _ENTRIES: dict[str, _Check] = {
     "name": lambda value: _is_text(value) and is_identifier(value),
     "source": _is_text,
@@ -159,6 +209,11 @@ _ENTRIES: dict[str, _Check] = {
     "ledger": _table(_is_text, lambda value: isinstance(value, dict)),  # entry by entry: emit/names/ledger.py
     "renamed": _fields(
         statements=_list(_row(_is_text, _is_text, _is_text)), locals=_list(_row(_is_text, _is_text, _is_text))
+    ),
+    "picture": _fields(
+        version=_is_whole,
+        kernels=_table(is_word, _table(_is_text, _NAMES)),
+        passes=_list(_PASS),
     ),
     "train": _is_flag,
     "run": _is_flag,

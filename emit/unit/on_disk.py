@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from longhand.errors import OutputError
 BASE = ".base"
 ASIDE = "kernels/aside"
 NEW = ".new"
+BESIDE = ".longhand-"  # .NAME.longhand-0123456789abcdef is NAME before it is renamed
 _NOT_CARRIED = frozenset({"__pycache__"})
 
 
@@ -121,7 +123,7 @@ def read_unit(out: Path, *, follow_links: bool = True) -> UnitOnDisk:
         UnitError: One is no regular file, or too long to be a unit's.
     """
     found = {}
-    for path in _files_in(out):
+    for path in files_in(out):
         content = content_of(out / path) if follow_links or not leaves(out / path, out) else b""
         if content is None and not (out / path).is_symlink():
             raise OutputError(f"{out / path} cannot be read.", hint="Nothing was changed.")
@@ -129,13 +131,18 @@ def read_unit(out: Path, *, follow_links: bool = True) -> UnitOnDisk:
     return UnitOnDisk.of(found)
 
 
-def _files_in(out: Path) -> dict[str, None]:
-    """Every file (and symbolic link) below a folder, as relative paths."""
+def is_beside(name: str) -> bool:
+    """Whether a file is what a process that writes, or was killed, keeps for a moment: no part of the unit."""
+    return re.fullmatch(rf"\..+{re.escape(BESIDE)}[0-9a-f]{{16}}", name) is not None
+
+
+def files_in(out: Path) -> dict[str, None]:
+    """Every file (and symbolic link) of a unit, as relative paths."""
     found: dict[str, None] = {}
     for folder, folders, names in os.walk(out):
         folders[:] = sorted(name for name in folders if name not in _NOT_CARRIED)
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for name in sorted([*names, *links]):
+        for name in sorted(name for name in [*names, *links] if not is_beside(name)):
             found[Path(folder, name).relative_to(out).as_posix()] = None
     return found
 

@@ -36,7 +36,8 @@ _PARTS = (
 )
 
 
-_BUILT = "built"  # what it defines stands in place of the others' definitions of that name
+# What they define stands in place of the others' definitions of that name.
+_BUILT = {"cpu": "built", "cuda": "built_cuda"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,19 +71,20 @@ _ENVIRONMENT = jinja2.Environment(
 )
 
 
-def write_runtime(roots: Iterable[str], *, is_built: bool = False) -> str:
+def write_runtime(roots: Iterable[str], *, built_for: str | None = None) -> str:
     """The text of runtime.py, not yet formatted.
 
     Args:
         roots: The names that the unit's other files import from it.
-        is_built: Its C++ kernels are loaded as they were built, instead of by a builder.
+        built_for: The device ("cpu", "cuda") for which its kernels were built: they are loaded, not compiled.
     """
-    chosen = (*_PARTS, _BUILT) if is_built else _PARTS
+    built = _BUILT.get(built_for or "")
+    chosen = (*_PARTS, built) if built else _PARTS
     parts = {name: part for name in chosen if (part := _load(name)) is not None}
     definitions = [definition for part in parts.values() for definition in part.definitions]
-    if is_built:
-        own = frozenset[str]().union(*(one.names for one in definitions if one.part == _BUILT))
-        definitions = [one for one in definitions if one.part == _BUILT or not own & one.names]
+    if built:
+        own = frozenset[str]().union(*(one.names for one in definitions if one.part == built))
+        definitions = [one for one in definitions if one.part == built or not own & one.names]
     wanted = _reached(set(roots), definitions)
     known = frozenset[str]().union(*(definition.names for definition in definitions))
     missing = set(roots) - known

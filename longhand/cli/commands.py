@@ -1,4 +1,4 @@
-"""The commands and their options: generate, verify, bench, explain, view; the others are in edit_commands.py.
+"""The commands and their options: generate, verify, bench, tune, build, explain; the others are in *_commands.py.
 
 What a command does is in a module of its own, imported when it runs: torch takes seconds, and --help, --version and
 completion need none of it.
@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from longhand.cli.edit_commands import check_command, diff_command, doing, eject_command, example
 from longhand.cli.handoff_commands import accept_command, handoff_command
+from longhand.cli.review_commands import view_command
 from longhand.cli.settings import settings_here
 from longhand.cli.terminal import Command, manners
 from longhand.options import Mode
@@ -62,7 +63,14 @@ def commands(context: click.Context) -> None:
 
 
 commands.command_class = Command
-for command in (check_command, diff_command, eject_command, handoff_command, accept_command):
+for command in (
+    check_command,
+    diff_command,
+    eject_command,
+    handoff_command,
+    accept_command,
+    view_command,
+):
     commands.add_command(command)
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -248,6 +256,19 @@ def tune_command(
     metavar="LEVEL",
     help="Instructions to build for, like x86-64-v4; may be repeated. By default x86-64-v3.",
 )
+@click.option(
+    "--arch",
+    "archs",
+    multiple=True,
+    metavar="SM",
+    help="GPUs to build for, like sm_90; may be repeated. By default the unit's.",
+)
+@click.option(
+    "--sizes",
+    multiple=True,
+    metavar="NAME=N,N",
+    help="Sizes that vary, to build for. By default powers of two.",
+)
 @click.option("--name", default="", help="The package; by default the unit's folder.")
 @click.option("--version", default="1.0", show_default=True, help="The wheel's.")
 @_JSON
@@ -256,17 +277,21 @@ def build_command(
     out: Path | None,
     wheels: Path | None,
     levels: tuple[str, ...],
+    archs: tuple[str, ...],
+    sizes: tuple[str, ...],
     name: str,
     version: str,
     is_json: bool,
 ) -> int:
-    """Build a unit's C++ kernels, for where there is no compiler.
+    """Build a unit's kernels, for where there is no compiler.
 
-    The folder, or the wheel, holds the unit with a shared object of each
-    kernel, and needs torch alone. With several --isa the processor at hand
-    decides. The kernels of CUDA units are compiled by Triton where they run.
+    The folder, or the wheel, holds the unit with what was compiled: shared
+    objects of C++ kernels, binaries of Triton's for GPUs. It needs torch
+    alone (and triton for a GPU). With several --isa or --arch the machine
+    at hand decides.
     """
-    return doing("deploying").build(folder, out, wheels, levels, name, version, is_json=is_json)
+    build = doing("deploying").build
+    return build(folder, out, wheels, levels, archs, sizes, name, version, is_json=is_json)
 
 
 @commands.command("explain", epilog=example("longhand explain examples.gpt:small"))
@@ -279,12 +304,3 @@ def build_command(
 def explain_command(factory: str, inputs: tuple[str, ...], frontend: str, is_json: bool) -> int:
     """Tell which graphs and kernels a call becomes, its guards, where it breaks and why."""
     return doing("generating").explain(factory, inputs, frontend, is_json=is_json)
-
-
-@commands.command("view", epilog=example("longhand view generated/attention_cpu"))
-@_FOLDER
-@click.argument("kernel", required=False)
-@_JSON
-def view_command(folder: Path, kernel: str | None, is_json: bool) -> int:
-    """Show a unit's files and one of its kernels (by default the first)."""
-    return doing("viewing").view(folder, kernel, is_json=is_json)

@@ -19,6 +19,8 @@ def build(
     out: Path | None,
     wheels: Path | None,
     levels: tuple[str, ...],
+    archs: tuple[str, ...],
+    sizes: tuple[str, ...],
     name: str,
     version: str,
     *,
@@ -31,22 +33,22 @@ def build(
         tempfile.TemporaryDirectory(prefix="longhand-") as scratch,
         screen.working(f"building {folder}") as show,
     ):
-        built = build_unit(folder, out or Path(scratch) / "unit", levels, show, name=name)
+        built = build_unit(
+            folder, out or Path(scratch) / "unit", levels, show, name=name, archs=archs, sizes=sizes
+        )
         wheel = write_wheel(built, wheels, version) if wheels is not None else None
     if out is None:
         assert wheel is not None
         built = dataclasses.replace(built, folder=wheel)
     if is_json:
-        found = {
+        found: dict[str, object] = {
             "unit": str(folder),
             "out": str(out) if out else None,
             "wheel": str(wheel) if wheel else None,
         }
-        click.echo(
-            json.dumps(
-                {**found, "name": built.name, "isa": built.instructions, "bytes": built.n_bytes}, indent=1
-            )
-        )
+        found |= {"name": built.name, "device": built.device, "built_for": built.levels}
+        found |= {"kernels": built.kernels, "left": built.left, "bytes": built.n_bytes}
+        click.echo(json.dumps(found, indent=1))
         return 0
     click.echo(str(built))
     if out is not None and wheel is not None:

@@ -78,11 +78,17 @@ def check_command(
     )
 
 
-@click.command("diff", cls=Command, epilog=example("longhand diff generated/attention_cpu --stat"))
+@click.command(
+    "diff",
+    cls=Command,
+    epilog=example(
+        "longhand diff generated/attention_cpu --stat\n  longhand diff --markdown --since origin/main"
+    ),
+)
 @_FOLDERS
 @click.option("--stat", "is_stat", is_flag=True, help="A line for each file.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="A summary for a pull request.")
-@click.option("--since", metavar="REVISION", help="With --markdown: compare with this git revision.")
+@click.option("--since", metavar="REVISION", help="With --markdown: what changed since this git revision.")
 @click.option(
     "--bench",
     "bench_file",
@@ -107,6 +113,10 @@ def diff_command(
     Shows all units below this folder if none is named. Runs nothing of them,
     but with --markdown --trust their kernels: exit code 1 if one of these is
     wrong or cannot run, with the summary printed all the same.
+
+    With --since the summary tells what changed since that revision, and no
+    older edit. Its first line does not show, and is always the same: a comment
+    that begins with it is the one to update.
     """
     return doing("judging").diff(
         folders,

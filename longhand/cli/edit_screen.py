@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from longhand.cli.terminal import Verbosity, verbosity
-from longhand.emit.text.quoting import visible_line
+from longhand.emit.text.quoting import markdown_code, visible, visible_line
 from longhand.staleness.file_check import CheckResult, Currency
 
 if TYPE_CHECKING:
-    from longhand.staleness.edit_report import (
-        FileEdit,
-        KernelLine,
-    )  # it imports torch, which `check` may do without
+    # It imports torch, which `check` may do without.
+    from longhand.staleness.edit_report import FileEdit, UnitReport
 
 _VERDICTS = {
     Currency.CURRENT: ("current", "green"),
@@ -29,6 +28,8 @@ _VERDICTS = {
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _BAR = 30
 _MOST_SHOWN = 12
+_MOST_DIFF_LINES = 500  # in a summary: hosts cut comments of more than 65,536 characters
+MARKER = "<!-- longhand diff: one comment, kept current -->"
 
 
 def show_check(result: CheckResult) -> None:
@@ -109,27 +110,44 @@ def show_stat(folder: Path, edits: Sequence[FileEdit]) -> None:
     click.echo(f"{folder}: {files} edited by hand, {lines} added, {removed} removed")
 
 
-def show_markdown(folder: Path, lines: Sequence[KernelLine], edits: Sequence[FileEdit]) -> None:
+def show_marker() -> None:
+    """The first line of a summary: it does not show, and whoever keeps the comment current finds it by this line."""
+    click.echo(MARKER)
+
+
+def show_markdown(folder: Path, report: UnitReport, since: str | None) -> None:
     """A summary for a pull request."""
-    click.echo(f"### `{folder.as_posix()}`\n")
-    if lines:
-        has_times = any(line.time for line in lines)
+    click.echo(f"### `{markdown_code(folder.as_posix())}`\n")
+    if report.lines:
+        has_times = any(line.time for line in report.lines)
         columns = ["kernel", "what changed", "bytes before", "bytes after", "numerics"] + ["time"] * has_times
         click.echo(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
-        for line in lines:
+        for line in report.lines:
             cells = [f"`{line.name}`", line.change, _bytes(line.before), _bytes(line.after), line.numerics]
             cells += [line.time] * has_times
             click.echo(f"| {' | '.join(cell.replace('|', chr(92) + '|') or '-' for cell in cells)} |")
     else:
         click.echo("No kernel changed.")
-    others = [edit for edit in edits if not edit.path.startswith("kernels/")]
+    if report.files:
+        names = ", ".join(f"`{path}` +{added} -{removed}" for path, added, removed in report.files)
+        click.echo(f"\nAlso changed: {names}.")
+    others = [edit for edit in report.edits if not edit.path.startswith("kernels/")]
     if others:
-        names = ", ".join(f"`{edit.path}` +{edit.n_added} -{edit.n_removed}" for edit in others)
-        click.echo(f"\nAlso edited by hand: {names}.")
-    for edit in edits:
-        click.echo(f"\n<details><summary>{edit.path}</summary>\n\n```diff")
-        click.echo("\n".join(visible_line(line).replace("```", "`` `") for line in edit.lines))
-        click.echo("```\n\n</details>")
+        names = ", ".join(
+            f"`{markdown_code(edit.path)}` +{edit.n_added} -{edit.n_removed}" for edit in others
+        )
+        click.echo(f"\n{'By hand of these' if since else 'Also edited by hand'}: {names}.")
+    left = _MOST_DIFF_LINES
+    for edit in report.edits:
+        shown = edit.lines[: max(0, left)]
+        left -= len(edit.lines)
+        click.echo(f"\n<details><summary>{html.escape(visible(edit.path))}</summary>\n\n```diff")
+        click.echo("\n".join(visible_line(line).replace("```", "`` `") for line in shown))
+        click.echo("```\n")
+        if len(shown) < len(edit.lines):
+            click.echo(f"and {len(edit.lines) - len(shown)} more lines: `longhand diff`\n")
+        click.echo("</details>")
+    click.echo("")
 
 
 def _bytes(traffic: tuple[int, int] | None) -> str:

@@ -11,11 +11,11 @@ import click
 
 from longhand.cli import edit_screen, screen
 from longhand.cli.as_json import diff_as_json, verification_as_json
+from longhand.cli.bench_file import read_times
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
-from longhand.emit.unit.reading import read_regular
 from longhand.errors import OptionError, VerificationError
-from longhand.staleness.edit_report import KernelLine, edits_of, kernel_lines
+from longhand.staleness.edit_report import UnitReport, edits_of, report_of
 from longhand.telling.logs import set_logs_from_environment
 from longhand.verify.verification import verify as verify_unit
 
@@ -64,20 +64,23 @@ def diff(
     """
     if (since or bench_file or no_check) and not is_markdown:
         raise OptionError("--since, --bench and --no-check go with --markdown.")
-    times: dict[str, Any] | None = _times(bench_file) if bench_file else None
+    times: dict[str, Any] | None = read_times(bench_file) if bench_file else None
     code = 0
     found = []
+    if is_markdown and not is_json:
+        edit_screen.show_marker()
     for folder in list(folders) or units_here():
-        edits = edits_of(folder)
-        lines: tuple[KernelLine, ...] = ()
         if is_markdown:
             with screen.working(f"running the kernels of {folder}" if is_checked else f"reading {folder}"):
-                lines = kernel_lines(folder, since=since, times=times, is_checked=is_checked)
-            code = 1 if any(line.is_wrong for line in lines) else code
+                report = report_of(folder, since=since, times=times, is_checked=is_checked)
+            code = 1 if any(line.is_wrong for line in report.lines) else code
+        else:
+            report = UnitReport((), edits_of(folder))
+        edits = report.edits
         if is_json:
-            found.append(diff_as_json(folder, edits, lines))
+            found.append(diff_as_json(folder, edits, report.lines))
         elif is_markdown:
-            edit_screen.show_markdown(folder, lines, edits)
+            edit_screen.show_markdown(folder, report, since)
         elif is_stat:
             edit_screen.show_stat(folder, edits)
         elif edits:
@@ -87,21 +90,3 @@ def diff(
     if is_json:
         click.echo(json.dumps(found, indent=1))
     return code
-
-
-def _times(file: Path) -> dict[str, Any]:
-    """What `bench --json` printed into a file.
-
-    Raises:
-        OptionError: It is something else.
-    """
-    try:
-        found = json.loads(read_regular(file))
-        kernels = [
-            {"ms": float(one["ms"]), "base_ms": one.get("base_ms")} for one in found["kernels"].values()
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
-        kernels = None
-    if kernels is None:
-        raise OptionError(f"--bench {file}: it is not what `longhand bench --json` prints.")
-    return dict(found)

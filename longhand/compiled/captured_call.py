@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from longhand.capture.autograd.carried import carries_gradients
+from longhand.capture.autograd.shared_results import refuse_shared
 from longhand.capture.frontends.dynamo import capture_dynamo
 from longhand.capture.frontends.late_writes import late_writes, on_copies
 from longhand.capture.frontends.result_views import Peeled, peel
@@ -59,6 +60,7 @@ def captured_call(
         graph = _captured(module, example_inputs, options)
         given = [entry.node for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
         graph = dataclasses.replace(graph, rewritten=tuple(given[place] for place in late))
+    refuse_shared(graph)  # what can be taken outside was: Dynamo's callers get fresh tensors
     if not carries_gradients(graph):
         _refuse_lost_gradients(module)
         options = dataclasses.replace(options, train=False)

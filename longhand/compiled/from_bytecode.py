@@ -19,6 +19,7 @@ from longhand.capture.bytecode.entry.entries import Capture, Event, EventKind
 from longhand.capture.bytecode.hook import frame_hook, is_available
 from longhand.capture.bytecode.skips import GENERATED, reason_to_skip
 from longhand.compiled.backend import GraphReport, is_strict, longhand_backend
+from longhand.compiled.loops_around import tell_of_loop
 from longhand.errors import CaptureError
 from longhand.options import Frontend
 from longhand.telling.logs import Subject, logger
@@ -213,7 +214,10 @@ class CompiledModule(nn.Module):
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN:
             return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_original"), name)
+        original = object.__getattribute__(self, "_original")
+        found = getattr(original, name)
+        tell_of_loop(original, found)
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._original, name, value)

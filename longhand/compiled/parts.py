@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import functools
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from longhand.capture.frontends.call import told_apart
 from longhand.compiled.backend import GraphReport, longhand_backend, number_from_one
 from longhand.emit.module.templates import render_template
 from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.one_step import replace_file
 from longhand.emit.unit.reading import read_regular
 from longhand.errors import OutputError, UnitError
 
@@ -114,11 +114,9 @@ def _replace(path: Path, text: str) -> None:
     """Never half written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(text, encoding="utf-8")
-        os.replace(scratch, path)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error}.") from error
+    replace_file(path, text.encode())
 
 
 def _counted(count: int, word: str) -> str:

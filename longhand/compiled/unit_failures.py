@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.entry.raising import random_state, restore_random_state
+from longhand.capture.bytecode.entry.call_effects import random_state, restore_random_state
 from longhand.errors import EagerWarning, UnitError
 from longhand.telling.tally import EagerGraph
 

@@ -1,7 +1,8 @@
-"""`longhand build`: a unit with its C++ kernels built, as a folder that runs where there is no compiler.
+"""`longhand build`: a unit with its kernels built, as a folder that runs where there is no compiler.
 
-The folder is the unit without longhand's own files, with shared objects in kernels/built: for each kernel and each set
-of instructions one, plain C, so that they fit every Python. Its runtime.py loads them and builds nothing.
+The folder is the unit without longhand's own files, with what was compiled in kernels/built. For a CPU these are shared
+objects, for each kernel and each set of instructions one, plain C, so that they fit every Python; for a GPU they are
+Triton's binaries (deploy/cubins.py). Its runtime.py loads them and builds nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from longhand.deploy.cubins import Cubins, compile_cubins
 from longhand.emit.text.formatting import format_python
 from longhand.emit.unit.lock_file import read_lock
 from longhand.emit.unit.merge import refuse
@@ -47,22 +49,27 @@ class Built:
     Attributes:
         folder: Where.
         name: The package.
-        kernels: Shared objects of one set of instructions.
-        instructions: The sets, the most demanding first; empty for a unit without C++ kernels.
-        n_bytes: Of all shared objects.
+        device: "cpu" or "cuda".
+        kernels: Those that were built.
+        levels: For what: sets of instructions, the most demanding first, or GPUs.
+        n_bytes: Of all objects.
+        left: Kernels that Triton must compile where they run, each with the reason.
     """
 
     folder: Path
     name: str
+    device: str
     kernels: int
-    instructions: tuple[str, ...]
+    levels: tuple[str, ...]
     n_bytes: int
+    left: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        if not self.instructions:
-            return f"{self.folder}: {self.name}; Triton compiles its kernels at the first call"
-        made = f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {', '.join(self.instructions)}"
-        return f"{self.folder}: {self.name}, {made}, {self.n_bytes / 1e3:.0f} kB"
+        made = f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {', '.join(self.levels)}"
+        lines = [f"{self.folder}: {self.name}, {made}, {self.n_bytes / 1e3:.0f} kB"]
+        return "\n".join(
+            [*lines, *(f"  not built, so that it needs a C compiler: {one}" for one in self.left)]
+        )
 
 
 def levels_here() -> tuple[str, ...]:
@@ -71,7 +78,14 @@ def levels_here() -> tuple[str, ...]:
 
 
 def build(
-    folder: Path, out: Path, levels: Sequence[str] = (), tell: Tell = lambda *_: None, *, name: str = ""
+    folder: Path,
+    out: Path,
+    levels: Sequence[str] = (),
+    tell: Tell = lambda *_: None,
+    *,
+    name: str = "",
+    archs: Sequence[str] = (),
+    sizes: Sequence[str] = (),
 ) -> Built:
     """Builds a unit into a folder of its own.
 
@@ -81,9 +95,12 @@ def build(
         levels: Sets of instructions; by default one that every server of the last ten years has.
         tell: Is told what is being built.
         name: The package; by default the unit's folder.
+        archs: GPUs, such as ``sm_90``; by default the one that the unit was generated for.
+        sizes: Sizes that vary are built for these, such as ``x:0=1,8,64``; by default for powers of two.
 
     Raises:
-        OptionError: A set of instructions is unknown here, or the name is none of a package.
+        OptionError: A set of instructions is unknown here, an option is for units of the other kind, or the name is
+            none of a package.
         UnitError: There is no unit, or its runtime.py was edited.
         EditError: An edit breaks what other files rely on.
         ToolError: The compiler is missing or refuses a kernel.
@@ -93,7 +110,8 @@ def build(
     name = name or folder.resolve().name
     if not name.isidentifier():
         raise OptionError(f"{name!r} is no name of a package.", hint="Give one with --name.")
-    chosen = _chosen(levels)
+    device = str(lock.get("device", "cpu"))
+    chosen = _chosen(levels, archs, sizes, lock)
     refuse(broken_edits(folder), folder)
     if out.exists() and not (out / _MANIFEST).is_file():
         raise OutputError(f"{out} is there and is no build of longhand's.", hint="Choose another folder.")
@@ -102,22 +120,34 @@ def build(
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".longhand-build-") as scratch:
             new = Path(scratch) / "new"
             _copy(folder, new)
-            n_bytes = 0
-            if lock.get("device") == "cpu":
-                n_bytes = _build_kernels(folder, new, chosen, tell)
+            left: tuple[str, ...] = ()
+            if device == "cpu":
+                _build_kernels(folder, new, chosen, tell)
+                n_kernels = len(list(new.glob("kernels/*.cpp")))
             else:
-                chosen = ()
-                _write_manifest(new, {}, {}, chosen)
+                cubins = _build_cubins(folder, new, chosen, sizes, lock, tell)
+                n_kernels, left = len(cubins.binaries), cubins.left
+            _write_runtime(new, device)
+            n_bytes = sum(path.stat().st_size for path in new.glob("kernels/built/*/*"))
             new.chmod(0o755)
             if out.exists():
                 os.rename(out, Path(scratch) / "old")
             os.rename(new, out)
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error}.") from error
-    return Built(out, name, len(list((out / "kernels").glob("*.cpp"))), chosen, n_bytes)
+    return Built(out, name, device, n_kernels, chosen, n_bytes, left)
 
 
-def _chosen(levels: Sequence[str]) -> tuple[str, ...]:
+def _chosen(
+    levels: Sequence[str], archs: Sequence[str], sizes: Sequence[str], lock: dict[str, Any]
+) -> tuple[str, ...]:
+    """What to build for."""
+    if lock.get("device", "cpu") != "cpu":
+        if levels:
+            raise OptionError("--isa is of CPU units, and this one is for CUDA.", hint="It takes --arch.")
+        return tuple(dict.fromkeys(archs)) or (str(lock["arch"]),)
+    if archs or sizes:
+        raise OptionError("--arch and --sizes are of CUDA units, and this one is for the CPU.")
     known = levels_here()
     if unknown := [level for level in levels if level not in known]:
         raise OptionError(
@@ -134,14 +164,34 @@ def _copy(folder: Path, new: Path) -> None:
     shutil.copytree(folder, new, ignore=shutil.ignore_patterns(*_OWN))
 
 
-def _build_kernels(folder: Path, new: Path, levels: Sequence[str], tell: Tell) -> int:
-    """Builds into the copy, and gives it the runtime that loads what was built; the bytes of all objects."""
+def _refuse_edited_runtime(folder: Path) -> None:
     written = folder / BASE / "runtime.py"
     if not written.is_file() or written.read_bytes() != (folder / "runtime.py").read_bytes():
         raise UnitError(
             f"{folder / 'runtime.py'} was edited, and a build has a runtime.py of its own.",
             hint="Undo that edit (longhand diff shows it), or deploy the unit itself, with a compiler.",
         )
+
+
+def _build_cubins(
+    folder: Path, new: Path, archs: Sequence[str], sizes: Sequence[str], lock: dict[str, Any], tell: Tell
+) -> Cubins:
+    """Compiles into the copy."""
+    _refuse_edited_runtime(folder)
+    built = (new / _MANIFEST).parent
+    built.mkdir(parents=True)
+    cubins = compile_cubins(folder, built, archs, sizes, lock, tell)
+    sources = {path.name: _digest(path.read_bytes()) for path in sorted(new.glob("kernels/*.py"))}
+    _write_manifest(
+        new,
+        {"archs": list(archs), "sources": sources, "binaries": cubins.binaries, "objects": cubins.objects},
+    )
+    return cubins
+
+
+def _build_kernels(folder: Path, new: Path, levels: Sequence[str], tell: Tell) -> None:
+    """Builds into the copy."""
+    _refuse_edited_runtime(folder)
     runtime = import_file(f"longhand_built_runtime_{os.getpid()}", folder / "runtime.py")
     compiler = shlex.split(runtime.COMPILER)
     if not compiler or shutil.which(compiler[0]) is None:
@@ -158,14 +208,25 @@ def _build_kernels(folder: Path, new: Path, levels: Sequence[str], tell: Tell) -
         ]
         for number, (level, source, result) in enumerate(running):
             tell(f"{source.stem} for {level}", number, len(work))
-            objects[f"{level}/{source.stem}.so"] = hashlib.sha256(result.result().read_bytes()).hexdigest()
+            objects[f"{level}/{source.stem}.so"] = _digest(result.result().read_bytes())
     headers = b"".join(path.read_bytes() for path in sorted((new / "kernels").glob("*.h")))
-    digests = {one.name: hashlib.sha256(one.read_bytes() + headers).hexdigest() for one in sources}
-    _write_manifest(new, digests, objects, levels)
+    digests = {one.name: _digest(one.read_bytes() + headers) for one in sources}
+    known: dict[str, tuple[str, ...]] = {**_LEVELS, **_ARM}
+    manifest = {
+        "machine": platform.machine(),
+        "libc": " ".join(platform.libc_ver()),
+        "instructions": {level: list(known[level]) for level in levels},
+        "sources": digests,
+        "objects": objects,
+    }
+    _write_manifest(new, manifest)
+
+
+def _write_runtime(new: Path, device: str) -> None:
+    """Gives the copy the runtime that loads what was built."""
     texts = {path.relative_to(new).as_posix(): path.read_text() for path in new.rglob("*.py")}
     wanted = imported_from_runtime({path: text for path, text in texts.items() if path != "runtime.py"})
-    (new / "runtime.py").write_text(format_python(write_runtime(wanted, is_built=True)))
-    return sum(path.stat().st_size for path in (new / "kernels/built").rglob("*.so"))
+    (new / "runtime.py").write_text(format_python(write_runtime(wanted, built_for=device)))
 
 
 def _compile(runtime: Any, compiler: list[str], level: str, source: Path) -> Path:
@@ -181,16 +242,10 @@ def _compile(runtime: Any, compiler: list[str], level: str, source: Path) -> Pat
     return result
 
 
-def _write_manifest(
-    new: Path, sources: dict[str, str], objects: dict[str, str], levels: Sequence[str]
-) -> None:
-    known: dict[str, tuple[str, ...]] = {**_LEVELS, **_ARM}
-    manifest = {
-        "machine": platform.machine(),
-        "libc": " ".join(platform.libc_ver()),
-        "instructions": {level: list(known[level]) for level in levels},
-        "sources": sources,
-        "objects": objects,
-    }
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _write_manifest(new: Path, manifest: dict[str, Any]) -> None:
     (new / _MANIFEST).parent.mkdir(parents=True, exist_ok=True)
     (new / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")

@@ -29,9 +29,10 @@ def write_wheel(built: Built, folder: Path, version: str) -> Path:
     """
     if not re.fullmatch(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)?", version):
         raise OptionError(f"--version {version!r} is no version of a package.", hint="For instance 1.0.2.")
-    tag = f"py3-none-linux_{platform.machine()}" if built.instructions else "py3-none-any"
+    is_for_cpu = built.device == "cpu"
+    tag = f"py3-none-linux_{platform.machine()}" if is_for_cpu else "py3-none-any"
     info = f"{built.name}-{version}.dist-info"
-    requires = ["torch"] if built.instructions else ["torch", "triton"]
+    requires = ["torch"] if is_for_cpu else ["torch", "triton"]
     files = {
         f"{built.name}/{path.relative_to(built.folder).as_posix()}": path.read_bytes()
         for path in sorted(built.folder.rglob("*"))
@@ -42,7 +43,7 @@ def write_wheel(built: Built, folder: Path, version: str) -> Path:
         *map("Requires-Dist: {}".format, requires),
     ]
     files[f"{info}/METADATA"] = ("\n".join(metadata) + "\n").encode()
-    pure = "false" if built.instructions else "true"
+    pure = "false" if is_for_cpu else "true"
     files[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: longhand\nRoot-Is-Purelib: {pure}\nTag: {tag}\n".encode()
     )

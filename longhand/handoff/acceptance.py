@@ -18,8 +18,8 @@ from typing import Any
 
 from longhand.emit.unit.lock_schema import LOCK, is_path
 from longhand.emit.unit.on_disk import BASE
+from longhand.emit.unit.one_step import replace_files, sole
 from longhand.emit.unit.reading import read_regular
-from longhand.emit.unit.writer import replace_file
 from longhand.errors import NotRunHereError, UnitError
 from longhand.handoff.writing import CONTRACT
 from longhand.staleness.currency import broken_edits
@@ -152,8 +152,8 @@ def _digest(path: Path) -> str:
 
 
 def _put(unit: Path, paths: Sequence[str], source: Path) -> None:
-    for path in paths:
-        replace_file(unit / path, read_regular(source / path))
+    with sole(unit):
+        replace_files(unit, {path: read_regular(source / path) for path in paths})
 
 
 def _judged(

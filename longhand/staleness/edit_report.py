@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from longhand.emit.unit.lock_file import read_lock
 from longhand.emit.unit.lock_schema import LOCK
 from longhand.emit.unit.on_disk import edits, lock_versions, read_unit
-from longhand.errors import OptionError, UnitError
+from longhand.errors import UnitError
+from longhand.staleness.revisions import files_at, need_revision
 from longhand.verify.checking import KernelCheck, check_kernels
 
-# A repository's own configuration may name programs to run.
+_READ = ("model.py", "backward.py")
 _WRONG, _NOT_RUN = "WRONG", "not run"
-_GIT = ("git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,20 +75,37 @@ def edits_of(folder: Path) -> tuple[FileEdit, ...]:
         UnitError: There is no unit.
     """
     read_lock(folder)
-    return tuple(
-        FileEdit(path, _diff(base, text))
-        for path, base, text in edits(read_unit(folder, follow_links=False).files)
-    )
+    return edits_among(read_unit(folder, follow_links=False).files)
 
 
-def kernel_lines(
+def edits_among(files: Mapping[str, bytes]) -> tuple[FileEdit, ...]:
+    """The same of a unit's files by path, ``.base/`` and the lock among them."""
+    return tuple(FileEdit(path, _diff(base, text)) for path, base, text in edits(files))
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitReport:
+    """What there is to say of a unit in a pull request.
+
+    Attributes:
+        lines: A row for each kernel.
+        edits: The edits by hand; with a revision those that were not there, or not alike.
+        files: (path, lines added, lines removed) of the texts that are no kernels, since the revision.
+    """
+
+    lines: tuple[KernelLine, ...]
+    edits: tuple[FileEdit, ...]
+    files: tuple[tuple[str, int, int], ...] = ()
+
+
+def report_of(
     folder: Path,
     *,
     since: str | None = None,
     times: Mapping[str, Any] | None = None,
     is_checked: bool = True,
-) -> tuple[KernelLine, ...]:
-    """A row for each kernel that is edited, new, gone or regenerated.
+) -> UnitReport:
+    """What people edited in a unit; with a revision all that changed since then, and nothing that did not.
 
     Args:
         folder: The unit.
@@ -98,9 +114,42 @@ def kernel_lines(
         is_checked: Run the edited and the new kernels against their references.
     """
     lock = read_lock(folder)
-    before = _lock_at(folder, since) if since else lock
+    files = read_unit(folder, follow_links=False).files
+    edits, before, was = edits_among(files), lock, files
+    if since:
+        need_revision(folder, since)
+        was = files_at(folder, since)
+        before = next(iter(lock_versions(was.get(LOCK, b""))), {})
+        # What was edited then is edited still: that is no news.
+        known = {edit.path: edit.lines for edit in edits_among(was)}
+        edits = tuple(edit for edit in edits if known.get(edit.path) != edit.lines)
+    changes = _kernel_changes(lock, before, edits, files, was)
+    checked = [name for name in changes if name in lock.get("kernels", {})] if is_checked else []
+    numerics = _numerics(folder, checked)
+    lines = tuple(
+        KernelLine(
+            name,
+            change,
+            _traffic(before, name) if name in before.get("kernels", {}) else None,
+            _traffic(lock, name) if name in lock.get("kernels", {}) else None,
+            numerics.get(name, ""),
+            _time(times or {}, name),
+        )
+        for name, change in changes.items()
+    )
+    return UnitReport(lines, edits, tuple(_other_changes(files, was)) if since else ())
+
+
+def _kernel_changes(
+    lock: Mapping[str, Any],
+    before: Mapping[str, Any],
+    edits: tuple[FileEdit, ...],
+    files: Mapping[str, bytes],
+    was: Mapping[str, bytes],
+) -> dict[str, str]:
+    """By kernel: what became of it, in words."""
     edited: dict[str, list[FileEdit]] = {}
-    for edit in edits_of(folder):
+    for edit in edits:
         path = Path(edit.path)
         if path.parent.name == "kernels" and path.stem != "__init__":
             edited.setdefault(path.stem, []).append(edit)
@@ -118,46 +167,31 @@ def kernel_lines(
             added = sum(edit.n_added for edit in edited[name])
             removed = sum(edit.n_removed for edit in edited[name])
             words.append(f"edited +{added} -{removed}")
+        elif name in now and name in then and not words and _texts(files, name) != _texts(was, name):
+            words.append("an edit taken back")
+        if not words and _traffic(lock, name) != _traffic(before, name):
+            words.append("called otherwise")
         if words:
             changes[name] = ", ".join(words)
-    checked = [name for name in changes if name in now] if is_checked else []
-    numerics = _numerics(folder, checked)
-    return tuple(
-        KernelLine(
-            name,
-            change,
-            _traffic(before, name) if name in then else None,
-            _traffic(lock, name) if name in now else None,
-            numerics.get(name, ""),
-            _time(times or {}, name),
-        )
-        for name, change in changes.items()
-    )
+    return changes
+
+
+def _texts(files: Mapping[str, bytes], name: str) -> list[bytes | None]:
+    return [files.get(f"kernels/{name}{ending}") for ending in (".cpp", ".py")]
+
+
+def _other_changes(files: Mapping[str, bytes], was: Mapping[str, bytes]) -> Iterator[tuple[str, int, int]]:
+    """Of the texts beside the kernels that people read."""
+    for path in _READ:
+        if files.get(path) != was.get(path):
+            lines = _diff(was.get(path, b""), files.get(path, b""))
+            edit = FileEdit(path, lines)
+            yield path, edit.n_added, edit.n_removed
 
 
 def _diff(base: bytes, text: bytes) -> tuple[str, ...]:
     old, new = (content.decode(errors="replace").splitlines() for content in (base, text))
     return tuple(difflib.unified_diff(old, new, lineterm="", n=3))[2:]
-
-
-def _lock_at(folder: Path, revision: str) -> dict[str, Any]:
-    """The unit's lock at a git revision; empty if the unit was not there.
-
-    Raises:
-        OptionError: There is no such revision, or no git.
-    """
-    try:
-        subprocess.run(
-            [*_GIT, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise OptionError(f"--since {revision!r}: git knows no such revision here.") from error
-    command = [*_GIT, "show", "--no-ext-diff", "--no-textconv", f"{revision}:./{LOCK}"]
-    shown = subprocess.run(command, cwd=folder, capture_output=True)
-    return next(iter(lock_versions(shown.stdout)), {}) if shown.returncode == 0 else {}
 
 
 def _hashes(lock: Mapping[str, Any], name: str) -> dict[str, str]:

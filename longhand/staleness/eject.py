@@ -7,7 +7,7 @@ from pathlib import Path
 from longhand.emit.unit.lock_file import settled_lock
 from longhand.emit.unit.lock_schema import LOCK, lock_text
 from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.writer import replace_file
+from longhand.emit.unit.one_step import replace_file, sole
 from longhand.errors import UnitError
 
 
@@ -32,6 +32,13 @@ def eject(file: Path, *, undo: bool = False) -> tuple[Path, str]:
     if folder is None:
         raise UnitError(f"{file} is in no generated unit.")
     path = file.relative_to(folder).as_posix()
+    with sole(folder):  # a unit that is written meanwhile would get the lock of its last version
+        _note(folder, path, undo)
+    return folder, path
+
+
+def _note(folder: Path, path: str, undo: bool) -> None:
+    file = folder / path
     lock = settled_lock(folder)
     ejected = set(lock.get("ejected", ()))
     if path not in lock.get("hashes", {}) or path.startswith(f"{BASE}/"):
@@ -44,4 +51,3 @@ def eject(file: Path, *, undo: bool = False) -> tuple[Path, str]:
     else:
         lock.pop("ejected", None)
     replace_file(folder / LOCK, lock_text(lock).encode())
-    return folder, path

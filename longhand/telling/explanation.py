@@ -17,6 +17,15 @@ from longhand.compiled.backend import GraphReport, longhand_backend
 from longhand.compiled.from_bytecode import captured, default_frontend, log_event
 from longhand.errors import OptionError
 from longhand.options import Frontend, parse_enum
+from longhand.targets import refuse_exported
+from longhand.telling.explanation_picture import (
+    Branch,
+    bytes_text,
+    kernel_bytes,
+    kernels_in,
+    tree_html,
+    tree_text,
+)
 
 __all__ = ["Break", "Explanation", "explain"]
 
@@ -58,35 +67,62 @@ class Explanation:
         return f"<Explanation {counts}; print it for more>"
 
     def __str__(self) -> str:
-        lines = [f"{_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"]
-        for number, graph in enumerate(self.graphs, 1):
-            lines.append(f"graph {number}: {graph.n_ops} ops, {_outcome(graph)}")
-            lines += [f"    {graph.note}"] if graph.note else []
-            lines += [f"    {graph.calls}"] if graph.calls is not None else []
-            if graph.summary is not None:
-                lines += [
-                    f"    {call.target} x{call.count}: {call.reason}" for call in graph.summary.fallbacks
-                ]
-                lines += [f"    {line}" for line in graph.summary.report.splitlines()]
-            if number <= len(self.guards):
-                lines.append(f"    {len(self.guards[number - 1])} guards; of values read:")
-                lines += [f"        {fact}" for fact in facts_of(self.guards[number - 1])]
-        for broken in self.breaks:
-            lines += [f"break at {broken.where}: {broken.reason}", f"    {broken.statement}"]
-            lines += [f"    {broken.hint}"] if broken.hint else []
-        return "\n".join(lines)
+        return tree_text(self._title, self._branches)
+
+    def _repr_html_(self) -> str:
+        return tree_html(self._title, self._branches)
+
+    @property
+    def _title(self) -> str:
+        return f"{_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"
+
+    @property
+    def _branches(self) -> list[Branch]:
+        """Graphs and breaks in turn, as they came."""
+        found: list[Branch] = []
+        breaks = list(self.breaks)
+        for number, graph in enumerate(self.graphs):
+            guards = self.guards[number] if number < len(self.guards) else None
+            found.append(_graph(number + 1, graph, guards))
+            found += [_break(breaks.pop(0))] if breaks else []
+        return found + [_break(broken) for broken in breaks]
+
+
+def _graph(number: int, graph: GraphReport, guards: tuple[str, ...] | None) -> Branch:
+    """A graph: what became of it, its kernels, what it relies on."""
+    more = [str(graph.folder)] if graph.folder is not None and graph.reason is None else []
+    more += [graph.note] if graph.note else []
+    more += [str(graph.calls)] if graph.calls is not None else []
+    branches = list(kernels_in(graph.folder)) if graph.reason is None else []
+    if graph.summary is not None:
+        branches += [
+            Branch(f"{call.target} x{call.count}: {call.reason}") for call in graph.summary.fallbacks
+        ]
+        more += graph.summary.report.splitlines()
+    if guards is not None:
+        facts = tuple(facts_of(guards))
+        of_values = "; of values read:" if facts else ""
+        branches.append(Branch(f"{_counted(len(guards), 'guard')}{of_values}", facts))
+    return Branch(f"graph {number}: {graph.n_ops} ops, {_outcome(graph)}", tuple(more), tuple(branches))
+
+
+def _break(broken: Break) -> Branch:
+    more = [broken.statement, *([broken.hint] if broken.hint else [])]
+    return Branch(f"break at {broken.where}: {broken.reason}", tuple(filter(None, more)))
 
 
 def _outcome(graph: GraphReport) -> str:
     if graph.reason is not None:
         return f"runs in eager: {graph.reason}"
+    n_bytes = kernel_bytes(graph.folder)
+    moved = f", kernels move {bytes_text(n_bytes)}" if n_bytes else ""
     if graph.summary is None:
-        return f"in the cache\n    {graph.folder}"
+        return f"in the cache{moved}"
     made = graph.summary
     n_calls = sum(call.count for call in made.library_calls)
     return (
         f"{_counted(made.n_kernels, 'kernel')} launched {_counted(made.n_launches, 'time')}, "
-        f"{_counted(n_calls, 'library call')}\n    {graph.folder}"
+        f"{_counted(n_calls, 'library call')}{moved}"
     )
 
 
@@ -106,8 +142,9 @@ def explain(
             `longhand.compile` captures the function.
 
     Raises:
-        OptionError: An unknown mode or frontend.
+        OptionError: An unknown mode or frontend, or an exported program, which is no callable.
     """
+    refuse_exported(fn)
     captured_by = default_frontend(fn) if frontend is None else parse_enum(Frontend, frontend, "The frontend")
     if captured_by is Frontend.EXPORT:
         raise OptionError("torch.export makes one graph or none.", hint="Use frontend='bytecode'.")

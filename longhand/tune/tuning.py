@@ -15,9 +15,9 @@ too skips the candidate, and another worker goes on.
 **What is written.** The search (`tune_search.py`) proposes one winner per kernel. It meets the old kernel again, in
 more turns, beside a second copy of the old one. The noise is the larger of two numbers: how far the two copies of the
 old kernel are apart, and the half-width of the 95% interval of the median ratio. The winner is written only if it is
-faster by more than the noise, by at least 2%, and in four of five turns. Files are written one by one, each in one
-step, as soon as it is settled: whoever interrupts keeps what was found. A file that somebody saved meanwhile is left
-alone.
+faster by more than the noise, by at least 2%, and in four of five turns. Files are written one by one, each with the
+lock in one step, as soon as it is settled: whoever interrupts keeps what was found. A file that somebody saved
+meanwhile is left alone.
 
 The costliest kernels come first. The budget is all the time there is: starting the worker, building the unit, and
 the last comparison of each kernel are in it. Each kernel may use an equal part of what is left; a candidate is begun
@@ -37,8 +37,8 @@ import torch
 from longhand.emit.unit.lock_file import read_lock, settled_lock
 from longhand.emit.unit.lock_schema import LOCK, lock_text
 from longhand.emit.unit.merge import refuse
-from longhand.emit.unit.on_disk import NEW, UnitOnDisk, read_unit
-from longhand.emit.unit.writer import replace_file
+from longhand.emit.unit.on_disk import NEW, UnitOnDisk, content_of, read_unit
+from longhand.emit.unit.one_step import replace_files, sole
 from longhand.errors import UnitError
 from longhand.staleness.currency import broken_edits
 from longhand.tune.contest import Contest, Course, TimeUpError
@@ -275,14 +275,15 @@ class _TunedFile:
 
     def write(self, values: Values) -> bool:
         """Sets the tunables, in one step; False if the file is no longer what it was."""
-        if (self.folder / self.path).read_bytes() != self._content:
-            return False
-        text = with_values(self._content.decode(), self.path, values)
-        lock = settled_lock(self.folder)
-        lock.setdefault("tuned", {}).setdefault(self.path, {}).update(values)
-        # The lock first: what it says of a value that is not there yet does no harm.
-        replace_file(self.folder / LOCK, lock_text(lock).encode())
-        replace_file(self.folder / self.path, text.encode())
+        with sole(self.folder):
+            if content_of(self.folder / self.path) != self._content:
+                return False
+            text = with_values(self._content.decode(), self.path, values)
+            lock = settled_lock(self.folder)
+            lock.setdefault("tuned", {}).setdefault(self.path, {}).update(values)
+            # The lock first, where they cannot change at once: a value that is not there yet does no harm.
+            changed = {LOCK: lock_text(lock).encode(), self.path: text.encode()}
+            replace_files(self.folder, changed)
         return True
 
     def _persons(self, disk: UnitOnDisk, bases: list[str], names: tuple[str, ...]) -> set[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, Provenance
+from longhand.capture.graph import PADDED_FOR_SPEED, CapturedGraph, Provenance
 from longhand.lower.layouts import is_view
 from longhand.options import Device, Options
 
@@ -67,7 +67,9 @@ class _Aligner:
     def _linear(self, node: fx.Node, missing: int) -> fx.Node:
         features, table = (self.copies[arg] for arg in node.args if isinstance(arg, fx.Node))
         padded = self._pad_table(table, node, missing)
-        wide = self._call(f"{node.name}_padded", aten.linear.default, (features, padded), node)
+        wide = self._call(
+            f"{node.name}_padded", aten.linear.default, (features, padded), node, is_padded=True
+        )
         value = node.meta["val"]
         last = value.dim() - 1
         return self._call(node.name, aten.slice.Tensor, (wide, last, 0, value.shape[-1]), node)
@@ -76,8 +78,10 @@ class _Aligner:
         """``mm(d.t(), x)``: a row of the result for each column of d."""
         transposed, right = (self.copies[arg] for arg in node.args if isinstance(arg, fx.Node))
         padded = self._pad_rows(transposed.all_input_nodes[0], missing)
-        back = self._call(f"{transposed.name}_padded", aten.transpose.int, (padded, 0, 1), transposed)
-        wide = self._call(f"{node.name}_padded", aten.mm.default, (back, right), node)
+        back = self._call(
+            f"{transposed.name}_padded", aten.transpose.int, (padded, 0, 1), transposed, is_padded=True
+        )
+        wide = self._call(f"{node.name}_padded", aten.mm.default, (back, right), node, is_padded=True)
         return self._call(node.name, aten.slice.Tensor, (wide, 0, 0, node.meta["val"].shape[0]), node)
 
     def _product(self, node: fx.Node, missing: int) -> fx.Node:
@@ -112,15 +116,19 @@ class _Aligner:
 
     def _pad(self, node: fx.Node, by: tuple[int, ...], name: str, of: fx.Node) -> fx.Node:
         if (node, by) not in self.padded:
-            self.padded[node, by] = self._call(name, aten.constant_pad_nd.default, (node, list(by), 0.0), of)
+            self.padded[node, by] = self._call(
+                name, aten.constant_pad_nd.default, (node, list(by), 0.0), of, is_padded=True
+            )
         return self.padded[node, by]
 
-    def _call(self, name: str, target: Any, args: tuple[Any, ...], of: fx.Node) -> fx.Node:
+    def _call(
+        self, name: str, target: Any, args: tuple[Any, ...], of: fx.Node, is_padded: bool = False
+    ) -> fx.Node:
         """A new node, with what is known about the node of the old graph that it belongs to."""
         made = self.graph.create_node("call_function", target, args, name=name)
         fakes = fx.node.map_arg(args, lambda arg: arg.meta["val"])
         with torch.no_grad():
-            made.meta = {**of.meta, "val": target(*fakes)}
+            made.meta = {**of.meta, "val": target(*fakes), PADDED_FOR_SPEED: is_padded}
         return made
 
 

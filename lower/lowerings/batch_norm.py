@@ -46,7 +46,10 @@ def _batch_norm_training(
         strides = [as_size(step) for step in value.stride()]
         name = ctx.result_name(position)
         is_known = value.ndim == 1 or (x.is_contiguous and ctx.buffers[x.buffer].layout_is_known)
-        made.append(ctx.make_buffer(name, value.dtype, shape, strides, layout_is_known=is_known))
+        unread = ctx.unread_result(name, position)
+        made.append(
+            ctx.make_buffer(name, value.dtype, shape, strides, layout_is_known=is_known, derived=unread)
+        )
     views = [None if view is None else ctx.argument(view) for view in (x, weight, bias, *running)]
     ctx.call(
         aten.native_batch_norm.default,

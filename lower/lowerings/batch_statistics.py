@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.context import Context
-from longhand.lower.ir import PIECE_MEANS, PIECE_SQUARES
+from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.normalization import affine, mean_of, per_channel
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.ops import PointwiseOp, ReduceOp
@@ -80,9 +80,8 @@ def _pieces(ctx: Context, x: TensorView) -> tuple[TensorView, TensorView, Size]:
     centered = (value - mean).named("centered")
     squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, "squares")
     found = []
-    for suffix, statistic in ((PIECE_MEANS, mean), (PIECE_SQUARES, squares)):
-        name = ctx.fresh(f"{ctx.result_name(0)}{suffix}")
-        kept = ctx.make_buffer(name, compute_dtype(x.dtype), (channels, batch, n_pieces))
+    for how, statistic in ((Derivation.PIECE_MEANS, mean), (Derivation.PIECE_SQUARES, squares)):
+        kept = ctx.derive(how, ctx.result_name(0), compute_dtype(x.dtype), (channels, batch, n_pieces))
         nest.store(kept.permute((1, 0, 2)), statistic, range(3))
         found.append(kept)
     ctx.finish(nest)

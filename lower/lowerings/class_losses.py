@@ -10,6 +10,7 @@ import torch
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
+from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.activations import where
 from longhand.lower.lowerings.indexing import Lookup, load_looked_up, require_float_table
 from longhand.lower.lowerings.losses import Kind
@@ -229,7 +230,7 @@ def row_losses(ctx: Context, given: Given, reduction: int) -> TensorView:
     if reduction == Kind.NONE:
         return ctx.make_result()
     shape = tuple(given.x.size(dim) for dim in given.kept)
-    return ctx.make_buffer(ctx.fresh(f"{ctx.name}_losses"), compute_dtype(given.x.dtype), shape)
+    return ctx.derive(Derivation.LOSSES, ctx.name, compute_dtype(given.x.dtype), shape)
 
 
 def of_rows(losses: TensorView, given: Given) -> TensorView:

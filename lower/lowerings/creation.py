@@ -12,7 +12,7 @@ from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, number
 from longhand.lower.nest import NestBuilder
-from longhand.lower.recipe import Recipe
+from longhand.lower.program_builder import Recipe
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline, require_loop_dtypes
 from longhand.lower.views import TensorView

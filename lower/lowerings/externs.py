@@ -1,4 +1,7 @@
-"""Library calls: what a library does best, and everything that has no lowering, with the reason on it."""
+"""Library calls: what a library does best, and everything that has no lowering, with the reason on it.
+
+Of products and convolutions it is said as loops, too, what the library computes (`lower.lowerings.contractions`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch import fx
 from longhand.capture.graph import differentiated
 from longhand.lower.body import Size
 from longhand.lower.context import Context
-from longhand.lower.ir import View
+from longhand.lower.ir import Derivation, Extern, View
 from longhand.lower.layouts import (
     CONVOLUTIONS,
     channels_last_strides,
@@ -20,6 +23,7 @@ from longhand.lower.layouts import (
     is_channels_last,
     is_convolution,
 )
+from longhand.lower.lowerings.contractions import contraction_of
 from longhand.lower.sizes import as_size, contiguous_strides, multiply, same
 from longhand.lower.views import TensorView
 
@@ -151,6 +155,9 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     mutates = _mutated(target, args, kwargs)
     reason = _reason(target, declined)
     ctx.call(twin, args, kwargs, outputs=outputs, mutates=mutates, reason=reason, memory_format=memory_format)
+    call = ctx.steps[-1]
+    assert isinstance(call, Extern)
+    ctx.steps[-1] = contraction_of(call, ctx.buffers)
     if _shares_memory(twin):
         made = [None if view is None else _detached(ctx, view) for view in made]
     return tuple(made) if several else made[0]
@@ -211,7 +218,9 @@ def _make_output(ctx: Context, position: int | None, known: bool, is_image: bool
     stride: Sequence[Size] = [as_size(step) for step in value.stride()]
     if is_image and len(shape) == 4:
         stride = channels_last_strides(shape)
-    return ctx.make_buffer(ctx.result_name(position), value.dtype, shape, stride, layout_is_known=known)
+    name = ctx.result_name(position)
+    unread = ctx.unread_result(name, position)
+    return ctx.make_buffer(name, value.dtype, shape, stride, layout_is_known=known, derived=unread)
 
 
 def _layout_is_known(ctx: Context, target: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:
@@ -260,8 +269,8 @@ def _shares_memory(target: torch._ops.OpOverload) -> bool:
 def _detached(ctx: Context, view: TensorView) -> TensorView:
     """A copy with memory of its own, so that reusing the argument's memory later is safe."""
     buffer = ctx.buffers[view.buffer]
-    copy = ctx.make_buffer(
-        ctx.fresh(f"{view.buffer}_copy"), buffer.dtype, buffer.shape, buffer.stride, layout_is_known=False
+    copy = ctx.derive(
+        Derivation.COPY, view.buffer, buffer.dtype, buffer.shape, buffer.stride, layout_is_known=False
     )
     ctx.call(aten.clone.default, (ctx.argument(view),), outputs=(copy.buffer,))
     return copy

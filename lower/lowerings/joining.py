@@ -19,7 +19,7 @@ from longhand.lower.ir import BufferKind
 from longhand.lower.lowerings.boundary_padding import rolled
 from longhand.lower.lowerings.viewing import slice_start, wrap, wrap_all
 from longhand.lower.nest import Coordinate, NestBuilder
-from longhand.lower.recipe import Recipe
+from longhand.lower.program_builder import Recipe
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
 from longhand.lower.unsupported import Decline, require_loop_dtypes

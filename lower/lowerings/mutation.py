@@ -20,7 +20,7 @@ from longhand.lower.lowerings.externs import extern_argument
 from longhand.lower.lowerings.viewing import slice_start, wrap
 from longhand.lower.sizes import add
 from longhand.lower.unsupported import LOOP_DTYPES, Decline
-from longhand.lower.views import TensorView
+from longhand.lower.views import TensorView, overlaps
 
 aten = torch.ops.aten
 
@@ -118,7 +118,7 @@ def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
         if isinstance(view := ctx.values[entry.input_node], TensorView)
     }
     shared = {name for group in ctx.graph.shared_storage for name in group}
-    if base.buffer not in changed - shared or base.overlaps:
+    if base.buffer not in changed - shared or overlaps(base):
         return False
     lasting = _lasting(ctx.graph)
     holders = [

@@ -48,6 +48,7 @@ from longhand.schedule.dependencies import predecessors
 from longhand.schedule.fusion.profit import likeness
 from longhand.schedule.kernels.axis_collapsing import with_arguments
 from longhand.schedule.kernels.key import kernel_key
+from longhand.schedule.kernels.schedules import foreach
 from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
 from longhand.schedule.kernels.schedules.entry import Work
 from longhand.schedule.kernels.schedules.foreach import FOREACH
@@ -66,7 +67,7 @@ _Likeness = tuple[
 
 def fuse_horizontally(
     planned: Sequence[Planned],
-    steps: Sequence[Step],
+    steps: Sequence[Nest | Extern],
     kernels: Mapping[str, KernelPlan],
     buffers: Mapping[str, Buffer],
     graph: CapturedGraph,
@@ -119,12 +120,12 @@ def in_one_order(steps: Sequence[Step], graph: CapturedGraph, position_of: Mappi
     """
     if not _has_lists(graph):
         return list(steps)
-    kinds = [None if isinstance(step, Extern) else likeness(step) for step in steps]
+    kinds = [likeness(step) if isinstance(step, Nest) else None for step in steps]
     count = Counter(kinds)
     return [
         (
             _in_one_order(step, position_of)
-            if not isinstance(step, Extern)
+            if isinstance(step, Nest)
             and count[kind] >= FEWEST
             and not any(isinstance(value, Reduce) for value in step.body)
             else step
@@ -195,7 +196,7 @@ def _body_key(plan: KernelPlan) -> str:
 
 
 def _given_lists(
-    alike: Mapping[_Likeness, list[int]], steps: Sequence[Step], buffers: Mapping[str, Buffer]
+    alike: Mapping[_Likeness, list[int]], steps: Sequence[Nest | Extern], buffers: Mapping[str, Buffer]
 ) -> dict[_Likeness, list[int]]:
     """Those whose tensors the caller holds, or launches of the same kind make: elsewhere memory would live longer."""
     of_lists = {number for numbers in alike.values() for number in numbers}
@@ -300,4 +301,4 @@ def _is_list(pointer: Pointer, given: Sequence[str]) -> bool:
 def _tunables(plan: KernelPlan, options: Options) -> tuple[Tunable, ...]:
     widest = max(pointer.dtype.itemsize for pointer in plan.pointers)
     work = Work(has_rows=False, has_cols=bool(plan.cols), element_bytes=widest)
-    return choose_tunables(FOREACH, facts_of(options.target), work)
+    return choose_tunables(foreach.ENTRY, facts_of(options.target), work)

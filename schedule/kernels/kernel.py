@@ -36,8 +36,8 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.key import kernel_key
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, Work, count
-from longhand.schedule.kernels.schedules.registry import choose_schedule, choose_tunables
+from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, count
+from longhand.schedule.kernels.schedules.registry import SCHEDULES, choose_schedule, choose_tunables
 from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
 from longhand.schedule.kernels.space import Space, find_space
 from longhand.schedule.kernels.tensor_shapes import find_regions
@@ -54,6 +54,7 @@ def plan_kernel(
     options: Options,
     hints: Hints | None = None,
     limits: Limits | None = None,
+    products: ScheduleEntry | None = None,
 ) -> tuple[KernelPlan, Launch]:
     """Plan a nest.
 
@@ -62,6 +63,7 @@ def plan_kernel(
         buffers: Every buffer that it names.
         options: The target decides.
         hints: Values of symbolic sizes, as at capture. They choose between schedules only.
+        products: Of a contraction: the schedule that computes it. None: whichever applies first.
         limits: Their largest values, which decide what is counted in 64 bits.
 
     Returns:
@@ -69,9 +71,11 @@ def plan_kernel(
     """
     hints = hints or {}
     target = facts_of(options.target)
-    space = find_space(nest, buffers, hints)
+    space = find_space(nest, buffers, hints, are_products=products is not None)
     addresses = find_addresses(space.body, space.axes, hints)
-    schedule, loops = choose_schedule(Candidate(space, buffers, target, hints))
+    candidate = Candidate(space, buffers, target, hints)
+    entry, loops = choose_schedule(candidate, (products,) if products is not None else SCHEDULES)
+    schedule = entry.schedule
     used = accesses(space.body)
     chunked = space.column_sums or loops.passes.passes[0].reductions if loops.is_split else ()
     partials, scratch = _partials(space.body, chunked)
@@ -87,9 +91,7 @@ def plan_kernel(
         pointers=_pointers(used, addresses, buffers) + scratch,
         ints=addresses.ints,
         scalars=tuple(scalars),
-        tunables=choose_tunables(
-            schedule, target, _work(space, buffers, schedule, loops, hints, bool(turned))
-        ),
+        tunables=choose_tunables(entry, target, _work(space, buffers, schedule, loops, hints, bool(turned))),
         turned=turned,
         passes=loops.passes.passes if schedule.has_passes else (),
         before=loops.passes.before if schedule.has_passes else (),

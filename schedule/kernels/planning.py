@@ -7,15 +7,18 @@ from collections.abc import Mapping
 
 import torch
 
-from longhand.lower.ir import Axis, Buffer, Load, Nest, Size, Store
+from longhand.lower.ir import Axis, Buffer, Contraction, Extern, Load, Nest, Size, Step, Store
 from longhand.options import Options
 from longhand.schedule.bodies import origins, split_axes
 from longhand.schedule.cleanup import value_key
+from longhand.schedule.contractions.registry import template_for
+from longhand.schedule.contractions.template import ContractionTemplate
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.plan import Launch
 from longhand.schedule.redundant_steps import rename_in_nest
 from longhand.schedule.sizes import Hints, Limits
+from longhand.schedule.targets import facts_of
 
 
 class Planner:
@@ -41,12 +44,31 @@ class Planner:
         self._position_of = position_of
         self._known: dict[object, tuple[Launch, tuple[str, ...]]] = {}
 
-    def launch(self, nest: Nest) -> Launch:
-        """The call of a kernel that does a nest; the kernel is planned if no equal nest has been."""
+    def planned(self, step: Step) -> list[tuple[Launch | Extern, Nest | Extern]]:
+        """The calls that do a step, each with what it does. A contraction that no template computes is in parts."""
+        match step:
+            case Extern():
+                return [(step, step)]
+            case Nest():
+                return [(self.launch(step), step)]
+            case Contraction():
+                template = template_for(step, facts_of(self._options.target))
+                if template is not None:
+                    return [(self.launch(step.loops, template), step.loops)]
+                return [one for part in step.steps for one in self.planned(part)]
+
+    def launch(self, nest: Nest, template: ContractionTemplate | None = None) -> Launch:
+        """The call of a kernel that does a nest; the kernel is planned if no equal nest has been.
+
+        Args:
+            nest: What it does.
+            template: For the loops of a contraction: what computes them.
+        """
         names = _touched(nest)
-        key = self._key(nest, names)
+        entry = template.entry if template is not None else None
+        key = (self._key(nest, names), entry.schedule.name if entry is not None else None)
         if key not in self._known:
-            plan, launch = plan_kernel(nest, self._buffers, self._options, self._hints, self._limits)
+            plan, launch = plan_kernel(nest, self._buffers, self._options, self._hints, self._limits, entry)
             known = self.kernels.setdefault(
                 launch.kernel, dataclasses.replace(plan, origins=self._origins(nest))
             )

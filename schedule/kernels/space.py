@@ -81,8 +81,13 @@ def refusal(nest: Nest) -> str | None:
     return None
 
 
-def find_space(nest: Nest, buffers: Mapping[str, Buffer], hints: Hints) -> Space:
-    """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`)."""
+def find_space(
+    nest: Nest, buffers: Mapping[str, Buffer], hints: Hints, *, are_products: bool = False
+) -> Space:
+    """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`).
+
+    `are_products`: it is a contraction, whose sums are over cols whatever is contiguous.
+    """
     reason = refusal(nest)
     if reason is not None:
         raise ScheduleError(f"This nest is no single kernel: {reason}.")
@@ -91,7 +96,7 @@ def find_space(nest: Nest, buffers: Mapping[str, Buffer], hints: Hints) -> Space
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(without_column_sums(nest).body)
     if reduced:
-        space = _reduction_space(nest, layout, reduced)
+        space = _reduction_space(nest, layout, reduced, are_products)
         sums = find_column_sums(nest)
         if sums and space.family is not Family.ROWS:
             raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
@@ -178,14 +183,18 @@ def _tiled_row(rows: list[str], col: str, layout: _Layout) -> str | None:
     return best if best_bytes >= TRANSPOSED_SHARE * total else None
 
 
-def _reduction_space(nest: Nest, layout: _Layout, reduced: frozenset[str]) -> Space:
+def _reduction_space(nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool) -> Space:
     kept = [axis.name for axis in nest.axes if axis.name not in reduced]
     order = next((v.axes for v in nest.body if isinstance(v, Reduce) and v.op in POSITIONAL), None)
     # In the order of names: a frozenset's own order differs from process to process.
     walked = list(order) if order is not None else layout.outermost_first(sorted(reduced), Load)
     lane_kept, lane_reduced = layout.most_contiguous(kept), layout.most_contiguous(walked)
     assert lane_reduced is not None
-    if lane_kept is None or layout.contiguous_bytes(lane_kept) <= layout.contiguous_bytes(lane_reduced):
+    if (
+        are_products
+        or lane_kept is None
+        or layout.contiguous_bytes(lane_kept) <= layout.contiguous_bytes(lane_reduced)
+    ):
         return _space(Family.ROWS, nest, layout.outermost_first(kept, Store), walked)
     batch = layout.outermost_first((name for name in kept if name != lane_kept), Store)
     return _space(Family.COLUMNS, nest, walked, (*batch, lane_kept))

@@ -225,7 +225,10 @@ def _add_renamed(buffers: dict[str, Buffer], renamed: Names) -> None:
     for name, new in renamed.items():
         if name in buffers and new not in buffers:
             old = buffers[name]
-            buffers[new] = Buffer(new, old.kind, old.dtype, old.shape, old.stride, old.layout_is_known)
+            derived = old.derived
+            if derived is not None:
+                derived = dataclasses.replace(derived, of=renamed.get(derived.of, derived.of))
+            buffers[new] = dataclasses.replace(old, name=new, derived=derived)
 
 
 def _flat(steps: Iterable[UnitStep]) -> Iterator[PlanStep]:

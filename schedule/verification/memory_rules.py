@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from longhand.lower.ir import BufferKind, Extern, Load, Nest, Step, Store
+from longhand.lower.ir import BufferKind, Contraction, Extern, Load, Nest, Step, Store
+from longhand.schedule.dependencies import effects, handed_on
 from longhand.schedule.draft import Draft
 from longhand.schedule.plan import Access, Allocate, Group, KernelPlan, Launch, PlanStep, Release, Reuse
 from longhand.schedule.sizes import product, same
@@ -50,6 +51,11 @@ class _Memory:
         match step:
             case Nest():
                 yield from self._nest(step)
+            case Contraction():
+                touched = effects(step)
+                yield from self._reads(touched.reads)
+                yield from self._exist((*touched.writes, *handed_on(step)))
+                self._written.update(touched.writes)
             case Launch():
                 yield from self._launch(step)
             case Extern():

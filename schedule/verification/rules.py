@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from longhand.lower.ir import Extern, Load, Nest, Store
+from longhand.lower.ir import Contraction, Extern, Load, Nest, Store
 from longhand.schedule.plan import Launch, PlanStep, touched
 
 
@@ -17,6 +17,7 @@ class Rule(enum.Enum):
     MASKS_COVER = "masks cover what lies outside"
     ALIASES = "only aliases that may share memory do"
     DTYPES = "dtypes agree"
+    PRODUCTS = "a contraction is one sum of products, told alike as loops and as a call"
     NAMES = "names of buffers, axes, sizes and kernels exist"
 
 
@@ -29,13 +30,16 @@ class Fault:
     what: str
 
 
-def named(step: Nest | PlanStep) -> str:
+def named(step: Nest | Contraction | PlanStep) -> str:
     """A step in words, for errors."""
     match step:
         case Nest():
             made = dict.fromkeys(value.buffer for value in step.body if isinstance(value, Store))
             read = dict.fromkeys(value.buffer for value in step.body if isinstance(value, Load))
             return f"the nest that makes {', '.join(made)} of {', '.join(read) or 'nothing'}"
+        case Contraction():
+            made = dict.fromkeys(value.buffer for value in step.body if isinstance(value, Store))
+            return f"the contraction {step.call.target} that makes {', '.join(made)}"
         case Launch():
             return f"the launch for {', '.join(step.origins)} on {', '.join(step.touched)}"
         case Extern():

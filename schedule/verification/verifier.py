@@ -1,7 +1,7 @@
 """LONGHAND_VERIFY=1: the rules that a plan keeps after every pass; the tests always check them.
 
-`schedule.verification.body_rules` holds what is checked of one nest or launch, `schedule.verification.memory_rules`
-what is checked of steps in their order.
+`schedule.verification.body_rules` holds what is checked of one nest or launch, `contraction_rules` what is checked of a
+contraction, `memory_rules` what is checked of steps in their order.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator
 
 from longhand.errors import BrokenPlanError
-from longhand.lower.ir import Extern, Nest, Step
+from longhand.lower.ir import Contraction, Extern, Nest, Step
 from longhand.schedule.draft import Draft, flattened
 from longhand.schedule.plan import Launch, PlanStep
 from longhand.schedule.verification.body_rules import launch_faults, nest_faults, view_faults
+from longhand.schedule.verification.contraction_rules import contraction_faults
 from longhand.schedule.verification.memory_rules import memory_faults
 from longhand.schedule.verification.rules import Fault
 
@@ -55,6 +56,8 @@ class Verifier:
             match step:
                 case Nest():
                     yield from nest_faults(step, draft)
+                case Contraction():
+                    yield from contraction_faults(step, draft)
                 case Launch():
                     yield from launch_faults(step, draft)
                 case Extern():

@@ -120,6 +120,7 @@ def finish(out: Path) -> None:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     left = [path for path in os.listdir(out.parent) if path != out.name]
+    left += [str(path) for path in out.rglob(".*.longhand-*")]
     assert not left, f"left behind: {left}"
     check(out)
 

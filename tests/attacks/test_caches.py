@@ -17,7 +17,8 @@ import torch
 from longhand.cache.folder import cached_unit, unit_key
 from longhand.cache.owned_folder import strange_parent
 from longhand.capture.frontends.export import capture_export
-from longhand.emit.unit.writer import _locked, _scratch, write_unit
+from longhand.emit.unit.one_step import locked, scratch_beside
+from longhand.emit.unit.writer import write_unit
 from longhand.errors import OutputError, UnitError
 from longhand.options import Device, Options, Target
 from tests.emit.cpp_kernels import runtime_in
@@ -146,9 +147,9 @@ def test_a_scratch_folder_of_a_living_run_stays(tmp_path):
     out = tmp_path / "unit"
     code = f"""
         import contextlib, pathlib, sys
-        from longhand.emit.unit.writer import _scratch
+        from longhand.emit.unit.one_step import scratch_beside
         with contextlib.ExitStack() as held:
-            print(_scratch(pathlib.Path({str(out)!r}), held), flush=True)
+            print(scratch_beside(pathlib.Path({str(out)!r}), held), flush=True)
             sys.stdin.read()
         """
     command = [sys.executable, "-c", textwrap.dedent(code)]
@@ -164,8 +165,9 @@ def test_a_scratch_folder_of_a_living_run_stays(tmp_path):
         name="gelu", first=4
     )
     with contextlib.ExitStack() as held:
-        mine = _scratch(out, held)
-        assert _locked(mine) is None
+        mine = scratch_beside(out, held)
+        with pytest.raises(BlockingIOError):
+            locked(mine)
     assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "unit"]
 
 

@@ -66,27 +66,6 @@ def backward_hooks_on_modules(wrap):
     return {"y": y, **gradients(model, x=x)}
 
 
-class TimesFive(torch.autograd.Function):
-    """A derivative that is none."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 5 * ctx.saved_tensors[0]
-
-
-@case(refused="autograd_function_apply", breaks="gradients flow through TimesFive.apply")
-def custom_function(wrap):
-    x, w = leaf(4, 8), leaf(8, 8, seed=2)
-    y = wrap(lambda x, w: TimesFive.apply(x @ w).relu())(x, w)
-    y.sum().backward()
-    return {"y": y, **gradients(x=x, w=w)}
-
-
 @case()
 def retain_graph(wrap):
     model, x = Mlp(), leaf(4, 8)

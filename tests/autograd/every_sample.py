@@ -4,7 +4,8 @@ Each is generated and compiled: in inference and, where there are gradients, in 
 compared. ``python -m tests.autograd.every_sample -j 16 --book build/samples.jsonl`` goes on where the book ends, and
 can be ended at any moment; ``--budget 480`` ends it after eight minutes, with the summary of the book. Ops and dtypes
 come in an order drawn by ``--seed``, so that any part of them is a fair sample; ``--most 2`` draws two samples of each;
-``--share 2/8`` takes the second of eight parts; ``--table`` only prints what the book tells.
+``--share 2/8`` takes the second of eight parts; ``--only "generate training"`` takes one door and step; ``--table``
+only prints what the book tells.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class Book:
         finished: Ops and dtypes with nothing left.
     """
 
-    def __init__(self, path: Path, most: int | None, seed: int) -> None:
+    def __init__(self, path: Path, most: int | None, seed: int, only: str = "") -> None:
         self.path = path
-        self._drawn = [most, seed]
+        self._drawn = _drawn(most, seed, only)
         self.rows: dict[Key, dict[str, Any]] = {}
         self.finished: set[Job] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,11 +79,21 @@ class Book:
     def _take(self, row: dict[str, Any]) -> None:
         if "finished" not in row:
             self.rows[row["op"], row["dtype"], row["sample"], row["door"], row["train"]] = row
-        elif "drawn" in row and (row["drawn"][0] is None or row["drawn"] == self._drawn):
+        elif "drawn" in row and row["drawn"] in (
+            self._drawn,
+            [None, *self._drawn[1:]],
+            [None, row["drawn"][1]],
+        ):
             self.finished.add((row["op"], row["dtype"]))
 
 
-def work(connection: multiprocessing.connection.Connection, most: int | None, seed: int) -> None:
+def _drawn(most: int | None, seed: int, only: str) -> list[Any]:
+    return [most, seed, *([only] if only else [])]
+
+
+def work(
+    connection: multiprocessing.connection.Connection, most: int | None, seed: int, only: str = ""
+) -> None:
     """A process of its own: takes jobs with what is known of them, and answers with rows."""
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
@@ -102,7 +113,7 @@ def work(connection: multiprocessing.connection.Connection, most: int | None, se
                 made = random.Random(f"{seed} {name} {dtype}").sample(made, most)
             for case in (case for program in made for case in _cases(program)):
                 at = (case.program.number, case.door.name, case.train)
-                if at in known:
+                if at in known or only not in ("", _step(case.door, case.train)):
                     continue
                 connection.send(at)
                 torch.compiler.reset()
@@ -113,7 +124,13 @@ def work(connection: multiprocessing.connection.Connection, most: int | None, se
                     kind, words = Outcome.CRASH, f"sweep: {type(error).__name__}: {error}"
                 row = _row(name, dtype, case.program.number, case.door, case.train, kind, words)
                 connection.send(row | ({"text": case.program.text} if kind in BAD else {}))
-            connection.send({"op": name, "dtype": dtype, "finished": len(made), "drawn": [most, seed]})
+            connection.send(
+                {"op": name, "dtype": dtype, "finished": len(made), "drawn": _drawn(most, seed, only)}
+            )
+
+
+def _step(door: Door, train: bool) -> str:
+    return f"{door.value} {'training' if train else 'inference'}"
 
 
 def _cases(program: Program) -> Iterator[Case]:
@@ -142,11 +159,11 @@ class Worker:
     since: float = 0.0
 
     @classmethod
-    def start(cls, most: int | None, seed: int) -> Worker:
+    def start(cls, most: int | None, seed: int, only: str = "") -> Worker:
         """An idle one."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs, most, seed), daemon=True)
+        process = context.Process(target=work, args=(theirs, most, seed, only), daemon=True)
         process.start()
         theirs.close()
         return cls(process, ours, since=time.monotonic())
@@ -189,11 +206,18 @@ class Worker:
 
 
 def sweep(
-    jobs: list[Job], book: Book, *, n_processes: int, most: int | None, seed: int, deadline: float
+    jobs: list[Job],
+    book: Book,
+    *,
+    n_processes: int,
+    most: int | None,
+    seed: int,
+    deadline: float,
+    only: str = "",
 ) -> int:
     """Does the jobs until the deadline; how many are left."""
     left = [job for job in reversed(jobs) if job not in book.finished]
-    workers = [Worker.start(most, seed) for _ in range(min(n_processes, len(left)))]
+    workers = [Worker.start(most, seed, only) for _ in range(min(n_processes, len(left)))]
     tries: collections.Counter[Job] = collections.Counter()
     try:
         while time.monotonic() < deadline and (left or any(worker.job for worker in workers)):
@@ -202,7 +226,7 @@ def sweep(
                     tries[worker.job or ("", "")] += 1
                     if worker.job is not None and worker.at is not None and tries[worker.job] < 50:
                         left.append(worker.job)  # the other samples
-                    worker = workers[place] = Worker.start(most, seed)
+                    worker = workers[place] = Worker.start(most, seed, only)
                 if worker.job is None and left:
                     job = left.pop()
                     worker.give(job, book.known(job))
@@ -256,7 +280,7 @@ def brief(rows: Iterable[dict[str, Any]]) -> str:
         bad = ", ".join(f"{counts[kind.name]} {kind.name.lower()}" for kind in (Outcome.REFUSED, *BAD))
         share = f" ({n_right / counts.total():.2%})" if counts else ""
         lines.append(
-            f"{door.value} {'training' if train else 'inference'}: {counts.total()} cases, {n_right} right{share}"
+            f"{_step(door, train)}: {counts.total()} cases, {n_right} right{share}"
             f" ({counts['EAGER']} of them in eager), {bad}"
         )
     return "\n".join(lines)
@@ -281,6 +305,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="draws the order and, with --most, the samples")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds for all")
     parser.add_argument("--most", type=int, help="samples of an op in a dtype")
+    steps = [_step(door, train) for door in Door for train in (True, False)]
+    parser.add_argument("--only", choices=steps, default="", help="one door and step")
     parser.add_argument("--book", type=Path, default=Path("build/samples.jsonl"))
     parser.add_argument("--again", action="store_true", help="what was wrong or crashed once more")
     parser.add_argument("--table", action="store_true", help="only what the book tells")
@@ -289,7 +315,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     deadline = time.monotonic() + options.budget
-    book = Book(options.book, options.most, options.seed)
+    book = Book(options.book, options.most, options.seed, options.only)
     if options.again:
         bad = {key for key, row in book.rows.items() if row["outcome"] in {kind.name for kind in BAD}}
         book.finished -= {key[:2] for key in bad}
@@ -309,6 +335,7 @@ def main() -> int:
             most=options.most,
             seed=options.seed,
             deadline=deadline,
+            only=options.only,
         )
         print(
             f"{left} ops left of {len(jobs[first - 1 :: step])}, each in one dtype"

@@ -270,3 +270,35 @@ def test_a_size_that_torch_computes(tmp_path):
     x = torch.randn(2, 16, 3)
     longhand.generate(chunks, (x,), out=tmp_path / "unit", device="cpu")
     torch.testing.assert_close(longhand.load(tmp_path / "unit")(x), chunks(x))
+
+
+# Ops that a rule rewrites, by what they make of x (4, 6): every one must be known by eager's memory afterwards.
+REWRITTEN = {
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
+    "addcdiv": lambda x: torch.addcdiv(x, x, x + 9),
+    "lerp": lambda x: torch.lerp(x, x * 2, 0.3),
+    "softmax": lambda x: torch.softmax(x, -1),
+    "to": lambda x: x.to(torch.float64),
+    "dropout": lambda x: torch.dropout(x * 2, 0.5, train=False),
+    "times one": lambda x: x * 1,
+    "clone": lambda x: x.clone(),
+    "var": lambda x: torch.var(x, 0, keepdim=True),
+    "batch norm": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+    "batch norm in eval": lambda x: torch.nn.functional.batch_norm(x, x[0], x[1] ** 2),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, (6,)),
+    "foreach": lambda x: torch._foreach_add([x, x], 1)[0],
+    "foreach lerp": lambda x: torch._foreach_lerp([x], [x * 2], 0.3)[0],
+}
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_write_into_a_view_of_what_a_rule_made(captured, name):
+    """Such writes went into another tensor, and were lost: addcmul, addcdiv, lerp and training batch norm."""
+
+    def run(x):
+        y = REWRITTEN[name](x)
+        y[..., ::2] = 1
+        y.transpose(0, -1)[1:].mul_(3)
+        return y
+
+    captured(run, (torch.randn(4, 6),))

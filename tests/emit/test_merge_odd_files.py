@@ -117,7 +117,7 @@ def test_a_full_or_read_only_disk_leaves_the_unit(out: Path, monkeypatch: Any) -
         with pytest.raises(OutputError, match="cannot be written: Permission denied"):
             write_unit(version(gelu=4, norm=5), out)
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_carry", refuse)
+        patch.setattr(writer, "carry", refuse)
         with pytest.raises(OutputError, match="Nothing was changed"):
             write_unit(version(gelu=4, norm=5), out)
     with monkeypatch.context() as patch:

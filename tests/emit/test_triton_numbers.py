@@ -100,3 +100,38 @@ def test_every_operation_with_a_number_compiles(name: str, unit, monkeypatch) ->
     finally:
         for one in [one for one in sys.modules if one.startswith(folder.name)]:
             del sys.modules[one]
+
+
+def alone(dtype: torch.dtype) -> NestMaker:
+    """Functions of nothing but numbers: of a constant, of a size."""
+    make = NestMaker(i=N)
+    tensor = make.load("a", "i", dtype)
+    for op in (Op.ATAN, Op.EXP, Op.LOG, Op.LOG1P, Op.EXPM1, Op.SINH, Op.ERF, Op.TANH, Op.RSQRT):
+        for word, number in (
+            ("constant", make.constant(0.1, dtype)),
+            ("size", make.extent("i", dtype=dtype)),
+        ):
+            small = make.add(Pointwise(Op.MUL, (int(number), int(make.constant(1 / 3, dtype))), dtype))
+            known = make.add(Pointwise(op, (int(small),), dtype))
+            result = make.add(Pointwise(Op.ADD, (int(tensor), int(known)), dtype))
+            make.store(f"{word}_{op.value}", "i", result, dtype)
+    return make
+
+
+@pytest.mark.parametrize("dtype", [f32, f64], ids=["float32", "float64"])
+def test_functions_of_numbers_alone_are_as_exact_as_the_tensor(dtype: torch.dtype, tmp_path: Path) -> None:
+    make = alone(dtype)
+    plan, launch = plan_kernel(make.nest(), make.buffers, CUDA)
+    folder = tmp_path / f"unit_of_numbers_alone_{dtype.itemsize}"
+    memory = {name: torch.empty(N, dtype=dtype) for name in make.buffers if name != "a"}
+    job = job_for("alone", plan, launch, {"a": torch.zeros(N, dtype=dtype), **memory})
+    write_unit(folder, {"alone": printed("alone", plan)})
+    (results,) = interpret(folder, [job])
+    assert not isinstance(results, str), results
+    for name, result in zip(launch.buffers, results, strict=True):
+        if name == "a":
+            continue
+        word, _, op = name.partition("_")
+        number = torch.tensor(0.1 if word == "constant" else N, dtype=dtype)
+        expected = getattr(torch, op)(number * torch.tensor(1 / 3, dtype=dtype)).expand(N)
+        torch.testing.assert_close(result, expected, rtol=1e-15 if dtype is f64 else 1e-6, atol=0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.unit import writer
+from longhand.emit.unit import one_step, writer
 from longhand.emit.unit.merge_report import Outcome
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.errors import OutputError
@@ -61,7 +61,7 @@ def test_a_failure_at_any_step_leaves_the_old_unit(versions: Any, tmp_path: Path
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    for step in ("_build", "_swap"):
+    for step in ("_build", "swap"):
         with monkeypatch.context() as patch:
             patch.setattr(writer, step, fail)
             with pytest.raises(OutputError, match="No space left"):
@@ -74,7 +74,7 @@ def test_swapping_without_the_system_call_works_too(versions: Any, tmp_path: Pat
     old, new = versions
     out = tmp_path / "unit"
     write_unit(old, out)
-    monkeypatch.setattr(writer, "_exchange", lambda *_: False)
+    monkeypatch.setattr(one_step, "exchange", lambda *_: False)
     write_unit(new, out)
     assert (out / "model.py").read_text() == new["model.py"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["unit"]

@@ -14,7 +14,7 @@ from longhand.lower.ir import Buffer, BufferKind, View, ViewCall
 from tests.lower.conftest import traced
 
 ATEN = torch.ops.aten
-WORDS = DimWords(traced(torch.neg, (torch.zeros(2, 3, 4),)))
+WORDS = DimWords(traced(torch.neg, (torch.zeros(2, 3, 4),)), {})
 
 
 def written(x: torch.Tensor, calls: list[ViewCall]) -> str:

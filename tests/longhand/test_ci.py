@@ -1,5 +1,6 @@
 """The GitHub Action and the pre-commit hook, run as they would be: on a pull request's merge commit, in a clone."""
 
+import json
 import os
 import subprocess
 import sys
@@ -81,27 +82,41 @@ def merge_commit(upstream, branch, folder):
     return folder
 
 
-def run_action(folder, **inputs):
-    """Each step's script under bash as the runner starts it; (exit code, annotations, summary)."""
+def run_action(folder, number="", path="", **inputs):
+    """Each step's script under bash as the runner starts it; (exit code, annotations, summary).
+
+    Args:
+        number: The pull request's.
+        path: Where commands are looked for first.
+    """
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     given = {name: str(one.get("default", "")) for name, one in action["inputs"].items()} | inputs
-    summary = folder.parent / "summary.md"
+    known = {f"inputs.{name}": value for name, value in given.items()}
+    known |= {"github.event.pull_request.number": number, "steps.summary.outputs.file": ""}
+    summary, output = folder.parent / "summary.md", folder.parent / "output"
     summary.write_text("")
     failed, annotations = 0, ""
     for step in action["runs"]["steps"]:
         if failed and step.get("if") != "always()":
             continue
-        names = {key: given[text.strip("${} ").removeprefix("inputs.")] for key, text in step["env"].items()}
+        output.write_text("")
+        names = {key: known[text.strip("${} ")] for key, text in step["env"].items()}
         assert (
             step["shell"] == "bash" and "${{" not in step["run"]
         )  # nothing that is given becomes part of a script
+        told = {"GITHUB_STEP_SUMMARY": str(summary), "GITHUB_OUTPUT": str(output), "GITHUB_BASE_REF": "main"}
+        run_in = environment(**told, GITHUB_REPOSITORY="owner/repository", **names)
+        run_in["PATH"] = f"{path}:{run_in['PATH']}" if path else run_in["PATH"]
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=folder,
-            env=environment(GITHUB_STEP_SUMMARY=str(summary), GITHUB_BASE_REF="main", **names),
+            env=run_in,
             capture_output=True,
             text=True,
         )
+        for line in output.read_text().splitlines():
+            name, _, value = line.partition("=")
+            known[f"steps.{step['id']}.outputs.{name}"] = value
         annotations += done.stdout
         failed = failed or done.returncode
     return failed, annotations, summary.read_text()
@@ -139,3 +154,45 @@ def test_the_hook_before_a_commit(upstream, tmp_path, branch, code):
         hook["entry"].split(), cwd=folder, env=environment(), capture_output=True, text=True
     )
     assert done.returncode == code, done.stdout + done.stderr
+
+
+GH = """#!{python}
+import json, os, pathlib, sys
+state = pathlib.Path(__file__).with_name("comments.json")
+comments = json.loads(state.read_text())
+words = sys.argv[1:]
+assert words[0] == "api", words
+if "--paginate" in words:
+    assert words[2] == "repos/owner/repository/issues/7/comments" and "startswith(env.MARKER)" in words[-1]
+    marker = os.environ["MARKER"]
+    print("\\n".join(str(one["id"]) for one in comments if one["bot"] and one["body"].startswith(marker)))
+else:
+    way, place, body = words[words.index("--method") + 1], words[-3], words[-1]
+    text = pathlib.Path(body.removeprefix("body=@")).read_text()
+    if way == "POST":
+        comments.append({{"id": len(comments) + 1, "bot": True, "body": text}})
+    else:
+        comments[int(place.rpartition("/")[2]) - 1]["body"] = text
+    state.write_text(json.dumps(comments))
+"""
+
+
+def test_one_comment_is_kept_current(upstream, tmp_path):
+    """With a `gh` that keeps comments in a file: made at the first run, updated at the next, others left alone."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    state = tools / "comments.json"
+    marker = "<!-- longhand diff: one comment, kept current -->"
+    state.write_text(json.dumps([{"id": 1, "bot": False, "body": f"{marker} of a person"}]))
+    (tools / "gh").write_text(GH.format(python=sys.executable))
+    (tools / "gh").chmod(0o755)
+    given = {"number": "7", "path": str(tools), "comment": "true", "verify": "false", "token": "t"}
+    for turn, branch in enumerate(("wrong", "edit")):
+        folder = merge_commit(upstream, branch, tmp_path / f"clone{turn}")
+        run_action(folder, **given)
+        comments = json.loads(state.read_text())
+        assert len(comments) == 2 and comments[0]["body"].endswith("of a person")
+        assert comments[1]["body"].startswith(f"{marker}\n### ")
+        assert ("WRONG" in comments[1]["body"]) == (branch == "wrong")
+    run_action(merge_commit(upstream, "edit", tmp_path / "last"), **given | {"comment": "false"})
+    assert json.loads(state.read_text()) == comments

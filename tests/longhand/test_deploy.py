@@ -207,13 +207,16 @@ def test_a_loaded_unit_is_pickled_and_found_again_elsewhere(made, tmp_path):
 SETUP = """
 from setuptools import setup
 setup(name="served", version="1", packages=["served", "served.scorer", "served.scorer.kernels"],
-      package_data={"": ["*.cpp", "*.h", "*.pt", "built/*", "built/*/*.so", "longhand.lock"]})
+      package_data={"": ["*.cpp", "*.h", "*.pt", "built/*", "built/*/*.so", "built/*/*.cubin", "longhand.lock"]})
 """
 
 
 def test_the_recipe_for_package_data_in_the_docs_packs_all_that_a_unit_needs(made, tmp_path):
     docs = (Path(__file__).resolve().parents[2] / "docs/deployment.md").read_text()
-    assert '"*" = ["*.cpp", "*.h", "*.pt", "built/*", "built/*/*.so", "longhand.lock"]' in docs
+    assert (
+        '"*" = ["*.cpp", "*.h", "*.pt", "built/*", "built/*/*.so", "built/*/*.cubin", "longhand.lock"]'
+        in docs
+    )
     (tmp_path / "served").mkdir()
     (tmp_path / "served/__init__.py").write_text("")
     shutil.copytree(made, tmp_path / "served/scorer", ignore=shutil.ignore_patterns("__pycache__", ".base"))

@@ -65,6 +65,37 @@ def test_diff_since_tells_what_is_new_gone_regenerated_and_edited(repository, ca
     )
 
 
+def test_diff_since_tells_no_edit_that_was_there_before(repository, capsys):
+    """A pull request that changes model and a tunable, on a branch where other edits are old."""
+    unit = repository / "unit"
+    edit(unit / "kernels/add_and_layer_norm.cpp", *GRAIN)
+    git.commit(repository, "an old edit")
+    words = ("diff", unit, "--markdown", "--no-check", "--since", "HEAD")
+    nothing = run(capsys, *words)[1]
+    assert "No kernel changed." in nothing and "GRAIN" not in nothing
+    softmax = unit / "kernels/scale_softmax.cpp"
+    edit(softmax, "constexpr long GRAIN = 4096;", "constexpr long GRAIN = 1024;")
+    shown = run(capsys, *words)[1]
+    assert {name: row[0] for name, row in rows(shown).items()} == {"scale_softmax": "edited +1 -1"}
+    assert "GRAIN = 1024" in shown and "GRAIN = 16384" not in shown
+    git.commit(repository, "a new edit")
+    edit(softmax, "constexpr long GRAIN = 1024;", "constexpr long GRAIN = 4096;")
+    shown = run(capsys, *words)[1]
+    assert {name: row[0] for name, row in rows(shown).items()} == {"scale_softmax": "an edit taken back"}
+    # Without a revision all edits are told, as before.
+    assert set(rows(run(capsys, *words[:-2])[1])) == {"add_and_layer_norm"}
+
+
+def test_the_summary_begins_with_a_line_that_is_always_the_same(repository, capsys):
+    unit = repository / "unit"
+    first = run(capsys, "diff", unit, unit, "--markdown", "--no-check")[1]
+    edit(unit / "kernels/add_and_layer_norm.cpp", *GRAIN)
+    then = run(capsys, "diff", unit, "--markdown", "--no-check", "--since", "HEAD")[1]
+    lines = {shown.splitlines()[0] for shown in (first, then)}
+    (marker,) = lines
+    assert marker.startswith("<!-- ") and marker.endswith(" -->") and first.count(marker) == 1
+
+
 def test_diff_since_before_the_unit_was_there_and_of_no_revision(repository, capsys):
     unit = repository / "unit"
     git.run(repository, "mv", "unit", "moved")

@@ -10,6 +10,7 @@ from torch import nn
 import longhand
 from longhand.cli.commands import commands
 from longhand.errors import OptionError
+from longhand.telling.explanation import Break, Explanation
 
 pytestmark = pytest.mark.usefixtures("hook")
 
@@ -44,8 +45,38 @@ def test_graphs_breaks_and_guards():
     assert text.startswith("2 graphs, 1 break\n")
     assert "width = 6" in text and broken.where in text and broken.hint in text
     assert any("sizes (4, 6)" in guard for guard in explanation.guards[0])
-    folders = [line.strip() for line in text.splitlines() if line.strip().startswith("/")]
+    folders = [line.strip("│ ") for line in text.splitlines() if line.strip("│ ").startswith("/")]
     assert len(folders) == 2 and all((Path(folder) / "model.py").is_file() for folder in folders)
+
+
+@torch.no_grad()
+def test_it_is_a_tree_of_graphs_kernels_and_breaks(monkeypatch):
+    explanation = longhand.explain(Halting(6))(torch.randn(4, 6))
+    lines = str(explanation).splitlines()
+    heads = [line for line in lines if line[:2] in ("├─", "└─")]
+    assert [line.split()[1] for line in heads] == [
+        "graph",
+        "break",
+        "graph",
+    ], "in the order in which they run"
+    assert "kernels move" in heads[0] and heads[-1].startswith("└─")
+    kernels = [line for line in lines if "├─ " in line and line[0] in "│ "]
+    assert any("softmax" in line and " B " in line for line in kernels), "bytes beside each kernel"
+    assert any("libraries: aten." in line for line in lines)
+    assert repr(explanation) == "<Explanation 2 graphs, 1 break; print it for more>"
+    # Once more: the units are in the cache, and have their kernels all the same.
+    again = longhand.explain(Halting(6))(torch.randn(4, 6))
+    assert "in the cache, kernels move" in str(again) and "softmax" in str(again)
+
+
+@torch.no_grad()
+def test_in_a_notebook_it_is_html_and_what_it_says_is_text(tmp_path):
+    found = longhand.explain(Halting(6))(torch.randn(4, 6))._repr_html_()
+    assert found.startswith("<div") and found.count("<details") >= 2 and "<script" not in found
+    assert "if x.sum() &gt; 0:" in found
+    odd = Break("<script>alert(1)</script>", '"><img src=x>:1', "<b>", "&")
+    shown = Explanation((), (odd,))._repr_html_()
+    assert "<script" not in shown and "<img" not in shown and "&lt;script&gt;" in shown
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, GraphOutput, InputKind, Literal, SymbolicSize
 from longhand.lower.interpreter import results_of, run_program
-from longhand.lower.ir import Extern, Nest, Program
+from longhand.lower.ir import Extern, Nest, Program, in_parts
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 
@@ -109,7 +109,7 @@ class Lowered:
     @property
     def externs(self) -> list[Extern]:
         """The steps that are library calls."""
-        return [step for step in self.program.steps if isinstance(step, Extern)]
+        return [step for step in in_parts(self.program.steps) if isinstance(step, Extern)]
 
     def run(
         self, inputs: dict[str, torch.Tensor] | None = None, precision: torch.dtype | None = None

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from longhand.lower.ir import Extern, Program, View
+from longhand.lower.ir import Extern, Program, View, in_parts
 from tests.lower.test_layouts import CPU, CUDA, Function, checked
 
 aten = torch.ops.aten
@@ -34,7 +34,7 @@ def permuted(d: torch.Tensor, weight: torch.Tensor, x: torch.Tensor) -> tuple[to
 def products(program: Program) -> list[tuple[int, ...]]:
     """The shapes of the first two arguments of each product, one after the other."""
     found = []
-    for step in program.steps:
+    for step in in_parts(program.steps):
         if isinstance(step, Extern) and step.target in (aten.mm.default, aten.linear.default):
             views = [argument for argument in step.args[:2] if isinstance(argument, View)]
             found.append(tuple(size for view in views for size in view.shape))

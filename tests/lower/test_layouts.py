@@ -11,7 +11,7 @@ from torch import nn
 
 from longhand.capture.frontends.export import capture_export
 from longhand.lower.interpreter import results_of, run_program
-from longhand.lower.ir import BufferKind, Extern, Nest, Program, View
+from longhand.lower.ir import BufferKind, Extern, Nest, Program, View, in_parts
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from tests.lower.conftest import traced
@@ -41,7 +41,11 @@ def checked(function: Function, *args: torch.Tensor, options: Options = CUDA) ->
 
 def convolutions(program: Program) -> list[Extern]:
     """The calls that give images."""
-    return [step for step in program.steps if isinstance(step, Extern) and step.memory_format is not None]
+    return [
+        step
+        for step in in_parts(program.steps)
+        if isinstance(step, Extern) and step.memory_format is not None
+    ]
 
 
 def filters(*shape: int) -> torch.Tensor:

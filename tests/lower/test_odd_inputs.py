@@ -81,6 +81,16 @@ def test_integer_types_wrap_and_round_as_eager(check):
     check(lambda x: (x & 1, x | 6, x ^ 5, x.bool() & (x > 0), x.clamp(-3, 3)), x.int())
 
 
+def test_numbers_that_an_integer_type_does_not_hold_wrap_as_in_eager(check):
+    x = torch.tensor([-128, -7, -1, 0, 1, 7, 100, 127], dtype=torch.int8)
+    check(
+        lambda x: (x % 1025, torch.fmod(x, 259), x // 1027, x < 1025, x > -300, x + 1000, x ^ 1025, x == 263),
+        x,
+    )
+    y = torch.tensor([0, 1, 5, 255], dtype=torch.uint8)
+    check(lambda y: (y % -3, y > -1, y + -1, y - 300, y & 1025), y)
+
+
 def test_mixed_types_promote(check):
     i, f, h, d = torch.arange(5), torch.randn(5), torch.randn(5).bfloat16(), torch.randn(5).double()
     check(

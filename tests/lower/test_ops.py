@@ -15,7 +15,7 @@ import torch
 
 from longhand.emit.cpp.operators import cpp_operator
 from longhand.emit.cpp.reductions import accumulators, value_reduction
-from longhand.emit.names.value_nouns import noun_of
+from longhand.emit.names.operation_names import noun_of
 from longhand.emit.text.expression import Text
 from longhand.emit.text.reference_ops import operation, reduction
 from longhand.emit.triton.operators import OperatorTable

@@ -15,6 +15,7 @@ from longhand.lower.ir import (
     Load,
     Nest,
     Pointwise,
+    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -144,4 +145,43 @@ def test_axes_that_nothing_walks_go_and_leave_their_number() -> None:
     assert cleaned.axes == axes[:1]
     assert [value.value for value in cleaned.body if isinstance(value, Scalar)] == [3]
     reducing = (Load("x", HERE, f32), Reduce(ReduceOp.SUM, 0, ("k",), f32), Store("y", HERE, 1))
-    assert clean_nest(Nest(axes, reducing)).axes == axes
+    cleaned = clean_nest(Nest(axes, reducing))
+    assert cleaned.axes == axes[:1]
+    assert [value.value for value in cleaned.body if isinstance(value, Scalar)] == [3]
+    varying = (
+        Load("x", Index(0, (("i", 3), ("k", 1))), f32),
+        Reduce(ReduceOp.SUM, 0, ("k",), f32),
+        Store("y", HERE, 1),
+    )
+    assert clean_nest(Nest(axes, varying)).axes == axes
+
+
+def test_a_reduction_goes_along_no_axis_that_its_argument_does_not_vary_over():
+    """Fusion finds that what a softmax reads is one number: nothing is left to reduce, or only a product."""
+    rows = Index(0, (("i", 1),))
+    body = (
+        Load("x", rows, f64),
+        Reduce(ReduceOp.MAX, 0, ("j",), f64),
+        Reduce(ReduceOp.SUM, 0, ("i", "j"), f64),
+        Store("largest", rows, 1),
+        Store("total", Index(), 2),
+    )
+    nest = clean_nest(Nest((Axis("i", 3), Axis("j", 5)), body))
+    assert [axis.name for axis in nest.axes] == ["i"]
+    (total,) = (value for value in nest.body if isinstance(value, Reduce))
+    assert total.op is ReduceOp.SUM and total.axes == ("i",)
+    assert Scalar(5, f64) in nest.body
+    stores = {value.buffer: nest.body[value.value] for value in nest.body if isinstance(value, Store)}
+    assert isinstance(stores["largest"], Load)
+    assert isinstance(stores["total"], Pointwise) and stores["total"].op is Op.MUL
+
+
+def test_a_gather_at_numbers_reads_there():
+    body = (
+        Position(Index(-1)),
+        Pointwise(Op.ABS, (0,), i64),
+        Load("x", Index(2, values=((1, 4),)), f32),
+        Store("y", HERE, 2),
+    )
+    loads = [value for value in clean_body(body) if not isinstance(value, Store)]
+    assert loads == [Load("x", Index(6), f32)]

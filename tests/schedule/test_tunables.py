@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
+from longhand.schedule.kernels.schedules.elementwise import ENTRY
 from longhand.schedule.kernels.schedules.entry import Work
 from longhand.schedule.kernels.schedules.registry import choose_tunables
 from longhand.schedule.targets import TRITON
@@ -15,6 +15,6 @@ from longhand.schedule.targets import TRITON
 )
 def test_crowded_blocks_are_smaller(live_words: int, elements: int) -> None:
     work = Work(has_rows=True, has_cols=True, element_bytes=4, live_words=live_words)
-    assert {tunable.name: tunable.value for tunable in choose_tunables(ELEMENTWISE, TRITON, work)}[
+    assert {tunable.name: tunable.value for tunable in choose_tunables(ENTRY, TRITON, work)}[
         "ELEMENTS"
     ] == elements

@@ -19,10 +19,12 @@ from longhand.capture.bytecode.calls import (
     construction,
     functions,
     library,
+    module_rules,
     operator_rules,
     torch_rules,
     transforms,
 )
+from longhand.capture.bytecode.calls.autograd_functions import call_autograd_function
 from longhand.capture.bytecode.calls.cached import call_cached
 from longhand.capture.bytecode.calls.contexts import ForwardContext
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
@@ -37,7 +39,7 @@ from longhand.capture.bytecode.skips import is_closed
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.classes import MISSING
-from longhand.capture.bytecode.values.constants import as_python, describe, fold_call, from_python
+from longhand.capture.bytecode.values.constants import describe, fold_call, from_python
 from longhand.capture.bytecode.values.operators import is_python, kind_of
 from longhand.capture.bytecode.values.sources import attribute
 from longhand.capture.bytecode.values.tracked import (
@@ -71,6 +73,7 @@ _RULES: dict[Any, Rule] = {
     **torch_rules.RULES,
     **asserted.RULES,
     **library.RULES,
+    **module_rules.RULES,
     **transforms.RULES,
 }
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
@@ -101,7 +104,7 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
         if isinstance(owner, type) and torch_private.is_autograd_apply(
             trace.classes.lookup(owner, function.name)
         ):
-            return _call_autograd_function(trace, [function.owner, *args], kwargs)
+            return call_autograd_function(trace, [function.owner, *args], kwargs)
         return methods.call_method(trace, function, args, kwargs)
     if isinstance(function, Const):
         return _call_constant(trace, function.value, args, kwargs)
@@ -207,7 +210,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
             return torch_call(trace, real, args, kwargs)
         module = real.__module__ or ""
         if torch_private.is_autograd_apply(real):
-            return _call_autograd_function(trace, args, kwargs)
+            return call_autograd_function(trace, args, kwargs)
         if getattr(real, "_torchdynamo_disable", False):
             raise Unsupported(f"{real.__qualname__} is disabled for compilation")
         if hasattr(real, "_torchdynamo_orig_callable"):  # it bears the name and module of what it wraps
@@ -237,18 +240,6 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         trace.generators.append(frame)
         return Iter(_generate(trace, frame), frame)
     return trace.run_frame(frame)
-
-
-def _call_autograd_function(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``Function.apply``: where no gradients flow it is its forward."""
-    kind = as_python(trace, args[0])
-    tensors = [value for value in map(trace.force, args) if isinstance(value, Tensor)]
-    if torch.is_grad_enabled() and any(tensor.fake.requires_grad for tensor in tensors):
-        raise Unsupported(f"gradients flow through {kind.__qualname__}.apply")
-    if kind.setup_context is not torch.autograd.Function.setup_context:
-        raise Unsupported(f"{kind.__qualname__} has a setup_context")
-    forward = attributes.get(trace, args[0], "forward")
-    return call_value(trace, forward, [New(ForwardContext), *args[1:]], kwargs)
 
 
 def _new_frame(trace: Trace, function: Func, given: dict[str, Value]) -> Frame:

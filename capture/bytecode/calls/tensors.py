@@ -209,6 +209,7 @@ def _record(
         raise Unsupported(
             f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})"
         ) from None
+    trace.refuse_writes()
     types = {value.dtype for value in fake_args if isinstance(value, torch.Tensor)}
     if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():
         raise Unsupported(f"{name} of different types")

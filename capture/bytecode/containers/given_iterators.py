@@ -9,14 +9,12 @@ from __future__ import annotations
 import collections
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.values.given_objects import GivenObjects
 from longhand.capture.bytecode.values.sources import Source, item
 from longhand.capture.bytecode.values.tracked import Const, Dict, Iter, Lazy, Seq, Value
-
-if TYPE_CHECKING:
-    from longhand.capture.bytecode.values.wrapping import Wrapping
 
 __all__ = ["ITERATORS", "given_iterator"]
 
@@ -31,7 +29,7 @@ _OVER_CONSTANTS = (type(iter("a")), type(iter("\u00e9")), type(iter(b"")), type(
 ITERATORS = frozenset((*_OVER_ITEMS, *_LAYERED, *_OVER_DICTS, *_OVER_CONSTANTS))
 
 
-def given_iterator(trace: Wrapping, value: Any, source: Source) -> Iter:
+def given_iterator(trace: GivenObjects, value: Any, source: Source) -> Iter:
     """The tracked iterator of a real one."""
     if type(value) in _OVER_ITEMS:
         return _over_items(trace, value, source)
@@ -50,7 +48,7 @@ def given_iterator(trace: Wrapping, value: Any, source: Source) -> Iter:
     return made
 
 
-def _over_items(trace: Wrapping, value: Any, source: Source) -> Iter:
+def _over_items(trace: GivenObjects, value: Any, source: Source) -> Iter:
     """An iterator over a list or tuple: the same items from the same position on."""
     trace.guards.same_type(source, type(value))
     reduced = value.__reduce__()
@@ -64,7 +62,7 @@ def _over_items(trace: Wrapping, value: Any, source: Source) -> Iter:
     return trace.over_items(owner, reduced[2], source)
 
 
-def _left_of(trace: Wrapping, value: Any, source: Source) -> Iterator[Value]:
+def _left_of(trace: GivenObjects, value: Any, source: Source) -> Iterator[Value]:
     """What an iterator will give; it is not touched."""
     kind = type(value)
     trace.guards.same_type(source, kind)
@@ -101,7 +99,7 @@ def _left_of(trace: Wrapping, value: Any, source: Source) -> Iterator[Value]:
     raise Unsupported(f"an iterator of type {kind.__qualname__} comes from outside")
 
 
-def _unless_changed(trace: Wrapping, left: list[Lazy]) -> Iterator[Value]:
+def _unless_changed(trace: GivenObjects, left: list[Lazy]) -> Iterator[Value]:
     """What is left of an iterator over a dict, as long as no dict is written to: it may be that one."""
     for position in range(len(left) + 1):
         if any(isinstance(value, Dict) for value in trace.changed):

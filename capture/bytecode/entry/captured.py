@@ -22,8 +22,10 @@ from longhand.capture.bytecode.entry.breaks import (
     Unsupported,
     release,
 )
-from longhand.capture.bytecode.entry.graph_call import drop_unused_sizes, graph_lines
+from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
+from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
+from longhand.capture.bytecode.entry.recompiles import failure_told
 from longhand.capture.bytecode.entry.resume import (
     Position,
     asks_for_locals,
@@ -46,8 +48,8 @@ from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.frames.interpreter import BreakHere, Interpreter
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.trace import Trace
-from longhand.capture.bytecode.values.sources import Source, root
-from longhand.capture.bytecode.values.tracked import Cell, Const, Tensor, Value
+from longhand.capture.bytecode.values.sources import root
+from longhand.capture.bytecode.values.tracked import Cell, Const, Value
 from longhand.capture.trace_isolation import untold_saves
 from longhand.errors import LonghandError
 
@@ -85,7 +87,7 @@ class Captured:
         return any(record.skipped for record in self.breaks)
 
     def first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
-        """The first guard that these arguments do not satisfy."""
+        """The first guard that these arguments do not satisfy, and what to do about it."""
         given = {"f": function, **dict(zip(self.parameters, args, strict=True))}
         for text, readable in self.conditions:
             try:
@@ -93,7 +95,7 @@ class Captured:
             except Exception:  # what the guard looks at is gone: it does not hold
                 holds = False
             if not holds:
-                return readable
+                return failure_told(text, readable, self.names, given)
         return "other sizes or aliases"
 
 
@@ -230,6 +232,7 @@ class _Attempt:
     ) -> Captured:
         """Interprets, then builds the entry."""
         outcome = Outcome(self.trace)
+        self.trace.assumes = others[1] is not None
         try:
             result = self.interpreter.run(self.frame)
             ending = (outcome.expression(result), "result")
@@ -316,7 +319,7 @@ class _Attempt:
         inputs = outcome.inputs()
         drop_unused_sizes(trace.graph)
         if n_ops:
-            outputs = outcome.outputs
+            checks, outputs = check_texts(trace, outcome.expression), outcome.outputs
             trace.graph.output(tuple(outputs))
             module = fx.GraphModule(torch.nn.Module(), trace.graph)
             module.meta["guards"] = tuple(guard.readable for guard in trace.guards.guards)
@@ -327,40 +330,48 @@ class _Attempt:
             loses = bool(outcome.effects or outcome.late)
             given = ", ".join(("f", *map(parameter_name, self.names)))
             assigned = f"{results + '= ' if results else ''}{call}"
-            lines = graph_lines(trace, assigned, given, others[1], namespace, loses)
+            lines = graph_lines(trace, assigned, given, others[1], namespace, loses, checks)
         trace.guard_separate()
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
         parameters = tuple(parameter_name(name) for name in self.names)
-        check, places = trace.guards.check([_place(tensor) for tensor in trace.inputs])
+        roots = same_objects(self.function, dict(zip(parameters, self.args, strict=True)))
+        places = [tensor.source for tensor in trace.inputs if tensor.source is not None]
+        check = trace.guards.check(places, roots)
         namespace |= {"state": torch_private.global_state, "STATE": self.state}
         text = entry_text(
             ", ".join(("f", *parameters)),
-            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT} and {check}", *more],
-            [f"i{k} = {place}" for k, place in enumerate(places)],
+            [f"paused is OWNER and {STATE_TEXT} and {CLASSES_TEXT}", check.condition, *more],
+            [f"i{k} = {place}" for k, place in enumerate(check.loads)],
             [*lines, *outcome.lines, *outcome.effects, *outcome.late],
             ending,
+            check.held,
         )
         hook, classes = frame_hook(), trace.classes.guard()
-        namespace |= trace.guards.constants
-        namespace |= {
-            "miss": others[0],
-            "OWNER": self.owner,
-            "same_tags": hook.same_tags,
-            "KINDS": classes.classes,
-            "TAGS": classes.tags,
-            "recheck": classes.recheck,
-            "pause": hook.pause,
-            "resume": hook.resume,
-            "dispatch_keys": torch_private.dispatch_keys,
-            "set_grad_enabled": torch_private.set_grad_enabled,
-            "set_autocast": torch_private.set_autocast,
-            "autocast_settings": torch_private.autocast_settings,
-            "same_code": hook.same_code,
-            "FUNCTIONS": tuple(trace.codes),
-            "CODES": tuple(trace.codes.values()),
-        }
+        namespace |= (
+            trace.guards.constants
+            | check.names
+            | {
+                "miss": others[0],
+                "OWNER": self.owner,
+                "same_tags": hook.same_tags,
+                "KINDS": classes.classes,
+                "TAGS": classes.tags,
+                "recheck": classes.recheck,
+                "pause": hook.pause,
+                "resume": hook.resume,
+                "dispatch_keys": torch_private.dispatch_keys,
+                "set_grad_enabled": torch_private.set_grad_enabled,
+                "set_autocast": torch_private.set_autocast,
+                "autocast_settings": torch_private.autocast_settings,
+                "same_code": hook.same_code,
+                "FUNCTIONS": tuple(trace.codes),
+                "CODES": tuple(trace.codes.values()),
+            }
+        )
         exec(compile(text, f"<longhand entry of {self.code.co_name}>", "exec"), namespace)
+        if check.held is not None:
+            hook.mark(namespace["walked"].__code__, hook.SKIP)
         hook.mark(namespace["entry"].__code__, hook.SKIP)
         conditions = [(STATE_TEXT, "gradients, autocast or another global setting changed")]
         conditions.append(
@@ -383,17 +394,3 @@ class _Attempt:
         pattern = sharing(*self.trace.real_inputs)
         names = ", ".join(f"i{k}" for k in range(len(self.trace.inputs)))
         return [f"sharing({names}) == {pattern!r}"]
-
-
-def _place(tensor: Tensor) -> Source:
-    assert tensor.source is not None
-    return tensor.source
-
-
-def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
-    """For each tensor the first one that has the same storage."""
-    first: dict[int, int] = {}
-    return tuple(
-        first.setdefault(torch_private.storage_key(tensor), position)
-        for position, tensor in enumerate(tensors)
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,11 +10,12 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.entry.raising import draws, random_state, restore_random_state
+from longhand.capture.bytecode.entry.call_effects import draws, random_state, restore_random_state
 from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values.tracked import Value
 from longhand.errors import LonghandError
 
-__all__ = ["devices_drawn_on", "drop_unused_sizes", "graph_lines"]
+__all__ = ["check_texts", "devices_drawn_on", "drop_unused_sizes", "graph_lines", "sharing"]
 
 _MODES = (
     torch_private.set_grad_enabled,
@@ -40,6 +41,7 @@ def graph_lines(
     failed: Callable[..., Any] | None,
     namespace: dict[str, Any],
     loses_effects: bool,
+    checks: Sequence[str] = (),
 ) -> list[str]:
     """The graph's call. What it raises the user's code may handle, after effects that come before it in eager:
     so CPython runs the whole frame again, where the graph wrote nothing; where it did, and effects are lost, the
@@ -52,6 +54,7 @@ def graph_lines(
         failed: What runs the frame again.
         namespace: Gets what the lines name.
         loses_effects: Whether effects come after the graph.
+        checks: What must be true of the graph's results; else CPython runs the frame again, too.
     """
     runs_again = failed is not None and not trace.written()
     modes = [node.target for node in trace.graph.nodes if node.target in _MODES]
@@ -67,6 +70,8 @@ def graph_lines(
         namespace["DEVICES"] = drawn
         before.append("drawn = random_state(DEVICES)")
     lines = [*before, "raised = None", "try:", f"    {call}"]
+    if checks:
+        lines.append(f"    raised = None if {' and '.join(checks)} else 'what a check found'")
     if runs_again:
         # A checkpoint around has all it wants; or longhand itself was told to raise.
         namespace["PASSED_ON"] = (torch_private.StopRecomputation, LonghandError)
@@ -83,6 +88,11 @@ def graph_lines(
         namespace["failed"] = failed
         lines += ["if raised is not None:", *restore, f"    return failed(raised, {given})"]
     return lines if runs_again or modes or loses_effects else [call]
+
+
+def check_texts(trace: Trace, text: Callable[[Value], str]) -> list[str]:
+    """What must be true of the graph's results; `text` makes a value a result."""
+    return [f"bool({text(value)}) is {truth}" for value, truth in trace.assumed]
 
 
 def devices_drawn_on(graph: fx.Graph) -> tuple[torch.device, ...]:
@@ -102,3 +112,12 @@ def drop_unused_sizes(graph: fx.Graph) -> None:
         value = node.meta.get("example_value")
         if not node.users and isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | tuple):
             graph.erase_node(node)
+
+
+def sharing(*tensors: torch.Tensor) -> tuple[int, ...]:
+    """For each tensor the first one that has the same storage."""
+    first: dict[int, int] = {}
+    return tuple(
+        first.setdefault(torch_private.storage_key(tensor), position)
+        for position, tensor in enumerate(tensors)
+    )

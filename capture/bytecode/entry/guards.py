@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from longhand.capture import torch_private
+from longhand.capture.bytecode.entry.held_paths import Held, hold
+from longhand.capture.bytecode.entry.text import HeldText
 from longhand.capture.bytecode.values.sources import Source
 
-__all__ = ["Guard", "Guards", "same_constants"]
+__all__ = ["Check", "Guard", "Guards", "same_constants"]
 
 
 def same_constants(found: Any, known: Any) -> bool:
@@ -37,12 +39,14 @@ class Guard:
         condition: Python text with `{}` for the source, true while the fact holds.
         readable: The fact for people.
         is_joint: Whether the one check of all tensors of fixed sizes covers it, too.
+        other: The source that the condition names besides, and compares with by identity.
     """
 
     source: Source
     condition: str
     readable: str
     is_joint: bool = False
+    other: Source | None = None
 
 
 class Guards:
@@ -88,6 +92,15 @@ class Guards:
             self._seen.add(key)
             text = readable or condition.format(source.name)
             self.guards.append(Guard(source, condition, text, is_joint))
+
+    def identity(self, source: Source, other: Source, *, is_same: bool) -> None:
+        """Two paths lead to one object, or to two."""
+        word = "is" if is_same else "is not"
+        text = other.expression().replace("{", "{{").replace("}", "}}")
+        key = (source.expression(), f"{{}} {word} {text}")
+        if key not in self._seen:
+            self._seen.add(key)
+            self.guards.append(Guard(source, key[1], f"{source.name} {word} {other.name}", other=other))
 
     def same_object(self, source: Source, value: Any) -> None:
         name = self.constant(value)
@@ -137,50 +150,103 @@ class Guards:
         for condition, readable in facts.items():
             self.add(source, condition, f"{source.name}: {readable}", is_joint=all(static))
 
-    def check(self, loads: Sequence[Source] = ()) -> tuple[str, list[str]]:
-        """One expression over the entry's names, and the texts of `loads` once it is true.
+    def check(self, loads: Sequence[Source] = (), given: Mapping[str, Any] | None = None) -> Check:
+        """The guards as text over the entry's names.
 
         Each step of a path is evaluated once, and only what is read again gets a local: thousands of them make a frame
         too large for CPython's own stack of frames, which then asks the system for memory in each call.
 
         The tensors of fixed sizes come last, in one call: a step that leads through one of them (its `grad`, say) is
         only read here, and what it leads to is checked like all else.
+
+        Args:
+            loads: What the entry reads once the guards hold.
+            given: Objects that paths begin at and that are the same from call to call: what lies on these paths is
+                remembered.
         """
         alone = [guard for guard in self.guards if not guard.is_joint]
         fixed = [*self._fixed]
-        paths = _Paths(_reads(alone) + Counter(source.expression() for source in (*fixed, *loads)))
-        for source in (*(guard.source for guard in alone), *fixed, *loads):
-            paths.count(source)
-        parts = []
-        for guard in alone:
-            pieces = _pieces(guard.condition)
-            parts.append("".join(paths.text(guard.source) if piece is None else piece for piece in pieces))
+        read = (*fixed, *loads)
+        facts = [(guard.source, guard.condition, guard.other) for guard in alone]
+        held = hold(facts, read, self.constants, given or {})
+        text, names = None, {}
+        if held is not None:
+            names = {source.expression(): f"h{number}" for number, source in enumerate(held.outputs)}
+            remembered = [guard for place, guard in enumerate(alone) if place in held.guards]
+            alone = [guard for place, guard in enumerate(alone) if place not in held.guards]
+            text = _held_text(held, remembered, tuple(names.values()))
+        paths = _Paths(alone, read, names)
+        parts = [*map(paths.condition, alone)]
         if fixed:
             self.constants["same_tensors"] = torch_private.tensor_check(tuple(self._fixed.values()))
             parts.append(f"same_tensors({', '.join(map(paths.text, fixed))})")
             self._fixed.clear()  # they would live as long as the graph
-        return " and ".join(parts) or "True", [paths.text(source) for source in loads]
+        loaded = [paths.text(source) for source in loads]
+        return Check(" and ".join(parts) or "True", loaded, text, held.functions() if held else {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """Guards as text.
+
+    Attributes:
+        condition: What is evaluated in each call.
+        loads: The texts of what is read once it is true.
+        held: The guards that are remembered between calls; None: none are.
+        names: What their text names.
+    """
+
+    condition: str
+    loads: list[str]
+    held: HeldText | None
+    names: dict[str, Any]
+
+
+def _held_text(held: Held, guards: Sequence[Guard], names: tuple[str, ...]) -> HeldText:
+    paths = _Paths(guards, held.outputs, held.roots)
+    condition = " and ".join(map(paths.condition, guards))
+    values = "".join(f"{paths.text(source)}, " for source in held.outputs)
+    roots = ", ".join(held.roots)
+    return HeldText(roots, ", ".join(held.roots.values()), names, f"({values}) if {condition} else None")
 
 
 class _Paths:
     """The texts of paths in one expression, where the first that reads a step keeps it for all others.
 
     Args:
-        reads: How often each whole path is read.
+        guards: What is evaluated, in order.
+        read: What is read besides.
+        known: The names of what is there already, by path.
     """
 
-    def __init__(self, reads: Counter[str]) -> None:
-        self._reads = reads
-        self._known: dict[str, str] = {}
-        self._counted: set[str] = set()
+    def __init__(
+        self, guards: Sequence[Guard], read: Sequence[Source], known: Mapping[str, str] | None = None
+    ) -> None:
+        self._reads = _reads(guards) + Counter(source.expression() for source in read)
+        self._known = dict(known or {})
+        self._counted = set(self._known)
+        for guard in guards:
+            self._count(guard.source)
+            if guard.other is not None:
+                self._count(guard.other)
+        for source in read:
+            self._count(source)
 
-    def count(self, source: Source) -> None:
+    def _count(self, source: Source) -> None:
         """Counts what the first evaluation of a path reads: the path to its last step."""
         while source.base is not None and source.expression() not in self._counted:
             self._counted.add(source.expression())
             # A step may name its base twice, or not at all.
             self._reads[source.base.expression()] += source.step.count("{}")
             source = source.base
+
+    def condition(self, guard: Guard) -> str:
+        """A guard's condition."""
+        if guard.other is not None:
+            word = "is not" if guard.condition.startswith("{} is not ") else "is"
+            return f"{self.text(guard.source)} {word} {self.text(guard.other)}"
+        pieces = _pieces(guard.condition)
+        return "".join(self.text(guard.source) if piece is None else piece for piece in pieces)
 
     def text(self, source: Source) -> str:
         """The path, or the local that holds what it leads to."""
@@ -201,6 +267,8 @@ def _reads(guards: Sequence[Guard]) -> Counter[str]:
     reads: Counter[str] = Counter()
     for guard in guards:
         reads[guard.source.expression()] += _pieces(guard.condition).count(None)
+        if guard.other is not None:
+            reads[guard.other.expression()] += 1
     return reads
 
 

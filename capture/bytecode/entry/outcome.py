@@ -168,6 +168,8 @@ class Outcome:
     def _tensor(self, value: Tensor) -> str:
         if value.node.op == "placeholder":
             return f"i{self.trace.inputs.index(value)}"
+        if value.node in self.trace.inner:
+            raise SkipFrame(self.trace.inner[value.node])
         if value.node not in self.outputs:
             self.outputs.append(value.node)
         return f"g{self.outputs.index(value.node)}"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from longhand.capture.bytecode.calls import calls
 from longhand.capture.bytecode.containers.items import delete_item, get_item, set_item
 from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
+from longhand.capture.bytecode.frames.checked_branches import is_jump_taken
 from longhand.capture.bytecode.frames.dispatch import Signal, Step, Steps
 from longhand.capture.bytecode.frames.frame import Frame, Instruction
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -148,6 +149,8 @@ def _load_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     if cell.content is None:
         raise _unbound_cell(frame, step.argval)
     cell.content = trace.force(cell.content)
+    if cell.real is not None and isinstance(cell.content, Const):
+        trace.refuse_deferred(cell.content.value, step.argval)
     frame.push(cell.content)
 
 
@@ -312,7 +315,9 @@ def _jump(trace: Trace, frame: Frame, step: Instruction) -> None:
 def _jump_when(test: Callable[[Trace, Value], bool], wanted: bool, keeps: bool) -> Step:
     def step_(trace: Trace, frame: Frame, step: Instruction) -> None:
         assert step.target is not None
-        taken = test(trace, frame.stack[-1]) == wanted
+        value = trace.force(frame.stack[-1])
+        known = None if keeps else is_jump_taken(trace, frame, step, value, wanted)
+        taken = test(trace, value) == wanted if test is not operators.truth or known is None else known
         value = frame.pop()
         if taken:
             frame.index = step.target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from longhand.capture.bytecode.calls import calls
-from longhand.capture.bytecode.entry.breaks import Raised, SkipFrame, Unsupported
+from longhand.capture.bytecode.entry.breaks import NeedsFixedSizes, Raised, SkipFrame, Unsupported
 from longhand.capture.bytecode.frames import building, calling, instructions
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.trace import Trace
@@ -74,7 +74,7 @@ class Interpreter:
                 except Raised as raised:
                     self._handle(frame, raised)
                     continue
-                except (Unsupported, SkipFrame, BreakHere, RecursionError):
+                except (Unsupported, SkipFrame, NeedsFixedSizes, BreakHere, RecursionError):
                     raise
                 except Exception as error:
                     if os.environ.get("LONGHAND_DEBUG", "0") == "2":

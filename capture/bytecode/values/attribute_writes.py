@@ -40,6 +40,8 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
         given: list[Value] = [Const(name)] if value is DELETED else [Const(name), value]
         trace.call_value(Method(trace.function(setter, None), owner), given, {})
         return
+    if of_module and _is_itself(trace, owner, name, trace.force(value)):
+        return
     if of_module:
         _check_module_write(owner, name, trace.force(value))
     found = trace.classes.lookup(kind, name)
@@ -97,6 +99,14 @@ def _follow(trace: Trace, owner: Obj, name: str, value: Value) -> None:
     looked_at = trace.known(own)
     if looked_at is not None:
         enter(trace, owner, looked_at, name, value)
+
+
+def _is_itself(trace: Trace, owner: New | Obj, name: str, value: Value) -> bool:
+    """Whether a submodule is put where it is already: nothing happens."""
+    if not isinstance(owner, Obj) or not isinstance(value, Obj) or owner in trace.attributes:
+        return False
+    is_there = vars(owner.value)["_modules"].get(name) is value.value and name not in vars(owner.value)
+    return is_there and trace.get_attribute(owner, name) is value
 
 
 def _check_module_write(owner: New | Obj, name: str, value: Value) -> None:

@@ -324,7 +324,11 @@ def _fallback(trace: Trace, owner: Value, kind: type, name: str, source: Source 
         if not isinstance(getter, types.FunctionType):
             raise Unsupported(f"{kind.__qualname__}.__getattr__ is no Python function")
         return trace.call_value(trace.function(getter, None), [owner, Const(name)], {})
-    if source is not None:
+    if source is not None and getter is not MISSING:  # where nn.Module's own looks
+        for store in MODULE_STORES:
+            place = attribute(source, store)
+            trace.guards.add(place, f"{name!r} not in {{}}", f"{place.name} has no {name}")
+    elif source is not None:
         trace.guards.add(source, f"not hasattr({{}}, {name!r})", f"{source.name} has no {name}")
     raise missing(owner, name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any
 
@@ -36,6 +37,9 @@ def of_constant(trace: Trace, owner: Const, name: str) -> Value:
             ):  # who replaces a module in a package replaces much else
                 trace.guards.same_object(attribute(_root_of(trace, owner), name), found)
             return constant_attribute(trace, found, owner, name)
+        if value is math and type(found) is float:
+            trace.guards.equal(attribute(_root_of(trace, owner), name), found)
+            return Const(found)
         return trace.wrap(found, attribute(owner.source or _root_of(trace, owner), name))
     if isinstance(value, type):
         return _of_class(trace, owner, value, name)

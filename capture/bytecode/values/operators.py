@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import types
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,16 @@ _UNARY: dict[str, Callable[..., Any]] = {
 }
 
 
+def _hint(trace: Trace) -> str:
+    """What to do about a branch on a tensor's values."""
+    if trace.stack and f"{os.sep}torch{os.sep}distributions{os.sep}" in trace.stack[-1].place()[0]:
+        return (
+            "torch.distributions checks its arguments: pass validate_args=False, or call "
+            "torch.distributions.Distribution.set_default_validate_args(False)."
+        )
+    return "Use torch.where, or compute the condition outside."
+
+
 def truth(trace: Trace, value: Value) -> bool:
     """``bool(value)``."""
     value = trace.force(value)
@@ -118,9 +129,7 @@ def truth(trace: Trace, value: Value) -> bool:
     if isinstance(value, Sym):
         return bool(value.fake)
     if isinstance(value, Tensor):
-        raise Unsupported(
-            "a branch depends on a tensor's values", "Use torch.where, or compute the condition outside."
-        )
+        raise Unsupported("a branch depends on a tensor's values", _hint(trace))
     if isinstance(value, Func | Method | Bound | Partial | Cell | Iter | Slice | Error):
         return True
     if isinstance(value, New | Obj):
@@ -175,8 +184,7 @@ def is_same(trace: Trace, left: Value, right: Value) -> bool:
         raise Unsupported("the identity of tuples is asked for")
     if left.source is not None and right.source is not None:
         # Two real objects that differ now: that they still do in a later call must be checked.
-        text = right.source.expression().replace("{", "{{").replace("}", "}}")
-        trace.guards.add(left.source, "{} is not " + text, f"{left.source.name} is not {right.source.name}")
+        trace.guards.identity(left.source, right.source, is_same=False)
     if isinstance(left, Method | Bound) or isinstance(right, Method | Bound):
         raise Unsupported("the identity of bound methods is asked for")
     return False

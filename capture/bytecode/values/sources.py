@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["Source", "attribute", "item", "root"]
+__all__ = ["Source", "attribute", "is_default", "item", "root"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,3 +49,8 @@ def item(base: Source, key: object) -> Source:
     """``base[key]`` for a key that prints as itself."""
     text = repr(key).replace("{", "{{").replace("}", "}}")
     return base.then("{}[" + text + "]")
+
+
+def is_default(source: Source) -> bool:
+    """Whether a function holds the value as the default of a parameter."""
+    return source.base is not None and source.base.step in ("{}.__defaults__", "{}.__kwdefaults__")

@@ -10,7 +10,6 @@ import dataclasses
 import enum
 import re
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,51 +17,35 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.leaves import is_constant_object, is_numpy_scalar, is_torch_leaf
+from longhand.capture.bytecode.containers.given_containers import (
+    given_dict,
+    given_proxy,
+    given_sequence,
+    given_set,
+    given_storage,
+)
 from longhand.capture.bytecode.containers.given_iterators import ITERATORS, given_iterator
 from longhand.capture.bytecode.entry.breaks import Unsupported
-from longhand.capture.bytecode.entry.guards import Guards, same_constants
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
+from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES, DICTS, GivenObjects
 from longhand.capture.bytecode.values.sources import Source, attribute, item, root
 from longhand.capture.bytecode.values.tracked import (
     Bound,
     Cell,
     Const,
-    Dict,
     Func,
-    Iter,
-    Lazy,
     Method,
     Obj,
     Range,
-    Seq,
-    SetOf,
     Slice,
     Sym,
     Tensor,
     Value,
 )
 
-__all__ = ["CONSTANT_TYPES", "Wrapping", "base_of", "escaped"]
+__all__ = ["Wrapping"]
 
-CONSTANT_TYPES = (
-    int,
-    float,
-    bool,
-    str,
-    bytes,
-    complex,
-    type(None),
-    type(Ellipsis),
-    type(NotImplemented),
-    torch.dtype,
-    torch.layout,
-    torch.memory_format,
-    torch.device,
-)
-_KEY_TYPES = (*CONSTANT_TYPES, enum.Enum, type, types.FunctionType)
 _COMPILED = "longhand.compiled.from_bytecode"  # the module of the classes of compiled functions and modules
-_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
-_NAMED_STORES = ("._modules", "._parameters", "._buffers", ".__dict__")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +55,7 @@ class InputOrigin:
     source: Source
 
 
-class Wrapping:
+class Wrapping(GivenObjects):
     """The part of a capture that looks at real objects.
 
     Args:
@@ -80,33 +63,16 @@ class Wrapping:
     """
 
     def __init__(self, sizes: DynamicSizes) -> None:
+        super().__init__()
         self.graph = fx.Graph()
         self.environment = torch_private.ShapeEnv(duck_shape=sizes.equal_sizes_are_one)
         self.mode = torch_private.FakeTensorMode(shape_env=self.environment)
-        self.guards = Guards()
         self.sizes = sizes
         self.inputs: list[Tensor] = []
         self.input_words: set[str] = set()
         self.real_inputs: list[torch.Tensor] = []
         self.tensors: dict[int, Tensor] = {}
-        self.changed: list[Value] = []
-        self.by_id: dict[int, Value] = {}
-        self.alive: list[Any] = []
         self.n_changed_seen = 0  # how often something was reached that the code has written to
-
-    def lazy(self, value: Any, source: Source) -> Lazy:
-        return Lazy(value, source=source)
-
-    def force(self, value: Value) -> Value:
-        """Looks at a value: from here on guards hold it."""
-        if not isinstance(value, Lazy):
-            return value
-        assert value.source is not None
-        return self.wrap(value.value, value.source)
-
-    def known(self, value: Any) -> Value | None:
-        """What a real object became, if anything looked at it."""
-        return self.by_id.get(id(value))
 
     def wrap(self, value: Any, source: Source) -> Value:
         """The tracked value of a real one, with its guards."""
@@ -127,14 +93,9 @@ class Wrapping:
             self.alive.append(value)
         return made
 
-    def is_changed(self, value: Value) -> bool:
-        """Whether the code has written to it."""
-        return bool(getattr(value, "changed", False))
-
     def _guard_alias(self, source: Source, known: Value) -> None:
         assert known.source is not None
-        other = known.source.expression()
-        self.guards.add(source, "{} is " + escaped(other), f"{source.name} is {known.source.name}")
+        self.guards.identity(source, known.source, is_same=True)
 
     def _wrap(self, value: Any, source: Source) -> Value:
         kind = type(value)
@@ -168,14 +129,14 @@ class Wrapping:
             owner = self.wrap(value.__self__, attribute(source, "__self__"))
             return Method(self.wrap(value.__func__, attribute(source, "__func__")), owner, source=source)
         if kind in (list, collections.deque) or issubclass(kind, tuple):
-            return self._sequence(value, kind, source)
-        if kind in _DICTS:
-            return self._dict(value, kind, source)
+            return given_sequence(self, value, kind, source)
+        if kind in DICTS:
+            return given_dict(self, value, kind, source)
         if kind is types.MappingProxyType:  # nobody writes through it: what it shows is read
             self.guards.same_type(source, kind)
-            return self._proxy(value, source)
+            return given_proxy(self, value, source)
         if kind in (set, frozenset):
-            return self._set(value, kind, source)
+            return given_set(self, value, kind, source)
         if kind is types.CellType:
             return self.cell(value, source, "")
         if kind is range:
@@ -188,56 +149,7 @@ class Wrapping:
         if kind in ITERATORS:
             return given_iterator(self, value, source)
         self.guards.same_type(source, kind)
-        return Obj(value, self._storage(value, source), source=source)
-
-    def _storage(self, value: Any, source: Source) -> Value | None:
-        """What an instance of a subclass of dict or list holds."""
-        if isinstance(value, dict):
-            base = self.guards.constant(base_of(type(value)))
-            items: dict[Any, Value] = {}
-            for key in dict.keys(value):
-                text = self._key_text(key)
-                items[key] = self.lazy(
-                    dict.__getitem__(value, key),
-                    source.then(f"{base}.__getitem__({{}}, {text})", "{}[" + text + "]"),
-                )
-            return Dict(base_of(type(value)), items, real=value, is_storage=True, source=source)
-        if isinstance(value, list):
-            self.guards.add(source, f"list.__len__({{}}) == {list.__len__(value)}")
-            parts: list[Value] = [
-                self.lazy(part, source.then(f"list.__getitem__({{}}, {i})", f"{{}}[{i}]"))
-                for i, part in enumerate(list.__iter__(value))
-            ]
-            return Seq(list, parts, real=value, source=source)
-        return None
-
-    def _key_text(self, key: Any) -> str:
-        """A dict's key as text for a source or guard."""
-        is_plain = isinstance(key, str | int) and type(key) in (str, int, bool)
-        text = repr(key) if is_plain else self.guards.constant(key)
-        return text.replace("{", "{{").replace("}", "}}")
-
-    def over_items(self, owner: Seq, position: int = 0, source: Source | None = None) -> Iter:
-        """An iterator over a tracked sequence; it sees what happens to the sequence meanwhile."""
-        made = Iter(iter(()), source=source)
-        made.sequence, made.position = owner, position
-
-        def pull() -> Iterator[Value]:
-            while made.position < len(owner.items):
-                part = self.force(owner.items[made.position])
-                owner.items[made.position] = part
-                made.position += 1
-                if made.source is not None and not made.changed:
-                    made.changed = True
-                    self.changed.append(made)
-                yield part
-            made.position = -1
-            if made.source is not None and not made.changed:
-                made.changed = True
-                self.changed.append(made)
-
-        made.items = pull()
-        return made
+        return Obj(value, given_storage(self, value, source), source=source)
 
     def function(self, value: types.FunctionType, source: Source | None) -> Func:
         """A function that was there before; its code and globals are guarded, cells and defaults when used."""
@@ -290,74 +202,6 @@ class Wrapping:
         self.alive.append(cell)
         return made
 
-    def _sequence(self, value: Any, kind: type, source: Source) -> Value:
-        if issubclass(kind, tuple) and kind not in (tuple, torch.Size) and not hasattr(kind, "_fields"):
-            raise Unsupported(f"a value of type {kind.__qualname__} comes from outside")
-        self.guards.same_type(source, kind)
-        if kind is collections.deque:
-            self.guards.add(source, f"{{}}.maxlen == {value.maxlen}")
-        self.guards.add(source, f"len({{}}) == {len(value)}", f"len({source.name}) == {len(value)}")
-        items: list[Value] = [self.lazy(part, item(source, i)) for i, part in enumerate(value)]
-        return Seq(kind, items, real=value, source=source, maxlen=getattr(value, "maxlen", None))
-
-    def _dict(self, value: Any, kind: type, source: Source) -> Value:
-        self.guards.same_type(source, kind)
-        items: dict[Any, Value] = {}
-        for key, part in value.items():
-            items[key] = self.lazy(part, source.then("{}[" + self._key_text(key) + "]"))
-        made = Dict(kind, items, real=value, source=source)
-        if kind is collections.defaultdict:
-            made.factory = self.lazy(value.default_factory, attribute(source, "default_factory"))
-        return made
-
-    def _proxy(self, value: Any, source: Source) -> Value:
-        """A read-only view of a dict: a dict with the same items, for nobody writes through it."""
-        keys = self.guards.constant(tuple(value))
-        self.guards.add(source, f"tuple({{}}) == {keys}", f"keys of {source.name}")
-        items: dict[Any, Value] = {
-            key: self.lazy(part, source.then("{}[" + self._key_text(key) + "]"))
-            for key, part in value.items()
-        }
-        return Dict(dict, items, real=dict(value))
-
-    def _set(self, value: Any, kind: type, source: Source) -> Value:
-        if not all(isinstance(part, _KEY_TYPES) for part in value):
-            raise Unsupported("a set of objects comes from outside")
-        self.guards.same_type(source, kind)
-        ordered = tuple(value)
-        condition = f"{self.guards.constant(same_constants)}(tuple({{}}), {self.guards.constant(ordered)})"
-        self.guards.add(source, condition, f"{source.name} == {value!r}")
-        return SetOf(kind, set(value) if kind is set else value, real=value, source=source)
-
-    def guard_keys(self, value: Dict) -> None:
-        """The keys, and their order, matter."""
-        if value.source is None:
-            return
-        for key in dict.keys(value.real):
-            if not isinstance(key, _KEY_TYPES):
-                raise Unsupported("a dict from outside has objects as keys")
-        keys = tuple(dict.keys(value.real))
-        names = ", ".join(map(str, keys[:8]))
-        listed = "tuple({})" if type(value.real) in _DICTS else "tuple(dict.keys({}))"
-        known = self.guards.constant(keys)
-        condition = f"{listed} == {known}"
-        if not value.source.step.endswith(
-            _NAMED_STORES
-        ):  # their keys are names; others' may be equal in another type
-            condition = f"{self.guards.constant(same_constants)}({listed}, {known})"
-        self.guards.add(value.source, condition, f"keys of {value.source.name}: {names}")
-
-    def guard_key(self, value: Dict, key: Any) -> None:
-        """Whether one key is there matters."""
-        if value.source is None or value.changed:
-            self.guard_keys(value)
-            return
-        is_in = "in" if dict.__contains__(value.real, key) else "not in"
-        text = self._key_text(key)
-        plain = type(value.real) in _DICTS
-        condition = f"{text} {is_in} {{}}" if plain else f"dict.__contains__({{}}, {text}) is {is_in == 'in'}"
-        self.guards.add(value.source, condition, f"{key!r} {is_in} {value.source.name}")
-
     def _input(self, value: torch.Tensor, source: Source) -> Tensor:
         kind = type(value)
         if kind not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
@@ -393,14 +237,5 @@ class Wrapping:
         return word
 
 
-def base_of(kind: type) -> type:
-    """The built-in dict that a class derives from."""
-    return collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict
-
-
 def _identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_")
-
-
-def escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from longhand.schedule.kernels.kernel_plan import Tunable
-from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules import (
     columns,
     elementwise,
@@ -29,17 +30,18 @@ SCHEDULES: tuple[ScheduleEntry, ...] = (
 )
 
 
-def choose_schedule(candidate: Candidate) -> tuple[KernelSchedule, Loops]:
+def choose_schedule(
+    candidate: Candidate, schedules: Iterable[ScheduleEntry] = SCHEDULES
+) -> tuple[ScheduleEntry, Loops]:
     """The schedule of a space, and how it goes through it."""
-    for entry in SCHEDULES:
+    for entry in schedules:
         loops = entry.loops(candidate)
         if loops is not None:
-            return entry.schedule, loops
+            return entry, loops
     raise AssertionError("unreachable: of each family of spaces one schedule takes all")
 
 
-def choose_tunables(schedule: KernelSchedule, target: TargetFacts, work: Work) -> tuple[Tunable, ...]:
+def choose_tunables(entry: ScheduleEntry, target: TargetFacts, work: Work) -> tuple[Tunable, ...]:
     """The block at the top of the file; empty for a target that the schedule was never tuned for."""
-    (entry,) = (entry for entry in SCHEDULES if entry.schedule.name == schedule.name)
     tuning = entry.tunables.get(target.name)
     return tuning(work) if tuning is not None else ()

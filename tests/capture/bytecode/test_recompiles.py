@@ -113,3 +113,39 @@ def test_each_recompilation_names_what_failed(hook):
     captured(of_rows(2).double(), 3.0)
     first, second = [event.text for event in captured.events if event.kind.value == "recompile"]
     assert "L['n'] == 2.0" in first and "L['x']: torch.float32" in second
+
+
+def halved(x, factor):
+    return x * factor
+
+
+def told_of_recompiling(function, *calls):
+    """What is told of each compilation but the first."""
+    captured = running.Captured(function)
+    for args in calls:
+        captured(*args)
+    return [event.text.partition("): ")[2] for event in captured.events if event.kind.value == "recompile"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        (
+            [(of_rows(4), 2.0), (of_rows(5), 2.0)],
+            "L['x']: size 4 in dimension 0 is 5: longhand.mark_dynamic(x, 0) before the first call, or dynamic=True, "
+            "spares this",
+        ),
+        (
+            [(of_rows(4), 2.0), (of_rows(1), 2.0)],
+            "L['x']: size 4 in dimension 0 is 1; sizes of 0 and 1 are compiled for themselves",
+        ),
+        ([(of_rows(4), 2.0), (of_rows(4)[0], 2.0)], "L['x'] had 2 dimensions and has 1"),
+        (
+            [(of_rows(4), 2.0), (of_rows(4), 0.5)],
+            "L['factor'] == 2.0, and is 0.5 here: a number is part of the code; give it as a tensor",
+        ),
+        ([(of_rows(4), 2.0), (of_rows(4).double(), 2.0)], "L['x']: torch.float32"),
+    ],
+)
+def test_a_recompilation_names_what_changed_and_the_remedy(hook, calls, told):
+    assert told_of_recompiling(halved, *calls) == [told]

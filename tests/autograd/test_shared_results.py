@@ -1,0 +1,178 @@
+"""generate --train of calls whose results are views of arguments: memory, gradients and flags are eager's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+import longhand
+from longhand.cli import run
+from longhand.errors import CaptureError
+
+Args = tuple[Any, ...]
+
+
+def grad(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape).requires_grad_()
+
+
+def only_views(x):
+    first, second = x.chunk(2, -1)
+    return first, second.t(), x, 3
+
+
+def detached(x):
+    return x.detach()[0], x[1], x.detach().t()
+
+
+def of_whole_numbers(x, n):
+    return x.expand(3, *x.shape), n.view(-1)
+
+
+def beside_kernels(x, w):
+    return torch.tanh(x * w).sum(0), x.t(), [w, x.detach()], "word"
+
+
+def one_that_is_read_too(x):
+    columns = x.transpose(0, 1)
+    return columns, torch.exp(columns) * 2
+
+
+def once_more(x):
+    y = torch.sin(x)
+    return {"y": y, "again": y, "x": x}
+
+
+def nested(batch):
+    return {"twice": batch["a"] * 2, "part": batch["b"][:, 1:], "all": batch["b"]}
+
+
+def named_like_an_argument(x, scale):
+    return x * 3, scale.unsqueeze(0)
+
+
+def unused_in_the_results(x, w):
+    return x.flatten(), torch.sigmoid(w)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 4))
+
+    def forward(self, x):
+        return x @ self.weight, self.weight.t(), x.unsqueeze(1)
+
+
+CASES: list[tuple[Callable[..., Any], Callable[[], Args]]] = [
+    (only_views, lambda: (grad(4, 6),)),
+    (detached, lambda: (grad(4, 6),)),
+    (of_whole_numbers, lambda: (grad(4, 6), torch.arange(6).view(2, 3))),
+    (beside_kernels, lambda: (grad(4, 6), grad(6))),
+    (one_that_is_read_too, lambda: (grad(4, 6),)),
+    (once_more, lambda: (grad(4, 6),)),
+    (nested, lambda: ({"a": grad(3, 2), "b": grad(2, 3)},)),
+    (named_like_an_argument, lambda: (grad(3, 2), grad(2))),
+    (unused_in_the_results, lambda: (grad(3, 2), grad(2))),
+    (Tied(), lambda: (grad(5, 6),)),
+]
+
+
+def step(function: Callable[..., Any], args: Args) -> dict[str, Any]:
+    """What a step leaves, and how its results relate to the arguments."""
+    leaves = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+    results, spec = pytree.tree_flatten(function(*args))
+    tensors = [result for result in results if isinstance(result, torch.Tensor)]
+    given = {leaf.untyped_storage().data_ptr(): place for place, leaf in enumerate(leaves)}
+    found = {
+        "spec": spec,
+        "plain": [result for result in results if not isinstance(result, torch.Tensor)],
+        "values": [result.detach().clone() for result in tensors],
+        "strides": [(result.stride(), result.storage_offset()) for result in tensors],
+        "flags": [result.requires_grad for result in tensors],
+        "memory": [given.get(result.untyped_storage().data_ptr()) for result in tensors],
+        "is": [[result is leaf for leaf in leaves] for result in tensors],
+        "twins": [[one is other for one in tensors] for other in tensors],
+    }
+    carrying = [result for result in tensors if result.requires_grad]
+    torch.autograd.backward(carrying, [torch.sin(one.detach() + 1) for one in carrying])
+    found["gradients"] = [leaf.grad for leaf in leaves]
+    module = getattr(function, "original", function)
+    if isinstance(module, nn.Module):
+        found["weights"] = [parameter.grad for parameter in module.parameters()]
+    return found
+
+
+@pytest.mark.parametrize(("function", "make"), CASES, ids=lambda case: getattr(case, "__name__", ""))
+def test_a_step_is_eager_s(function: Any, make: Callable[[], Args], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    args = make()
+    longhand.generate(function, args, out=tmp_path / "unit", train=True)
+    unit: Any = longhand.load(tmp_path / "unit")
+    eager = function
+    if isinstance(function, nn.Module):
+        function.zero_grad()
+        unit = unit()
+        unit.load_state_dict(function.state_dict())
+    found = step(unit, pytree.tree_map_only(torch.Tensor, again, args))
+    expected = step(eager, pytree.tree_map_only(torch.Tensor, again, args))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if name in ("values", "gradients", "weights"):
+            for mine, theirs in zip(found[name], value, strict=True):
+                assert (mine is None) == (theirs is None), name
+                if theirs is not None:
+                    torch.testing.assert_close(mine, theirs)
+        else:
+            assert found[name] == value, name
+
+
+def again(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def test_a_view_is_written_through(tmp_path: Path) -> None:
+    longhand.generate(only_views, (grad(4, 6),), out=tmp_path / "unit", train=True)
+    x = torch.randn(4, 6)
+    first, *_ = longhand.load(tmp_path / "unit")(x)
+    first.zero_()
+    assert not x[:, :3].any() and x[:, 3:].all()
+
+
+def test_the_unit_is_checked_and_renewed(tmp_path: Path) -> None:
+    out = tmp_path / "unit"
+    spec = "tests.autograd.test_shared_results:for_command_line"
+    for command in (
+        ["generate", spec, "--out", str(out), "--train"],
+        ["verify", str(out)],
+        ["check", str(out), "--trust"],
+        ["generate", str(out)],
+    ):
+        assert run(command) == 0, command
+
+
+def for_command_line() -> tuple[Any, Args]:
+    return only_views, (grad(4, 6),)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: (x * 2).chunk(2, -1), "shares memory with 0"),
+        (lambda x: (x.argmax(), x.t()), "No result of .* depends on anything that requires grad"),
+    ],
+)
+def test_what_is_refused(function: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=words):
+        longhand.generate(function, (grad(4, 6),), out=tmp_path / "unit", train=True)
+
+
+def test_no_result_carries_gradients(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="requires grad"):
+        longhand.generate(lambda x: x.detach().t(), (grad(4, 6),), out=tmp_path / "unit", train=True)
