@@ -109,25 +109,27 @@ def _written(node: fx.Node) -> _Written | None:
     """A gradient in zeros that only a sum reads, with sizes that are known."""
     if node.target not in (aten.slice_scatter.default, aten.select_scatter.default) or node.kwargs:
         return None
-    zeros, piece, dim, *bounds = node.args
-    size = node.meta["val"].shape[dim]
-    are_known = all(isinstance(number, int) for number in (dim, size, *bounds))
-    if len(node.users) > 1 or not are_known or not _are_zeros(zeros) or not isinstance(piece, fx.Node):
+    zeros, piece, *numbers = node.args
+    value: torch.Tensor = node.meta["val"]
+    if len(node.users) > 1 or not _are_zeros(zeros) or not isinstance(piece, fx.Node):
         return None
-    if piece.meta["val"].dtype is not node.meta["val"].dtype:
+    whole = [number for number in numbers if isinstance(number, int)]
+    if not whole or len(whole) < len(numbers) or piece.meta["val"].dtype is not value.dtype:
         return None
-    dim %= node.meta["val"].ndim
+    dim, size = whole[0] % value.ndim, value.shape[whole[0]]
+    if not isinstance(size, int):
+        return None
     if node.target is aten.select_scatter.default:
-        return _Written(node, piece, dim, bounds[0] % size, 0, 1)
-    start, end, step = (*bounds, *(0, size, 1)[len(bounds) :])
+        return _Written(node, piece, dim, whole[1] % size, 0, 1)
+    start, end, step = (*whole[1:], *(0, size, 1)[len(whole) - 1 :])
     taken = range(size)[start:end:step]
-    shape = [*node.meta["val"].shape[:dim], len(taken), *node.meta["val"].shape[dim + 1 :]]
+    shape = [*value.shape[:dim], len(taken), *value.shape[dim + 1 :]]
     fits = bool(taken) and list(piece.meta["val"].shape) == shape
     return _Written(node, piece, dim, taken[0], step, len(taken)) if fits else None
 
 
 def _are_zeros(node: object) -> bool:
-    return isinstance(node, fx.Node) and node.target is aten.full.default and node.args[1] == 0
+    return isinstance(node, fx.Node) and node.target is aten.full.default and bool(node.args[1] == 0)
 
 
 def _whole(written: Sequence[_Written]) -> list[_Written] | None:

@@ -59,6 +59,7 @@ _SPELLED = {
     "hardtanh": "clamp",
 }
 
+_ROOTS: dict[float | None, str] = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}  # powers that have a name
 _ACTIVATIONS = """
     gelu silu relu sigmoid tanh elu softplus mish hardswish leaky_relu swiglu geglu dropout
 """
@@ -145,7 +146,7 @@ def op_word(node: fx.Node) -> OpWord:
         return dropped
     word = spelled(name)
     if word == "power" and len(node.args) > 1:
-        word = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}.get(_number_of(node.args[1]), word)
+        word = _ROOTS.get(_number_of(node.args[1]), word)
     if word in ("mul", "div") and _has_number(node):
         return OpWord("scale")
     if word == "add" and _adds_bias(node):

@@ -71,8 +71,8 @@ def name_of_backward(nodes: Sequence[fx.Node]) -> str | None:
     None where nothing is differentiated, where a known formula says what (``d_rotary``), or where most of it belongs to
     the model as a whole, whose name would tell no kernel from another.
     """
-    if any(word.startswith("d_") for word in loud_words(list(nodes))):
-        return None
+    if any(word.startswith("d_") for word in loud_words(list(nodes))) or not is_list_of_ops(nodes):
+        return None  # a sum of columns alone is that, whatever layer's bias it is for
     frame = frame_of_backward(nodes)
     told = _told(frame) if frame is not None else None
     return f"d_{told}" if told is not None and len(told) + 2 <= _LONGEST else None
