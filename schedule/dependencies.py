@@ -29,6 +29,8 @@ def effects(step: Step) -> Effects:
         made = [name for name in (*step.outputs, *step.mutates) if name]
         return Effects(tuple(dict.fromkeys(viewed)), tuple(dict.fromkeys(made)))
     if isinstance(step, Contraction):
+        if step.steps == (step.call,):
+            return effects(step.call)
         own = handed_on(step)
         parts = [effects(part) for part in step.steps]
         return Effects(
