@@ -63,7 +63,10 @@ def _root(path: Path) -> Path | None:
     for parent in path.parents:
         if parent.name in _INSTALLED or (parent / "pyproject.toml").exists():
             return parent
-    return next((parent for parent in path.parents if (parent / ".git").exists()), None)
+    repository = next((parent for parent in path.parents if (parent / ".git").exists()), None)
+    # Where nothing says what the project is: where Python finds the file, so that models/net.py is not just net.py.
+    imported_from = [place for place in map(Path, map(os.path.abspath, sys.path)) if place in path.parents]
+    return repository or max(imported_from, key=lambda place: len(place.parts), default=None)
 
 
 def _factory_file(factory: str) -> tuple[str, str] | None:

@@ -241,6 +241,22 @@ def test_what_does_not_matter_is_not_told(project, old, new, recwarn):
     assert not [warning for warning in recwarn if warning.category is StaleUnitWarning]
 
 
+def test_a_model_of_a_package_is_found_where_nothing_marks_the_project(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    model = tmp_path / "models_of_ours" / "net.py"
+    model.parent.mkdir()
+    model.write_text(MODEL)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    made = importlib.import_module("models_of_ours.net").make()
+    unit = tmp_path / "generated" / "unit"
+    longhand.generate(*made, out=unit, factory="models_of_ours.net:make")
+    assert set(json.loads((unit / "longhand.lock").read_text())["sources"]) == {"models_of_ours/net.py"}
+    model.write_text(MODEL.replace("self.scale = 2", "self.scale = 3"))
+    with pytest.warns(StaleUnitWarning, match=r"Net.__init__ \(models_of_ours/net.py\) changed since"):
+        longhand.load(unit)
+
+
 def test_generate_makes_it_current_again(project, recwarn, monkeypatch, capsys):
     project.write_text(MODEL.replace("self.scale = 2", "self.scale = 2\n        self.unused = 3"))
     sys.modules.pop("loaded_model")
