@@ -12,7 +12,6 @@ import torch
 
 from . import kernels
 from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
-from .kernels.cat_and_column_sum import reference as cat_and_column_sum_reference
 from .kernels.column_sum import reference as column_sum_reference
 from .kernels.column_sum_short import reference as column_sum_short_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
@@ -20,13 +19,14 @@ from .kernels.cross_entropy_and_d_cross_entropy import (
     reference as cross_entropy_and_d_cross_entropy_reference,
 )
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
+from .kernels.d_causal_self_attention import reference as d_causal_self_attention_reference
+from .kernels.d_gpt_weight import reference as d_gpt_weight_reference
 from .kernels.d_layer_norm import reference as d_layer_norm_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
 from .kernels.layer_norm_and_d_add_layer_norm import reference as layer_norm_and_d_add_layer_norm_reference
-from .kernels.mul_add import reference as mul_add_reference
 from .kernels.pad_head import reference as pad_head_reference
 from .model import LanguageModel
 
@@ -118,29 +118,6 @@ def add_and_layer_norm_windows(x, attn, weight, bias, residual, ln_2, n_rows, n_
     return read, written
 
 
-def cat_and_column_sum_windows(
-    d_q,
-    d_k,
-    d_v,
-    d_qkv,
-    d_bias,
-    n_rows,
-    n_cols,
-    d_q_stride,
-    d_k_stride,
-    d_v_stride,
-    boundary,
-    second_boundary,
-):
-    read = {
-        "d_q": window(d_q, (n_rows, boundary), (d_q_stride, 1)),
-        "d_k": window(d_k, (n_rows, second_boundary - boundary), (d_k_stride, 1)),
-        "d_v": window(d_v, (n_rows, n_cols - second_boundary), (d_v_stride, 1)),
-    }
-    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
-    return read, written
-
-
 def column_sum_windows(d_x, d_bias, n_rows, n_cols):
     read = {
         "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
@@ -197,6 +174,41 @@ def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
         "targets": window(targets, (n_elements,), (1,)),
     }
     written = [window(n_counted, (1,), (0,))]
+    return read, written
+
+
+def d_causal_self_attention_windows(
+    d_q,
+    d_k,
+    d_v,
+    d_qkv,
+    d_bias,
+    n_rows,
+    n_cols,
+    d_q_stride,
+    d_k_stride,
+    d_v_stride,
+    boundary,
+    second_boundary,
+):
+    read = {
+        "d_q": window(d_q, (n_rows, boundary), (d_q_stride, 1)),
+        "d_k": window(d_k, (n_rows, second_boundary - boundary), (d_k_stride, 1)),
+        "d_v": window(d_v, (n_rows, n_cols - second_boundary), (d_v_stride, 1)),
+    }
+    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
+    return read, written
+
+
+def d_gpt_weight_windows(
+    unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements
+):
+    read = {
+        "unscaled_d_token_embedding": window(unscaled_d_token_embedding, (n_elements,), (1,)),
+        "d_loss": window(d_loss, (), ()),
+        "d_token_embedding_from_lookup": window(d_token_embedding_from_lookup, (n_elements,), (1,)),
+    }
+    written = [window(d_token_embedding, (n_elements,), (1,))]
     return read, written
 
 
@@ -299,18 +311,6 @@ def layer_norm_and_d_add_layer_norm_windows(
     return read, written
 
 
-def mul_add_windows(
-    unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements
-):
-    read = {
-        "unscaled_d_token_embedding": window(unscaled_d_token_embedding, (n_elements,), (1,)),
-        "d_loss": window(d_loss, (), ()),
-        "d_token_embedding_from_lookup": window(d_token_embedding_from_lookup, (n_elements,), (1,)),
-    }
-    written = [window(d_token_embedding, (n_elements,), (1,))]
-    return read, written
-
-
 def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
     read = {
         "token_embedding": window(token_embedding, (n_filled, n_cols), (n_cols, 1)),
@@ -323,7 +323,6 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
 
 KERNELS = {
     "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
-    "cat_and_column_sum": (cat_and_column_sum_windows, cat_and_column_sum_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
     "column_sum_short": (column_sum_short_windows, column_sum_short_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
@@ -332,6 +331,8 @@ KERNELS = {
         cross_entropy_and_d_cross_entropy_reference,
     ),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
+    "d_causal_self_attention": (d_causal_self_attention_windows, d_causal_self_attention_reference),
+    "d_gpt_weight": (d_gpt_weight_windows, d_gpt_weight_reference),
     "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
     "embedding_add_and_layer_norm": (
         embedding_add_and_layer_norm_windows,
@@ -344,7 +345,6 @@ KERNELS = {
         layer_norm_and_d_add_layer_norm_windows,
         layer_norm_and_d_add_layer_norm_reference,
     ),
-    "mul_add": (mul_add_windows, mul_add_reference),
     "pad_head": (pad_head_windows, pad_head_reference),
 }
 

@@ -161,7 +161,7 @@ def _evict(folder: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return  # another process is at it
-        units = sorted((path.stat().st_mtime, path) for path in folder.iterdir() if path.is_dir())
+        units = sorted((_used(path), path) for path in folder.iterdir() if path.is_dir())
         sizes = {path: _size_of(path) for _, path in units}
         total = sum(sizes.values())
         for used, path in units:
@@ -172,5 +172,19 @@ def _evict(folder: Path) -> None:
                 total -= sizes[path]
 
 
+def _used(folder: Path) -> float:
+    """When; now, if another process has just removed it."""
+    try:
+        return folder.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
+
+
 def _size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Of the files that are there: another process may be making or removing some of them."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                size += os.stat(os.path.join(place, name)).st_size
+    return size

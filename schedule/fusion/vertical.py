@@ -176,8 +176,9 @@ class _Fusion:
         if obstacle is not None and not handed:
             return None
         if obstacle is not None:
-            name = effects(self.graph.steps[obstacle]).writes[0]
-            return self._refuse(first, second, Verdict.NOT_LEGAL, f"{name} must be computed in between")
+            # Which step is not said: in each of equal layers it is another one, and they are told once.
+            reason = "what one of them makes, another step must read before the other runs"
+            return self._refuse(first, second, Verdict.NOT_LEGAL, reason)
         merged = join(one, other, self.buffers, self._dead(handed, first, second))
         if isinstance(merged, Nest):
             unprofitable = merge_problem(one, other, merged, self.buffers, self.hint)

@@ -227,10 +227,6 @@ def _writes(x, w):
     return x @ w
 
 
-def _shows(x, w):
-    return (x @ w).relu(), w.t()
-
-
 def _stops(x, w):
     return (x @ w).detach()
 
@@ -239,7 +235,6 @@ def _stops(x, w):
     ("function", "reason"),
     [
         (_custom, "custom autograd.Function"),
-        (_shows, "shares memory"),
         (_stops, "depends on anything that requires grad"),
     ],
 )

@@ -137,3 +137,16 @@ def test_what_was_used_within_the_hour_stays(monkeypatch):
     monkeypatch.setenv("LONGHAND_CACHE_LIMIT_MB", "0")
     units = [cached_unit(captured(f, torch.ones(3)), CPU, writer(10)) for f in (double, triple)]
     assert all(unit.exists() for unit in units) and cache._RECENT >= 3600
+
+
+def test_what_another_process_removes_meanwhile_is_no_obstacle(monkeypatch, tmp_path):
+    """Two processes make units at once: one looks how large the folder is while the other tidies up behind itself."""
+    made = tmp_path / "longhand" / "units"
+    (made / "unit" / ".base").mkdir(parents=True)
+    for name in ("whole", "gone"):
+        (made / "unit" / ".base" / name).write_bytes(b"12345")
+    seen = list(os.walk(made / "unit"))
+    monkeypatch.setattr(cache.os, "walk", lambda place: seen)
+    (made / "unit/.base/gone").unlink()
+    assert cache._size_of(made / "unit") == 5
+    assert cache._used(made / "unit that was there") > 1e9

@@ -110,7 +110,7 @@ def test_the_logs_tell_breaks_guards_and_why_it_is_compiled_again(monkeypatch, c
         caplog.clear()
         compiled(torch.randn(3, 6))
         again = [r.getMessage() for r in caplog.records if r.name == "longhand.recompiles"]
-        assert "Halting.forward" in again[0] and "L['x']: sizes (4, 6)" in again[0]
+        assert "Halting.forward" in again[0] and "L['x']: size 4 in dimension 0 is 3" in again[0]
         caplog.clear()
         model.width = 3
         compiled(torch.randn(4, 6))

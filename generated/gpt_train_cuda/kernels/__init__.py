@@ -1,35 +1,35 @@
 """The kernels, as model.py calls them."""
 
 from .add_and_layer_norm import add_and_layer_norm
-from .cat_and_column_sum import cat_and_column_sum
 from .column_sum import column_sum
 from .column_sum_short import column_sum_short
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
+from .d_causal_self_attention import d_causal_self_attention
+from .d_gpt_weight import d_gpt_weight
 from .d_layer_norm import d_layer_norm
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .fill_padding import fill_padding
 from .gelu import gelu
 from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
 from .layer_norm_and_d_add_layer_norm import layer_norm_and_d_add_layer_norm
-from .mul_add import mul_add
 from .pad_head import pad_head
 
 __all__ = [
     "add_and_layer_norm",
-    "cat_and_column_sum",
     "column_sum",
     "column_sum_short",
     "cross_entropy",
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
+    "d_causal_self_attention",
+    "d_gpt_weight",
     "d_layer_norm",
     "embedding_add_and_layer_norm",
     "fill_padding",
     "gelu",
     "gelu_and_d_gelu_column_sum",
     "layer_norm_and_d_add_layer_norm",
-    "mul_add",
     "pad_head",
 ]

@@ -13,6 +13,15 @@ X = torch.linspace(-2, 2, 12).reshape(3, 4)
 GOOD, BAD = X.abs() + 0.5, X
 
 
+@pytest.fixture(autouse=True)
+def _validation():
+    """torch.distributions checks its arguments: torch.compile, where a test has used it, has ended that for the process."""
+    before = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(True)
+    yield
+    torch.distributions.Distribution.set_default_validate_args(before)
+
+
 def breaks(captured):
     return [event.text for event in captured.events if event.kind.value in ("break", "skip")]
 

@@ -1,0 +1,16 @@
+"""d_causal_self_attention: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
+
+The kernel is d_causal_self_attention.cpp, built when it changes.
+"""
+
+import torch
+
+from ..runtime import load_kernel
+
+d_causal_self_attention = load_kernel("d_causal_self_attention.cpp")
+
+
+def reference(d_q, d_k, d_v):
+    """What d_causal_self_attention() must fill d_qkv and d_bias with."""
+    d_qkv = torch.cat([d_q, d_k, d_v], dim=-1)
+    return d_qkv, d_qkv.sum(-2, keepdim=True)
