@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,10 +23,10 @@ import torch
 import torch.utils._pytree as pytree
 import triton
 
-from longhand.cache.owned_folder import strange_parent
+from longhand.cache.owned_folder import owned_cache
 from longhand.capture.graph import CapturedGraph
 from longhand.emit.unit.reading import read_regular
-from longhand.errors import OutputError, UnitError
+from longhand.errors import UnitError
 from longhand.options import Options
 
 _DEFAULT_LIMIT_MB = 1024
@@ -36,34 +35,8 @@ _RECENT = 3600.0  # seconds: a unit used within the hour stays, whatever the bou
 
 
 def cache_folder() -> Path:
-    """The folder, made with mode 0700 where it is not there: $LONGHAND_CACHE_DIR, else ~/.cache/longhand.
-
-    Raises:
-        OutputError: It cannot be made, or belongs to somebody else, or others may write into it: what is loaded from
-            it runs with this user's rights.
-    """
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(os.environ.get("LONGHAND_CACHE_DIR") or os.path.join(base, "longhand")) / "units"
-    hint = "Set LONGHAND_CACHE_DIR to a folder of your own."
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for owned in (folder.parent, folder):
-            status = owned.lstat()
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-                raise OutputError(f"The cache folder {owned} is not yours.", hint=hint)
-            if status.st_mode & 0o022:
-                raise OutputError(
-                    f"Others may write into the cache folder {owned}.", hint=f"chmod 700 {owned}"
-                )
-        strange = strange_parent(folder)
-    except OSError as error:
-        raise OutputError(f"The cache folder {folder} cannot be made: {error}", hint=hint) from error
-    if strange is not None:
-        raise OutputError(
-            f"Others may put something else in the place of the cache folder {folder}: {strange} is theirs.",
-            hint=hint,
-        )
-    return folder
+    """Where compiled units are kept. Raises as `owned_cache`."""
+    return owned_cache("units")
 
 
 def cached_unit(graph: CapturedGraph, options: Options, make: Callable[[Path], object]) -> Path:

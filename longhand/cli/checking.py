@@ -16,6 +16,7 @@ from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
 from longhand.errors import OptionError
 from longhand.staleness.file_check import CheckResult, Currency, check_files
+from longhand.staleness.remembered import Beginning, begin, remember, remembered
 
 # Which answer the exit code of several units tells: the gravest.
 _GRAVITY = (
@@ -36,8 +37,11 @@ def check(
     *,
     is_verified: bool,
     is_trusted: bool,
+    is_again: bool = False,
 ) -> int:
     """Checks units and shows each; the exit code of the gravest answer.
+
+    A trusted comparison that nothing can have changed since is remembered, unless `is_again` or the unit is run, too.
 
     Raises:
         OptionError: --sizes without --verify.
@@ -47,10 +51,12 @@ def check(
     trusted = is_trusted or factory is not None
     chosen = list(folders) or units_here()
     results: list[CheckResult] = []
+    beginning = begin() if trusted and not (factory or is_verified) else None
     for number, folder in enumerate(chosen, 1):
         if trusted:
             place = (number, len(chosen))
-            result = _compared(folder, factory, sizes if is_verified else None, place)
+            known = None if is_again or beginning is None else remembered(folder, beginning)
+            result = known or _compared(folder, factory, sizes if is_verified else None, place, beginning)
         else:
             result = check_files(folder)
         is_told = verbosity() is not Verbosity.QUIET or result.currency is not Currency.CURRENT
@@ -69,12 +75,18 @@ def check(
 
 
 def _compared(
-    folder: Path, factory: str | None, sizes: tuple[str, ...] | None, place: tuple[int, int]
+    folder: Path,
+    factory: str | None,
+    sizes: tuple[str, ...] | None,
+    place: tuple[int, int],
+    beginning: Beginning | None,
 ) -> CheckResult:
     """What comes of making the model; with `sizes`, if none are named too, of running the unit beside it."""
     importlib.import_module("longhand.telling.logs").set_logs_from_environment()
     with importlib.import_module("longhand.cli.screen").working(f"checking {folder}", *place) as show:
         result: CheckResult = importlib.import_module("longhand.staleness.currency").check(folder, factory)
+        if beginning is not None:
+            remember(result, beginning)
         if sizes is not None:
             verified = importlib.import_module("longhand.verify.verified_check").with_verification
             result = verified(result, sizes=sizes, tell=show)
@@ -88,6 +100,7 @@ def check_as_json(result: CheckResult) -> dict[str, Any]:
         "answer": result.currency.name.lower(),
         "exit_code": int(result.currency),
         "compared": result.is_compared,
+        "remembered": result.is_remembered,
         "changes": [{"path": one.path, "line": one.line, "what": one.what} for one in result.changes],
         "breaches": [{"path": one.path, "line": one.line, "what": one.what} for one in result.breaches],
         "faults": [{"path": path, "what": what} for path, what in result.faults],

@@ -48,6 +48,9 @@ def example(text: str) -> str:
     help="github: annotations; sarif: SARIF 2.1.0.",
 )
 @click.option("--json", "is_json", is_flag=True, help="As --format json.")
+@click.option(
+    "--again", "is_again", is_flag=True, help="Compare also where nothing that was read has changed."
+)
 @_trust
 def check_command(
     folders: tuple[Path, ...],
@@ -56,12 +59,13 @@ def check_command(
     sizes: tuple[str, ...],
     style: str,
     is_json: bool,
+    is_again: bool,
     is_trusted: bool,
 ) -> int:
     """Tell whether units are what their models generate today.
 
     Looks at all units below this folder if none is named. Needs no GPU and
-    writes nothing. To compare, it imports the model, which is code of the
+    changes nothing. To compare, it imports the model, which is code of the
     repository: only with --trust, LONGHAND_TRUST=1 or --factory. So does
     --verify, which runs the unit, its edits too, beside its model.
 
@@ -74,7 +78,13 @@ def check_command(
     """
     chosen = "json" if is_json else style
     return doing("checking").check(
-        folders, factory, sizes, chosen, is_verified=is_verified, is_trusted=is_trusted
+        folders,
+        factory,
+        sizes,
+        chosen,
+        is_verified=is_verified,
+        is_trusted=is_trusted,
+        is_again=is_again,
     )
 
 

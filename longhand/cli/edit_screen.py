@@ -51,6 +51,8 @@ def show_check(result: CheckResult) -> None:
         click.echo(f"  {change.path}  {change.what}")
     if len(result.changes) > _MOST_SHOWN:
         click.echo(f"  and {len(result.changes) - _MOST_SHOWN} more files")
+    if result.is_remembered and verbosity() is Verbosity.VERBOSE:
+        click.echo("  As compared before: nothing that was read then has changed (--again compares anew).")
     if result.currency is Currency.CURRENT and result.sources:
         click.echo("  The model's code changed and its unit need not: generate notes that in the lock.")
     if result.not_run:

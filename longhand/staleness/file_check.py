@@ -63,6 +63,7 @@ class CheckResult:
         not_run: Why it could not be run on this machine, where it was to be; else empty.
         faults: (file, what is wrong) of what was run.
         sizes: At which other sizes it was run.
+        is_remembered: Whether the model was compared earlier, and nothing that was read then has changed.
     """
 
     folder: Path
@@ -78,6 +79,7 @@ class CheckResult:
     not_run: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     sizes: tuple[str, ...] = ()
+    is_remembered: bool = False
 
     def __repr__(self) -> str:
         found = f"{len(self.changes)} changes, {len(self.breaches)} breaches, {len(self.edited)} edited files"
