@@ -15,7 +15,7 @@ GOOD, BAD = X.abs() + 0.5, X
 
 @pytest.fixture(autouse=True)
 def _validation():
-    """torch.distributions checks its arguments: torch.compile, where a test has used it, has ended that for the process."""
+    """torch.distributions checks its arguments: a test that used torch.compile has ended that for the process."""
     before = torch.distributions.Distribution._validate_args
     torch.distributions.Distribution.set_default_validate_args(True)
     yield
