@@ -172,7 +172,10 @@ def _add_product(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager:
     """``addcmul`` and ``addcdiv``: torch's decomposition is a fused multiply-add of its own kind."""
     given = bound(target, args, kwargs)
     parts = (given["self"], given["tensor1"], given["tensor2"])
-    if any(part.fake.dtype != eager.dtype for part in parts) or not eager.dtype.is_floating_point:
+    if not eager.dtype.is_floating_point and not eager.dtype.is_complex:
+        # Eager cuts the factor to a whole number; torch's decomposition refuses one that is none.
+        return rewriter.inlined(target, parts, {"value": int(given["value"])}, eager)
+    if any(part.fake.dtype != eager.dtype for part in parts) or eager.dtype.is_complex:
         return NotImplemented
     combine = aten.mul.Tensor if "addcmul" in target._schema.name else aten.div.Tensor
     product = rewriter.call(combine, parts[1:], {})

@@ -302,3 +302,10 @@ def test_a_write_into_a_view_of_what_a_rule_made(captured, name):
         return y
 
     captured(run, (torch.randn(4, 6),))
+
+
+@pytest.mark.parametrize("value", [2, 0.5, -2.7])
+def test_a_factor_of_whole_numbers_is_cut_as_in_eager(captured, value):
+    """A ValueError of torch's decomposition came of 0.5."""
+    x, y = torch.randint(-9, 9, (3, 4)), torch.randint(1, 9, (4,), dtype=torch.int32)
+    captured(lambda x, y: torch.addcmul(x, x, y, value=value), (x, y))
