@@ -36,6 +36,7 @@ from longhand.staleness.file_check import CheckResult, Currency, check_files
 
 _FORMAT = 1
 _MOST_UNITS = 256
+_CHECKS = "checks"  # where in the cache
 _NO_INPUT = ("/proc/", "/sys/", "/dev/")
 _PLACES = {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix, "/usr", "/lib", "/etc"}
 _INSTALLED = tuple(
@@ -131,8 +132,9 @@ def _circumstances(folder: Path, beginning: Beginning) -> dict[str, Any]:
 def _read_files(folder: Path) -> Iterator[tuple[str, list[Any]]]:
     """The files that were read and are still there, each with its state, but for the unit's own."""
     own = str(folder.resolve()) + os.sep
+    memory = str(owned_cache(_CHECKS)) + os.sep  # what is remembered of other units decides nothing here
     for path in sorted({*_opened, *_module_files()}):
-        is_input = not path.startswith((own, *_NO_INPUT)) and not path.endswith(".pyc")
+        is_input = not path.startswith((own, memory, *_NO_INPUT)) and not path.endswith(".pyc")
         if is_input and (state := _state(path)) is not None:
             yield path, state
 
@@ -156,7 +158,7 @@ def _state(path: str) -> list[Any] | None:
 def _place(folder: Path) -> Path:
     """Where the memory of a unit is kept."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:32]
-    return owned_cache("checks") / f"{name}.json"
+    return owned_cache(_CHECKS) / f"{name}.json"
 
 
 def _keep_few(place: Path) -> None:
