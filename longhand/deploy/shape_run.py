@@ -36,6 +36,7 @@ def import_for_shapes(package: str, folder: Path, runtime: ModuleType, name: str
         kernels, calm = _Kernels(f"{shapes}.kernels"), _Runtime(f"{shapes}.runtime", runtime)
         sys.modules.update({shapes: parent, kernels.__name__: kernels, calm.__name__: calm})
         vars(parent).update(kernels=kernels, runtime=calm)
+        importlib.invalidate_caches()  # a folder that was listed just before the unit was written
     return getattr(importlib.import_module(f"{shapes}.model"), name)
 
 
