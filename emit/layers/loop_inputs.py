@@ -66,6 +66,14 @@ def own_weights(
     return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
 
 
+def previous_weights(graph: CapturedGraph, repeat: Repeat, pattern: int) -> dict[str, str]:
+    """By buffer: the path of each weight of the module before the pattern's own, below that module."""
+    targets = {entry.node: entry.target for entry in graph.inputs}
+    n_parts = repeat.paths[pattern].count(".") + 1
+    names = repeat.previous[pattern] if repeat.previous else ()
+    return {name: ".".join(targets[name].split(".")[n_parts:]) for name in names}
+
+
 def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
     """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
     for node in graph.graph.nodes:
