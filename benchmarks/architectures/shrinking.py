@@ -10,7 +10,10 @@ from typing import Any
 
 WIDTH, HEADS, KEY_HEADS, LAYERS, N_WORDS, IMAGE, PATCH = 64, 4, 2, 2, 99, 32, 8
 
-_N_LAYERS = r"(\w+_)?(num_hidden_layers|n_layers?|num_layers|num_blocks|encoder_layers|decoder_layers|n_blocks?|num_\w+_layers)$"
+_N_LAYERS = (
+    r"(\w+_)?(num_hidden_layers|n_layers?|num_layers|num_blocks|"
+    r"encoder_layers|decoder_layers|n_blocks?|num_\w+_layers)$"
+)
 # The first pattern that a key matches decides; None leaves the default.
 _INTEGERS: tuple[tuple[str, int | None], ...] = (
     (r"num_feat_extract_layers$", None),

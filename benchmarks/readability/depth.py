@@ -1,4 +1,4 @@
-"""How much longer a unit becomes where its model has 8 layers in place of 2: equal layers are one function and a loop."""
+"""How much longer a unit becomes where its model has 8 layers in place of 2: equal layers are one function."""
 
 from __future__ import annotations
 

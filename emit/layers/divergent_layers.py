@@ -195,9 +195,8 @@ class _Joint:
             tuple(run.path for run in runs),
             tuple(tuple(run.buffers[name] for name in matcher.inputs) for run in runs),
             tuple(tuple(run.buffers[name] for name in order) for run in runs),
-            (),
-            n_earlier + self.first,
-            alternatives,
+            pattern=n_earlier + self.first,
+            alternatives=alternatives,
         )
 
 

@@ -338,7 +338,8 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         [name for name in names if name not in others] for names, others in zip(reads, before, strict=True)
     ]
     weights = own_weights(graph, repeat.paths, of_itself, pattern, odd)
-    if weights is None:
+    previous = {} if is_backward else previous_weights(graph, repeat, pattern)
+    if weights is None or previous is None:
         return None
     made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
     given = {*weights, *before[pattern], *repeat.inputs[pattern], *(own[0] if own else ())}
@@ -372,5 +373,5 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         own=own,
         pattern=pattern,
         alternatives=alternatives,
-        previous=previous_weights(graph, repeat, pattern),
+        previous=previous,
     )

@@ -105,7 +105,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         after = write_method(
             second, remark, loop.rest_inputs, _own(rest), results, outer, variables, after_device, word, saved
         )
-        sizes = _sizes_inside(inputs, outer, variables)
+        sizes = sizes_inside(inputs, outer, variables)
         given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
         call = f"self.{second}({', '.join(given)})"
         forward = write_method(
@@ -164,7 +164,7 @@ def write_method(
         sizes: The sizes inside, if some are used already.
     """
     parameters = [variables[buffer] for buffer in inputs]
-    sizes = sizes or _sizes_inside(inputs, outer, variables)
+    sizes = sizes or sizes_inside(inputs, outer, variables)
     body = BodyWriter(
         outer.plan,
         outer.names,
@@ -242,7 +242,7 @@ def write_record(record: SavedLayers, values: Sequence[str]) -> str:
     return f"{record.class_name}({', '.join(fields)})"
 
 
-def _sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
+def sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
     """Sizes from the shapes of a function's own arguments."""
     tensors = []
     for buffer in inputs:

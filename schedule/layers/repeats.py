@@ -11,7 +11,8 @@ such beginning exists: then each run uses weights of the module before its own, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, Program, View
@@ -30,10 +31,18 @@ class Outside:
     Attributes:
         weights: The dotted path of each weight, by buffer.
         given: In a backward pass: what the forward pass saved.
+        positions: By the path of a list of modules: the numbers of those with weights that steps read, in order.
     """
 
     weights: Mapping[str, str]
     given: frozenset[str]
+    positions: Mapping[str, Sequence[int]]
+
+    def are_neighbours(self, path: str, following: str) -> bool:
+        """Whether two modules stand in one list, and none between them: a program may leave out equal layers."""
+        (owner, _, last), (same_owner, _, position) = path.rpartition("."), following.rpartition(".")
+        numbers = self.positions.get(owner, ())
+        return owner == same_owner and (int(last), int(position)) in pairwise(numbers)
 
 
 def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[str]) -> list[UnitStep]:
@@ -46,9 +55,25 @@ def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[st
     """
     graph = program.graph
     weights = {entry.node: graph.paths.get(entry.node, entry.target) for entry in graph.inputs}
-    outside = Outside({node: path for node, path in weights.items() if "." in path}, frozenset(graph.given))
+    read = dict.fromkeys(weights[name] for step in steps for name in references(step) if name in weights)
+    outside = Outside(
+        {node: path for node, path in weights.items() if "." in path},
+        frozenset(graph.given),
+        _positions(read),
+    )
     folded = _fold(list(steps), program.buffers, outside, kept)
     return [step for part in folded for step in part]
+
+
+def _positions(paths: Iterable[str]) -> dict[str, list[int]]:
+    """By the path of a list: the numbers of what is in it."""
+    found: dict[str, set[int]] = {}
+    for path in paths:
+        parts = path.split(".")
+        for place, part in enumerate(parts):
+            if part.isdigit():
+                found.setdefault(".".join(parts[:place]), set()).add(int(part))
+    return {owner: sorted(numbers) for owner, numbers in found.items()}
 
 
 def _fold(
@@ -193,8 +218,8 @@ def _as_repeat(
                 differing[names] = None
             else:
                 return None
-    found = _one_after_the_other(modules)
-    if found is None or len(set(found[0])) != count or (found[1] and outside.given):
+    found = _one_after_the_other(modules, outside)
+    if found is None or len(set(found[0])) != count:
         return None
     paths, previous = found
     inputs = list(differing)
@@ -210,24 +235,26 @@ def _as_repeat(
 
 
 def _one_after_the_other(
-    modules: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]],
+    modules: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]], outside: Outside
 ) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]] | None:
-    """The runs' modules, and the weights of those right before them; None if weights are of any others."""
+    """The runs' modules, and the weights of those right before them; None if weights are of any others.
+
+    A backward pass is given its weights one by one: there, those right after them will do, too.
+    """
     if len(modules) == 1:
         return next(iter(modules)), ()
     if len(modules) != 2:
         return None
-    one, other = modules
-    for paths, before in ((one, other), (other, one)):
-        if all(map(_is_next_module, before, paths)) and len(modules[paths]) > len(modules[before]):
+    is_backward = bool(outside.given)
+    for paths, before in (tuple(modules), tuple(modules)[::-1]):
+        is_chain = all(
+            outside.are_neighbours(*(pair[::-1] if is_backward else pair)) for pair in pairwise(paths)
+        )
+        is_before = all(map(outside.are_neighbours, before, paths))
+        is_after = is_backward and all(map(outside.are_neighbours, paths, before))
+        if is_chain and (is_before or is_after) and len(modules[paths]) > len(modules[before]):
             return paths, modules[before]
     return None
-
-
-def _is_next_module(path: str, following: str) -> bool:
-    """Whether two modules stand in one list, the second right after the first."""
-    (owner, _, last), (same_owner, _, position) = path.rpartition("."), following.rpartition(".")
-    return owner == same_owner and int(position) == int(last) + 1
 
 
 def _is_handed_on(names: Sequence[str], made: Sequence[Mapping[str, int]]) -> bool:
