@@ -11,10 +11,9 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.divergent_runs import Alternative, Run, RunMatcher, alternatives_of
 from longhand.lower.ir import View
-from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 
 @dataclasses.dataclass(frozen=True)

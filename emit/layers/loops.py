@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
 from longhand.emit.layers.divergent_runs import Alternative, hold_the_same
 from longhand.emit.layers.loop_inputs import (
@@ -24,7 +23,7 @@ from longhand.emit.layers.peeled_first import find_first_run, matching_buffers, 
 from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.lower.ir import Buffer, View
-from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +155,8 @@ def _arranged(
 ) -> tuple[ModelStep, ...]:
     """What `arrange` returns, without loops over the lists that are to be unrolled."""
     arranged: list[ModelStep] = []
-    steps = join_odd_layers(plan)
+    repeats = any(isinstance(step, Repeat) for step in plan.steps)
+    steps = join_odd_layers(plan) if repeats else tuple(plan.steps)
     for place, step in enumerate(steps):
         if not isinstance(step, Repeat):
             arranged.append(step)

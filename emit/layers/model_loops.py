@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from longhand.emit.layers.buffer_flow import buffers_made
 from longhand.emit.layers.deferred_residual import remark_on_pending_sum
 from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.module.model_body import BodyWriter
@@ -18,7 +17,7 @@ from longhand.emit.names.variables import name_block
 from longhand.emit.names.words import own_name, plural
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
-from longhand.schedule.plan import Release
+from longhand.schedule.plan import Release, buffers_made
 
 _WIDEST = 98
 

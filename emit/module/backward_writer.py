@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import TrainingGraphs
-from longhand.emit.layers.buffer_flow import buffers_read
 from longhand.emit.layers.loops import Loop, plain_steps
 from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
@@ -26,6 +25,7 @@ from longhand.emit.names.words import snake_case
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
+from longhand.schedule.plan import buffers_read
 
 _MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
 _OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
