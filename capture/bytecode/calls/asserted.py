@@ -61,6 +61,12 @@ def _check_with(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Va
 @RULES.of(torch_private.check_all_with)
 def _check_all_with(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     given = dict(zip(("error_type", "cond", "message"), args, strict=False)) | kwargs
+    return _check_all(trace, [given["cond"]], {})
+
+
+@RULES.of(torch_private.check_all)
+def _check_all(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    given = dict(zip(("cond", "message"), args, strict=False)) | kwargs
     condition = trace.force(given["cond"])
     if not isinstance(condition, Tensor) or condition.fake.dtype is not torch.bool:
         raise Unsupported("the values of something that is no tensor of truths are checked")
