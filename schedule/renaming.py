@@ -20,7 +20,8 @@ def renamed_step(step: UnitStep, names: Names) -> UnitStep:
         return tuple(renamed_all(run, names) for run in runs)
 
     runs = tuple(tuple(renamed_plan_step(inner, names) for inner in run) for run in step.runs)
-    return Repeat(runs, step.paths, each(step.inputs), each(step.outputs), each(step.own))
+    inputs, outputs, own, previous = map(each, (step.inputs, step.outputs, step.own, step.previous))
+    return Repeat(runs, step.paths, inputs, outputs, own, previous)
 
 
 def renamed_kernel(kernel: KernelPlan, names: Names) -> KernelPlan:

@@ -12,13 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 from longhand.capture.graph import BackwardInput, InputKind, TrainingGraphs
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.loops import Loop, ModelStep, plain_steps
 from longhand.emit.module.passes import Pass
 from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.variables import list_words, name_block
 from longhand.lower.ir import View
-from longhand.schedule.plan import UnitPlan
+from longhand.schedule.plan import UnitPlan, buffers_made, buffers_read
 
 
 def find_saved_layers(training: TrainingGraphs, forward: Pass, backward: Pass) -> tuple[SavedLayers, ...]:

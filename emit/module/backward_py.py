@@ -180,7 +180,7 @@ class _Function:
 
     def text(self) -> BackwardText:
         assert self.forward.training is not None
-        arguments = tuple(self.forward.launch_arguments())
+        arguments = tuple(self.forward.arguments.leaf_words(self.forward.variables))
         n_results = len(self.graph.outputs) - self.graph.n_saved
         launched, expressions = self._launched(set(arguments), n_results)
         entries = {entry.node: entry for entry in self.training.inputs}

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
 from longhand.emit.module.allocation_lines import AllocationWriter, same_sizes
 from longhand.emit.module.launch_lines import LaunchWriter
@@ -29,6 +28,8 @@ from longhand.schedule.plan import (
     Release,
     Reuse,
     UnitPlan,
+    buffers_made,
+    buffers_read,
 )
 
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")

@@ -15,7 +15,6 @@ from longhand.emit.text.value_formula import formula_in_steps, value_formula
 from longhand.lower.ir import Load, Store
 from longhand.schedule.plan import Access, KernelPlan
 
-_LONGEST = 88
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _THREE_LINES = 300

@@ -248,7 +248,7 @@ class _Merger:
             for file in self.reports
             if file.outcome is Outcome.NEW and file.path.startswith("kernels/")
         }
-        self.moves = find_moves(self.disk, gone, added)
+        self.moves = find_moves(self.disk, gone, added) if gone else []
         for move in self.moves:
             self.contents[move.target] = move.text.encode()
             self.reports = [file for file in self.reports if file.path != move.target]
@@ -309,7 +309,8 @@ class _Merger:
             for path in written
             if path in self.contents or path in self.carried
         }
-        refuse(find_breaches(files, written))
+        if files != written:
+            refuse(find_breaches(files, written))
 
 
 def refuse(breaches: list[Breach], folder: PurePath | str = "") -> None:

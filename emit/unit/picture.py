@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from longhand.capture.graph import InputKind, differentiated
-from longhand.emit.layers.buffer_flow import buffers_made
 from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps
 from longhand.emit.module.passes import Pass, kernels_of
 from longhand.emit.names.unit_names import KernelNames
@@ -30,6 +29,7 @@ from longhand.schedule.plan import (
     Release,
     Repeat,
     Reuse,
+    buffers_made,
 )
 
 VERSION = 1

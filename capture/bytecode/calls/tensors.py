@@ -220,6 +220,7 @@ def _record(
     node = trace.call(
         op, target, tuple(pair[0] for pair in pairs), {key: pair[0] for key, pair in keyword_pairs.items()}
     )
+    trace.note_statistics(target, tuple(fake_args), fake_kwargs)
     check_order(trace, target, [*fake_args, *fake_kwargs.values()])
     return trace.result(node, fake)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import types
 from typing import Any
 
 import torch
@@ -28,6 +30,24 @@ def mutates(node: fx.Node) -> bool:
     name = name_of(node.target)
     is_operator = getattr(node.target, "__module__", "") == "_operator" and name.startswith("i")
     return is_operator or name in ("setitem", "__setitem__") or (name.endswith("_") and name[-2:] != "__")
+
+
+def statistics_written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The running statistics that a batch norm in training writes: their versions do not tell it."""
+    if not name_of(target).endswith("batch_norm"):
+        return []
+    given = dict(zip(_parameters(target), args, strict=False)) | kwargs
+    if not given.get("training"):
+        return []
+    found = (given.get("running_mean"), given.get("running_var"))
+    return [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
+
+
+def _parameters(target: Any) -> list[str]:
+    if isinstance(target, types.FunctionType):
+        return list(inspect.signature(target).parameters)
+    packet = getattr(torch.ops.aten, name_of(target).partition(".")[0])
+    return [argument.name for argument in packet.default._schema.arguments]
 
 
 def draws(node: fx.Node) -> bool:

@@ -91,3 +91,16 @@ def writes_then_checks(x, state):
     state.add_(1)
     assert (x > 0).all()
     return x * state
+
+
+def draws_writes_and_checks(x, state):
+    state.copy_(torch.rand_like(state))
+    noise = torch.randn(4)
+    assert (x > 0).all()
+    return state + noise
+
+
+def writes_through_a_view_and_checks(x, rows):
+    rows[0] += 1
+    assert (x > 0).all()
+    return rows * 2
