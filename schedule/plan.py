@@ -16,6 +16,7 @@ from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, View
 from longhand.options import Options
 from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernels.halves import Halves
 from longhand.schedule.kernels.kernel_plan import (
     Access,
     IntParameter,
@@ -42,6 +43,7 @@ __all__ = [
     "AxisRole",
     "Factor",
     "Group",
+    "Halves",
     "IntParameter",
     "KernelPlan",
     "KernelSchedule",
