@@ -374,6 +374,7 @@ CHECKS: dict[Callable[..., Any], type[Exception]] = {
     torch._assert: AssertionError,
 }
 check_with = torch._check_with
+check_all, check_all_with = torch._check_tensor_all, torch._check_tensor_all_with
 check_is_size = getattr(torch, "_check_is_size", None)  # deprecated since 2.13
 
 

@@ -14,7 +14,7 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
-from longhand.capture.bytecode.entry.call_effects import mutates, statistics_written
+from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
@@ -91,10 +91,11 @@ class Trace(Wrapping):
         self.may_raise = (
             ""  # a call that may raise where the user's code handles it, or a check that may fail
         )
+        self.delays_texts = True  # whether a text of a tensor is made where something reads it
+        self.has_texts = False
         self.assumes = False  # whether what a check of values finds is looked at after the graph
         self.assumed: list[tuple[Tensor, bool]] = []
         self.inner: dict[fx.Node, str] = {}  # what must not leave the graph, and why
-        self._statistics: set[int] = set()  # storages that a batch norm wrote, which no version tells
         self._watched: list[tuple[torch.Tensor, int, str]] = []
         self._deferred: tuple[str, str] | None = None
 
@@ -179,12 +180,7 @@ class Trace(Wrapping):
             tensor
             for tensor in self.inputs
             if (writes if tensor.fake.is_inference() else torch_private.version(tensor.fake) > 0)
-            or (self._statistics and torch_private.storage_key(tensor.fake) in self._statistics)
         ]
-
-    def note_statistics(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Remembers what a call of a batch norm writes. It is given the fakes."""
-        self._statistics |= set(map(torch_private.storage_key, statistics_written(target, args, kwargs)))
 
     @contextlib.contextmanager
     def deferred(self, who: str, hint: str) -> Iterator[None]:

@@ -33,6 +33,9 @@ def breaks(captured):
         checks.categorical,
         checks.asserts,
         checks.raises_if_any,
+        checks.asserts_by_torch,
+        checks.checks_all_by_torch,
+        checks.checks_all_with_a_message,
         checks.in_a_helper,
         checks.with_cleanup,
         checks.under_a_manager_of_torch,
@@ -102,6 +105,18 @@ def test_gradients_flow_past_a_check(hook):
     assert "1 graph, 0 breaks" in str(found)
     for mine, theirs in zip(step(longhand.compile(sampled)), step(sampled), strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [checks.checks_all_by_torch, checks.checks_all_with_a_message])
+def test_a_check_of_all_values_runs_in_kernels(function):
+    assert "1 call in kernels" in str(longhand.explain(function)(GOOD))
+
+
+@pytest.mark.parametrize("x", [GOOD, GOOD > 0])
+def test_a_check_of_something_else_is_eagers(hook, x):
+    assert_same(
+        outcome(Captured(checks.checks_something_else), (x,)), outcome(checks.checks_something_else, (x,))
+    )
 
 
 def test_a_unit_has_no_such_check_and_the_break_says_what_to_do(tmp_path):
