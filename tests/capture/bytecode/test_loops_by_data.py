@@ -71,7 +71,8 @@ def test_experts_by_data(hook):
         x = X.roll(k, 0) * (1 - k)
         assert_same(gradients(captured, module, x), gradients(module, module, x))
     own = [event for event in captured.events if event.kind.value == "graph" and "Experts" in event.text]
-    assert len(own) <= 4  # up to nonzero, up to where, and what comes after the loop; not one a turn
+    assert len(own) == 3  # up to nonzero, up to the loop's first break, and what comes after the loop
+    assert len(breaks(captured)) == 2
 
 
 def test_blocks_that_break_leave_a_graph_before_and_one_after_the_loop(hook):
