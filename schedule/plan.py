@@ -16,6 +16,7 @@ from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, View
 from longhand.options import Options
 from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernels.halves import Halves
 from longhand.schedule.kernels.kernel_plan import (
     Access,
     IntParameter,
@@ -42,6 +43,7 @@ __all__ = [
     "AxisRole",
     "Factor",
     "Group",
+    "Halves",
     "IntParameter",
     "KernelPlan",
     "KernelSchedule",
@@ -173,6 +175,8 @@ class Repeat:
         outputs: For each run, the buffers that it makes and that are read after it, in the same order for each run.
         own: For each run, what it alone reads of what was there before the first one, in the order of first use: its
             weights, and in a backward pass what the forward pass saved for it.
+        previous: For each run, the weights that it reads of the module before its own: a norm's, or the factor of a
+            layer's output, that became one kernel with how the next layer begins. The same length for each run.
     """
 
     runs: tuple[tuple[PlanStep, ...], ...]
@@ -180,6 +184,7 @@ class Repeat:
     inputs: tuple[tuple[str, ...], ...]
     outputs: tuple[tuple[str, ...], ...]
     own: tuple[tuple[str, ...], ...] = ()
+    previous: tuple[tuple[str, ...], ...] = ()
 
 
 PlanStep = Launch | Extern | Allocate | Reuse | Release

@@ -19,6 +19,7 @@ from longhand.emit.cpp.templates import render_template
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.names.pointer_shapes import shape_comment
 from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.text.half_rows import as_printed
 from longhand.emit.text.quoting import cpp_comment
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
@@ -66,7 +67,7 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
         plan: What to print; of the schedules for the CPU.
         names: The words to use.
     """
-    printer = BodyPrinter(plan, names)
+    printer = BodyPrinter(*as_printed(plan, names))
     function = render_template("function.cpp.jinja", kernel=_kernel_text(plan, names, printer))
     return render_template(
         "kernel.cpp.jinja",
@@ -112,9 +113,9 @@ def _tunables(plan: KernelPlan) -> tuple[Tunable, ...]:
 
 
 def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> KernelText:
-    rows = tuple(loop_of(axis, printer) for axis in plan.rows)
-    cols = tuple(loop_of(axis, printer) for axis in plan.cols)
-    text = _printer(plan.schedule)(plan, printer, rows, cols)
+    rows = tuple(loop_of(axis, printer) for axis in printer.plan.rows)
+    cols = tuple(loop_of(axis, printer) for axis in printer.plan.cols)
+    text = _printer(plan.schedule)(printer.plan, printer, rows, cols)
     return KernelText(
         name=names.kernel,
         remark=tuple(textwrap.wrap(" ".join(text.remark), _COMMENT_WIDTH)),

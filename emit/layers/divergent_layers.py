@@ -38,6 +38,7 @@ def without_first(repeat: Repeat, count: int) -> Repeat:
         inputs=repeat.inputs[count:],
         outputs=repeat.outputs[count:],
         own=repeat.own[count:],
+        previous=repeat.previous[count:],
     )
     if not isinstance(rest, UnevenRepeat):
         return rest
@@ -107,6 +108,8 @@ class _Joint:
     def joined(self) -> tuple[UnitStep, ...] | None:
         """All steps with the longer repeat; None if no further run is one of it."""
         owners, positions = _places(self.repeat.paths)
+        if any(self.repeat.previous):
+            return None
         if len(owners) != 1 or "" in owners or not positions:
             return None
         owner = next(iter(owners))
@@ -191,9 +194,8 @@ class _Joint:
             tuple(run.path for run in runs),
             tuple(tuple(run.buffers[name] for name in matcher.inputs) for run in runs),
             tuple(tuple(run.buffers[name] for name in order) for run in runs),
-            (),
-            n_earlier + self.first,
-            alternatives,
+            pattern=n_earlier + self.first,
+            alternatives=alternatives,
         )
 
 

@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
 from longhand.emit.layers.divergent_runs import Alternative, hold_the_same
-from longhand.emit.layers.loop_inputs import carried_places, class_of, distinct_inputs, own_weights
+from longhand.emit.layers.loop_inputs import (
+    carried_places,
+    class_of,
+    distinct_inputs,
+    own_weights,
+    previous_weights,
+)
 from longhand.emit.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
 from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
@@ -32,6 +38,7 @@ class Loop:
         carried: For each of the run's inputs: its position among the outputs of the run before.
         shared: Buffers from outside that all runs read alike, in order of first use.
         own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
+        previous: Likewise the weights that it is given of the block before: the path below that one.
         collected: Positions of outputs of all runs that are read after the loop.
         n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
         rest_inputs: What the shared steps of the pattern take, its own weights left out.
@@ -55,6 +62,7 @@ class Loop:
     pattern: int = 0
     alternatives: tuple[Alternative, ...] = ()
     record: SavedLayers | None = None
+    previous: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def run(self) -> tuple[PlanStep, ...]:
@@ -250,7 +258,7 @@ def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> boo
     paths = {path: name for name, path in other.own_weights.items()}
     stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
     found = matching_buffers(other.run, loop.run, stands_for, buffers)
-    if loop.alternatives or other.alternatives:
+    if loop.alternatives or other.alternatives or loop.previous or other.previous:
         return False
     if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
         return False
@@ -325,11 +333,16 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     if carried is None:
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
-    weights = own_weights(graph, repeat.paths, reads, pattern, odd)
-    if weights is None:
+    before = [frozenset(names) for names in repeat.previous] or [frozenset[str]()] * len(repeat.runs)
+    of_itself = [
+        [name for name in names if name not in others] for names, others in zip(reads, before, strict=True)
+    ]
+    weights = own_weights(graph, repeat.paths, of_itself, pattern, odd)
+    previous = {} if is_backward else previous_weights(graph, repeat, pattern)
+    if weights is None or previous is None:
         return None
     made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
-    given = {*weights, *repeat.inputs[pattern], *(own[0] if own else ())}
+    given = {*weights, *before[pattern], *repeat.inputs[pattern], *(own[0] if own else ())}
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
@@ -360,4 +373,5 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         own=own,
         pattern=pattern,
         alternatives=alternatives,
+        previous=previous,
     )

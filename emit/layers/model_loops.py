@@ -84,7 +84,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     variables = name_block(loop, outer.words)
     for buffer, path in loop.own_weights.items():
         variables[buffer] = member(expression(branch, path))
-    inputs = (*loop.inputs, *loop.shared)
+    inputs = (*loop.inputs, *loop.previous, *loop.shared)
     results = [variables[buffer] for buffer in loop.outputs]
     saved = ""
     if loop.record is not None:
@@ -104,7 +104,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         after = write_method(
             second, remark, loop.rest_inputs, _own(rest), results, outer, variables, after_device, word, saved
         )
-        sizes = _sizes_inside(inputs, outer, variables)
+        sizes = sizes_inside(inputs, outer, variables)
         given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
         call = f"self.{second}({', '.join(given)})"
         forward = write_method(
@@ -163,7 +163,7 @@ def write_method(
         sizes: The sizes inside, if some are used already.
     """
     parameters = [variables[buffer] for buffer in inputs]
-    sizes = sizes or _sizes_inside(inputs, outer, variables)
+    sizes = sizes or sizes_inside(inputs, outer, variables)
     body = BodyWriter(
         outer.plan,
         outer.names,
@@ -241,7 +241,7 @@ def write_record(record: SavedLayers, values: Sequence[str]) -> str:
     return f"{record.class_name}({', '.join(fields)})"
 
 
-def _sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
+def sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
     """Sizes from the shapes of a function's own arguments."""
     tensors = []
     for buffer in inputs:
@@ -284,14 +284,20 @@ def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> lis
     record = loop.record
     if record is not None and not loop.n_head:
         lines.append(f"{record.word} = []")
-    given = [*carried.values(), *(variables[buffer] for buffer in loop.shared)]
-    given += map(outer.sizes.word_of, block.methods[0].needed)
     branch = tree.at(loop.owner)
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
+    before = tree.at(f"{loop.owner}.{loop.positions[0] - 1}") if loop.previous else branch
+    given = list(carried.values())
+    given += [
+        member(expression(before, path)).replace("self", f"{owner}[layer - 1]", 1)
+        for path in loop.previous.values()
+    ]
+    given += [variables[buffer] for buffer in loop.shared]
+    given += map(outer.sizes.word_of, block.methods[0].needed)
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     if record is not None:
         targets.append(SAVED)
-    is_whole = loop.positions == tuple(range(len(branch.branches)))
+    is_whole = loop.positions == tuple(range(len(branch.branches))) and not loop.previous
     if is_whole:
         head, called = f"for block in {owner}:", "block"
     else:

@@ -38,6 +38,7 @@ class BufferWords:
     Attributes:
         renamed, differentiated: As given.
         origins: Where values come from.
+        paths: Of the captured graph: the parameters that values of a backward pass are, or are the gradients of.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class BufferWords:
         self.differentiated = differentiated or {}
         self.origins = ValueOrigins(graph, buffers, renamed)
         self._given = given or {}
-        self._paths = graph.paths
+        self.paths = graph.paths
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: len(graph.outputs) - graph.n_saved]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
@@ -75,9 +76,9 @@ class BufferWords:
     def candidates(self, buffer: str) -> Iterator[str]:
         """Names for a buffer, best first. Never empty."""
         yield from self._given.get(buffer, ())
-        if buffer in self._paths:
+        if buffer in self.paths:
             prefix = "" if buffer in self._inputs else "d_"
-            yield from (f"{prefix}{word}" for word in path_words(self._paths[buffer]))
+            yield from (f"{prefix}{word}" for word in path_words(self.paths[buffer]))
         entry = self._inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
@@ -95,7 +96,7 @@ class BufferWords:
         """Names for a buffer in a whole function: there ``weight`` alone does not say whose."""
         words = list(self.candidates(buffer))
         is_gradient = self.provenance(buffer).gradient_of
-        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths or is_gradient else set()
+        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self.paths or is_gradient else set()
         yield from [word for word in words if word not in bare] or words
         yield from _of_path(self.provenance(buffer).module, words[0])
 

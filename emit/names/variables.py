@@ -139,6 +139,8 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
     }
     for buffer in (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared):
         names[buffer] = scope.pick(words.variables(buffer))
+    for buffer, path in loop.previous.items():
+        names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
     # Of steps that only some layers do, each takes words of its own.
     steps: list[ModelStep] = []
     apart: set[str] = set()

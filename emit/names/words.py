@@ -136,6 +136,16 @@ def path_words(path: str) -> Iterator[str]:
         yield identifier(f"layer_{path}" if path[0].isdigit() else path)
 
 
+def layer_and_leaf(path: str) -> str:
+    """``token_embedding_weight`` of ``model.token_embedding.weight``; ``layer_3_bias`` of a layer in a list."""
+    *owners, leaf = path.split(".")
+    positions = []
+    while owners and owners[-1].isdigit():
+        positions.insert(0, owners.pop())
+    owner = owners[-1] if owners else "layer" if positions else ""
+    return identifier("_".join(word for word in (owner, *positions, leaf) if word))
+
+
 def plural(word: str) -> str:
     """The plural of an axis's word: heads, batches."""
     return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")

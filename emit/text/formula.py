@@ -5,7 +5,7 @@ from __future__ import annotations
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.kernel_purpose import KernelPurpose, purpose_of
 from longhand.emit.names.operation_names import derivative_word, provenance_of
-from longhand.emit.names.people_names import frame_of_backward
+from longhand.emit.names.people_names import frame_of_backward, is_nearly_whole_backward
 from longhand.emit.names.schedule_words import words_of
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.words import listed, plural
@@ -88,7 +88,9 @@ def _differentiated(plan: KernelPlan, words: BufferWords) -> list[str]:
     if derived:
         return [word.removeprefix("d_").replace("_", " ") for word in derived]
     frame = frame_of_backward(nodes)
-    return [frame[0].removesuffix(".forward").rpartition(".")[2]] if frame is not None else []
+    if frame is None or not is_nearly_whole_backward(frame, nodes, words.nodes):
+        return []
+    return [frame[0].removesuffix(".forward").rpartition(".")[2]]
 
 
 def _in_words(plan: KernelPlan, names: KernelNames) -> str:

@@ -73,6 +73,10 @@ def _some(words: list[str]) -> str:
     return listed(few)
 
 
+def _loads(value: Value, buffer: str) -> bool:
+    return isinstance(value, Load) and value.buffer == buffer
+
+
 class _Reads:
     """How often a kernel loads the elements of its tensors."""
 
@@ -103,6 +107,12 @@ class _Reads:
 
     def is_repeated(self, buffer: str) -> bool:
         """Whether a pass loads more elements than there are, or several passes load them."""
+        halves = self.kernel.halves
+        if halves is not None:
+            sides = [
+                side for value, side in zip(halves.body, halves.sides, strict=True) if _loads(value, buffer)
+            ]
+            return len(sides) > len(set(sides))
         passes = [frozenset(one.compute) for one in self.kernel.passes]
         passes = passes or [frozenset(range(len(self.kernel.body)))]
         direct = [position for position in self.loads[buffer] if not self.kernel.addresses[position].values]

@@ -77,8 +77,10 @@ def side_words(
     is_wide, is_long = plan.has_wide_index(keys), plan.has_wide_count(keys)
     if len(keys) == 1:
         words = names.axes[keys[0]]
-        lines = (f"{words.size} = tl.cast({words.size}, tl.int64)",) if is_long and is_divided else ()
-        return Axes(keys, words.index, words.size, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
+        end = axes[0].end
+        until = words.size if end is None else names.scalars[end]
+        lines = (f"{until} = tl.cast({until}, tl.int64)",) if is_long and is_divided else ()
+        return Axes(keys, words.index, until, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
     if not keys:
         return Axes(keys, index, "1")
     index = scope.name(("index", keys), index, f"flat_{index}")

@@ -20,6 +20,7 @@ import jinja2
 from longhand.emit.module.view_calls import literal_text
 from longhand.emit.names.pointer_shapes import shape_comment
 from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.text.half_rows import as_printed
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import FunctionText, KernelText, constexpr_sizes, mentions, needed
@@ -89,8 +90,9 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     """
     names = _with_scratch_words(plan, names)
     template = _ENVIRONMENT.get_template(f"triton/{plan.schedule.name}.jinja").module
-    scope = FileScope(plan, names)
-    text = _printer(plan.schedule)(plan, names, scope)
+    printed, words = as_printed(plan, names)
+    scope = FileScope(printed, words)
+    text = _printer(plan.schedule)(printed, words, scope)
     kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
     host = _host(plan, names, text.functions, kernels, template)
     ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
@@ -102,7 +104,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
-        constants=(*text.constants, *_constant_lines(plan, scope)),
+        constants=(*text.constants, *_constant_lines(printed, scope)),
         tunables=plan.tunables,
         functions=ordered,
         kernels=kernels,

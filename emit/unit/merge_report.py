@@ -54,6 +54,11 @@ class FileReport:
     source: str = ""
     is_marked: bool = False
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether somebody has to decide, or to mend what was kept."""
+        return self.outcome is Outcome.CONFLICT or bool(self.problem)
+
 
 @dataclasses.dataclass(frozen=True)
 class MergeReport:
@@ -78,7 +83,7 @@ class MergeReport:
     @property
     def is_good(self) -> bool:
         """Whether nothing is left to do."""
-        return not self.has_conflicts and not any(file.problem for file in self.files)
+        return not any(file.is_unsettled for file in self.files)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ MAP = "GRAPHS.md"
 OPTIONS = "graphs.json"  # how the units below a folder are made again, as a lock says it of one unit
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Parts:
     """What was written for a call with graph breaks.
 
@@ -42,8 +42,15 @@ class Parts:
     graphs: tuple[GraphReport, ...]
     breaks: tuple[BreakRecord, ...]
 
+    def __repr__(self) -> str:
+        return f"<Parts {self._title}; print it for more>"
+
+    @property
+    def _title(self) -> str:
+        return f"{self.out}: {_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"
+
     def __str__(self) -> str:
-        lines = [f"{self.out}: {_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"]
+        lines = [self._title]
         for graph in self.graphs:
             where = graph.folder.name if graph.folder is not None else f"in eager: {graph.reason}"
             lines.append(f"  {_counted(graph.n_ops, 'op')}: {where}")

@@ -42,7 +42,7 @@ _ARM = {"armv8-a": ()}
 Tell = Callable[[str, int, int], None]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Built:
     """What was built.
 
@@ -64,9 +64,16 @@ class Built:
     n_bytes: int
     left: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        return f"<Built {self._title}>"
+
+    @property
+    def _title(self) -> str:
         made = f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {', '.join(self.levels)}"
-        lines = [f"{self.folder}: {self.name}, {made}, {self.n_bytes / 1e3:.0f} kB"]
+        return f"{self.folder}: {self.name}, {made}, {self.n_bytes / 1e3:.0f} kB"
+
+    def __str__(self) -> str:
+        lines = [self._title]
         return "\n".join(
             [*lines, *(f"  not built, so that it needs a C compiler: {one}" for one in self.left)]
         )

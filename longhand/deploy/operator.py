@@ -51,6 +51,7 @@ def as_operator(unit: Any, folder: Path) -> Any:
             operator = _KNOWN.get(name)
             if operator is None:
                 operator = _KNOWN[name] = _Operator(name, unit, folder)
+            operator.folder = folder  # of one text, where it was found last: the first folder may be gone
             setattr(unit, _DOOR, _behind_a_door(unit, operator))
         return getattr(unit, _DOOR)
 

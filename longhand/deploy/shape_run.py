@@ -30,13 +30,13 @@ def import_for_shapes(package: str, folder: Path, runtime: ModuleType, name: str
     shapes = f"{package}_shapes"
     if shapes not in sys.modules:
         parent = ModuleType(shapes)
-        parent.__path__ = [str(folder)]
         parent.__spec__ = ModuleSpec(shapes, None, is_package=True)
         parent.__package__ = shapes
         kernels, calm = _Kernels(f"{shapes}.kernels"), _Runtime(f"{shapes}.runtime", runtime)
         sys.modules.update({shapes: parent, kernels.__name__: kernels, calm.__name__: calm})
         vars(parent).update(kernels=kernels, runtime=calm)
-        importlib.invalidate_caches()  # a folder that was listed just before the unit was written
+    sys.modules[shapes].__path__ = [str(folder)]
+    importlib.invalidate_caches()  # a folder that was listed just before the unit was written
     return getattr(importlib.import_module(f"{shapes}.model"), name)
 
 

@@ -41,6 +41,19 @@ class FileEdit:
         """Lines that are gone."""
         return sum(line.startswith("-") for line in self.lines)
 
+    @property
+    def first_line(self) -> int:
+        """Where the file as it is differs first, counted from 1."""
+        number = 1
+        for line in self.lines:
+            if line.startswith("@@"):
+                number = max(1, int(line.split("+")[1].split(" ")[0].split(",")[0]))
+            elif line.startswith(" "):
+                number += 1
+            else:
+                break
+        return number
+
 
 @dataclasses.dataclass(frozen=True)
 class KernelLine:

@@ -52,7 +52,7 @@ _SEARCH_TURNS = 7
 Tell = Callable[[str], None]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Tuning:
     """What became of one kernel.
 
@@ -81,6 +81,15 @@ class Tuning:
     n_tried: int = 0
     skipped: tuple[tuple[dict[str, int], str], ...] = ()
     note: str = ""
+
+    def __repr__(self) -> str:
+        changes = [
+            f"{name} {value} -> {self.after[name]}"
+            for name, value in self.before.items()
+            if value != self.after[name]
+        ]
+        outcome = ", ".join(changes) if self.is_changed else "kept"
+        return f"<Tuning {self.kernel}: {outcome}; {self.n_tried} tried>"
 
     @property
     def is_changed(self) -> bool:

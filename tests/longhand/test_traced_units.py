@@ -1,5 +1,6 @@
 """A loaded unit is one operator where PyTorch traces: torch.compile, torch.export, FakeTensorMode, make_fx."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,19 @@ def test_what_cannot_be_one_operator_is_told(attention):
     batch = longhand.load(ROOT / "generated/resnet_block_train_cpu")()
     with pytest.raises(LonghandError, match=r"test_traced_units.py:\d+: .*write into its buffers"):
         torch.export.export(batch, (torch.randn(4, 16, 28, 28),))
+
+
+def test_the_folder_in_which_a_text_was_found_first_may_be_gone(tmp_path):
+    moved = shutil.copytree(ROOT / "generated/fused_ops_cpu/softmax", tmp_path / "unit")
+    text = (moved / "model.py").read_text()
+    (moved / "model.py").write_text(text + "\n# a text of its own\n")
+    again = shutil.copytree(moved, tmp_path / "again")
+    longhand.load(moved)
+    softmax = longhand.load(again)
+    shutil.rmtree(moved)
+    x, w = torch.randn(4096, 1024), torch.randn(1024)
+    graph = make_fx(lambda x, w: softmax(x, w) + 1, tracing_mode="fake")(x, w)
+    torch.testing.assert_close(graph(x, w), softmax(x, w) + 1)
 
 
 def test_what_is_no_operator_breaks_the_graph_as_before():

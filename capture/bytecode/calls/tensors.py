@@ -10,6 +10,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.entry.call_effects import statistics_written
 from longhand.capture.bytecode.entry.raising import check_order
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import (
@@ -136,7 +137,7 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
             raise Unsupported(f"a {value.kind.__qualname__} is an argument of a torch function")
         return kind(pair[0] for pair in pairs), kind(pair[1] for pair in pairs)
     if isinstance(value, Slice):
-        pairs = [to_graph(trace, part) for part in value.parts]
+        pairs = [_bound(to_graph(trace, part)) for part in value.parts]
         return slice(*(pair[0] for pair in pairs)), slice(*(pair[1] for pair in pairs))
     if isinstance(value, Range):
         return list(value.value), list(value.value)
@@ -148,6 +149,14 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
             {k: pair[1] for k, pair in pairs_by_key.items()},
         )
     raise Unsupported(f"a torch function is called with a {type(value).__name__.lower()} value")
+
+
+def _bound(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The end of a slice: of a tensor that is made of constants, its number."""
+    known: torch.Tensor | None = getattr(pair[1], "constant", None)  # what fake tensors know
+    if known is None or known.dim() or known.dtype.is_floating_point or known.dtype is torch.bool:
+        return pair
+    return int(known), int(known)
 
 
 def has_tensor(trace: Trace, *values: Value) -> bool:
@@ -209,6 +218,9 @@ def _record(
         raise Unsupported(
             f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})"
         ) from None
+    for written in statistics_written(target, tuple(fake_args), fake_kwargs):
+        if not written.is_inference():
+            torch_private.set_version(written, torch_private.version(written) + 1)
     trace.refuse_writes()
     types = {value.dtype for value in fake_args if isinstance(value, torch.Tensor)}
     if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():

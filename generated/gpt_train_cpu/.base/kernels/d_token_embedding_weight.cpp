@@ -1,4 +1,5 @@
-// d_gpt_weight: d_token_embedding = unscaled_d_token_embedding * d_loss + d_token_embedding_from_lookup.
+// d_token_embedding_weight: d_token_embedding = unscaled_d_token_embedding * d_loss +
+// d_token_embedding_from_lookup.
 //
 //     GPT.forward    return self.head(self.ln_f(x))
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
@@ -9,7 +10,7 @@
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // Threads divide the elements; each works through SIMD lanes.
-extern "C" void d_gpt_weight(
+extern "C" void d_token_embedding_weight(
     const float *unscaled_d_token_embedding,     // (n_elements,)
     const float *d_loss,                         // one element
     const float *d_token_embedding_from_lookup,  // (n_elements,)

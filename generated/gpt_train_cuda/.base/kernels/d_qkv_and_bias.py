@@ -1,4 +1,4 @@
-"""d_causal_self_attention: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
+"""d_qkv_and_bias: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
 
     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 
@@ -20,7 +20,7 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def d_causal_self_attention_partial_kernel(
+def d_qkv_and_bias_partial_kernel(
     d_q_ptr,  # bf16
     d_k_ptr,  # bf16
     d_v_ptr,  # bf16
@@ -69,7 +69,7 @@ def d_causal_self_attention_partial_kernel(
 
 @fast_launch
 @triton.jit
-def d_causal_self_attention_combine_kernel(
+def d_qkv_and_bias_combine_kernel(
     partial_ptr,  # float32, a result of each chunk
     d_bias_ptr,  # bf16 (n_cols,)
     n_cols,
@@ -89,7 +89,7 @@ def d_causal_self_attention_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def d_causal_self_attention(
+def d_qkv_and_bias(
     d_q,
     d_k,
     d_v,
@@ -107,7 +107,7 @@ def d_causal_self_attention(
     cols = min(COLS, next_power_of_2(n_cols))
     n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
     partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=d_q.device)
-    d_causal_self_attention_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+    d_qkv_and_bias_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
         d_q,
         d_k,
         d_v,
@@ -124,7 +124,7 @@ def d_causal_self_attention(
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    d_causal_self_attention_combine_kernel[(ceil_div(n_cols, cols),)](
+    d_qkv_and_bias_combine_kernel[(ceil_div(n_cols, cols),)](
         partial,
         d_bias,
         n_cols,
@@ -135,6 +135,6 @@ def d_causal_self_attention(
 
 
 def reference(d_q, d_k, d_v):
-    """What d_causal_self_attention() must fill d_qkv and d_bias with."""
+    """What d_qkv_and_bias() must fill d_qkv and d_bias with."""
     d_qkv = torch.cat([d_q, d_k, d_v], dim=-1)
     return d_qkv, d_qkv.sum(-2, keepdim=True)

@@ -1,4 +1,5 @@
-"""d_gpt_weight: d_token_embedding = unscaled_d_token_embedding * d_loss + d_token_embedding_from_lookup.
+"""d_token_embedding_weight: d_token_embedding = unscaled_d_token_embedding * d_loss +
+d_token_embedding_from_lookup.
 
     GPT.forward    return self.head(self.ln_f(x))
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
@@ -19,7 +20,7 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def d_gpt_weight_kernel(
+def d_token_embedding_weight_kernel(
     unscaled_d_token_embedding_ptr,  # bf16 (n_elements,)
     d_loss_ptr,  # bf16, one element
     d_token_embedding_from_lookup_ptr,  # bf16 (n_elements,)
@@ -43,11 +44,11 @@ def d_gpt_weight_kernel(
     )
 
 
-def d_gpt_weight(
+def d_token_embedding_weight(
     unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements
 ):
     """Fill d_token_embedding."""
-    d_gpt_weight_kernel[(ceil_div(n_elements, BLOCK),)](
+    d_token_embedding_weight_kernel[(ceil_div(n_elements, BLOCK),)](
         unscaled_d_token_embedding,
         d_loss,
         d_token_embedding_from_lookup,
@@ -59,5 +60,5 @@ def d_gpt_weight(
 
 
 def reference(unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup):
-    """What d_gpt_weight() must fill d_token_embedding with."""
+    """What d_token_embedding_weight() must fill d_token_embedding with."""
     return unscaled_d_token_embedding * d_loss + d_token_embedding_from_lookup

@@ -1,4 +1,4 @@
-// d_causal_self_attention: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
+// d_qkv_and_bias: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
 //
 //     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 //
@@ -13,7 +13,7 @@ constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
-extern "C" void d_causal_self_attention(
+extern "C" void d_qkv_and_bias(
     const float *d_q,  // read at computed places
     const float *d_k,  // read at computed places
     const float *d_v,  // read at computed places
