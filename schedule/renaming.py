@@ -44,10 +44,11 @@ def renamed_kernel(kernel: KernelPlan, names: Names) -> KernelPlan:
         )
 
     def of_address(address: Address) -> Address:
-        return Address(
-            tuple((axis, of_product(product)) for axis, product in address.axes),
-            tuple((position, of_product(product)) for position, product in address.values),
-            tuple(of_product(product) for product in address.offset),
+        return dataclasses.replace(
+            address,
+            axes=tuple((axis, of_product(product)) for axis, product in address.axes),
+            values=tuple((position, of_product(product)) for position, product in address.values),
+            offset=tuple(of_product(product) for product in address.offset),
         )
 
     def of_pointer(pointer: Pointer) -> Pointer:

@@ -228,6 +228,7 @@ class BodyWriter:
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         names = [name for name in names if self.holds.get(name, step.buffers[0]) in step.buffers]
         names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
+        names += _gathered_lists(step.buffers, steps, self.variables)
         still = _rebound_or_alive(self, names, steps, place)
         if self._is_in_branch:
             still.add(_root(self.allocations.device))  # the other branches do not drop it
@@ -310,6 +311,20 @@ class BodyWriter:
         texts = [self.sizes.text(part, word) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
+
+
+def _gathered_lists(
+    buffers: Iterable[str], steps: Iterable[ModelStep], variables: Mapping[str, str]
+) -> list[str]:
+    """The lists that loops gather of which every tensor is among the buffers."""
+    dropped = set(buffers)
+    return [
+        variables[loop.repeat.outputs[0][place]].partition("[")[0]
+        for loop in steps
+        if isinstance(loop, Loop)
+        for place in loop.gathered
+        if dropped.issuperset(run[place] for run in loop.repeat.outputs)
+    ]
 
 
 def _root(expression: str) -> str:

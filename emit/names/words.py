@@ -139,7 +139,7 @@ def path_words(path: str) -> Iterator[str]:
 def layer_and_leaf(path: str) -> str:
     """``token_embedding_weight`` of ``model.token_embedding.weight``; ``layer_3_bias`` of a layer in a list."""
     *owners, leaf = path.split(".")
-    positions = []
+    positions: list[str] = []
     while owners and owners[-1].isdigit():
         positions.insert(0, owners.pop())
     owner = owners[-1] if owners else "layer" if positions else ""

@@ -171,13 +171,16 @@ class _Writer:
         args = [made[argument] for argument in arguments(value)]
         if any(isinstance(argument, _Unread) for argument in args):
             return _Unread()
-        if not all(type(argument) is int for argument in args):
+        places = [argument for argument in args if type(argument) is int]
+        if len(places) < len(args):
             return None
         if isinstance(value, Position):
             return self._put(value, self.old_addresses[position], position, None)
         if not isinstance(value, Pointwise):
             return None
-        return self._put(self._subtracted(dataclasses.replace(value, args=tuple(args))), None, position, half)
+        return self._put(
+            self._subtracted(dataclasses.replace(value, args=tuple(places))), None, position, half
+        )
 
     def _loaded(self, position: int, value: Load, made: Mapping[int, _Made], half: int) -> _Made | None:
         mask = made[value.mask] if value.mask is not None else True
@@ -232,7 +235,7 @@ class _Writer:
     def _shifted(self, address: Address, half: int) -> Address | None:
         """The address in one half: as many halves farther; None where that is no sum of the kind."""
         step = dict(address.axes).get(self.col)
-        limits = {((ScalarRef(self.limit)),): 1, (-1, ScalarRef(self.limit)): -1}
+        limits: dict[Product, int] = {(ScalarRef(self.limit),): 1, (-1, ScalarRef(self.limit)): -1}
         others = tuple(product for product in address.offset if product not in limits)
         products = [product for _, product in (*address.axes, *address.values)]
         if any(isinstance(factor, ScalarRef) for product in (*others, *products) for factor in product):
