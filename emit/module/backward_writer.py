@@ -15,14 +15,13 @@ from longhand.emit.layers.loops import Loop, plain_steps
 from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.passes import Pass
+from longhand.emit.module.passes import backward_dims
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.names.backward_dimensions import backward_dims
 from longhand.emit.names.dimension_names import DimWords
+from longhand.emit.names.unit_names import Pass
 from longhand.emit.names.variables import EVERY, given_to_layers, list_words, name_block
-from longhand.emit.names.words import snake_case
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.names.words import python_docstring, snake_case
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.plan import buffers_read

@@ -8,12 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
-from longhand.emit.module.allocation_lines import AllocationWriter, same_sizes
-from longhand.emit.module.launch_lines import LaunchWriter
+from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
-from longhand.emit.module.named_views import NamedView, named_views, view_key
-from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
-from longhand.emit.module.tensor_lists import MadeList, TensorList
+from longhand.emit.module.paragraphs import (
+    WIDEST,
+    NamedView,
+    Paragraph,
+    fewest,
+    joined_quotes,
+    named_views,
+    said_once,
+    view_key,
+)
+from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_propagation import Words

@@ -8,36 +8,43 @@ from collections.abc import Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.loops import Loop, ModelStep
-from longhand.emit.layers.model_layers import classes_of, layers_by_class, write_layers
 from longhand.emit.layers.model_loops import Block, write_block, write_loop
-from longhand.emit.module.call_checks import CallChecks, as_size
+from longhand.emit.module.call_checks import CallChecks, as_size, may_require_grad, signature_lines, title
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.model_head import signature_lines, title
-from longhand.emit.module.model_results import (
+from longhand.emit.module.model_text import (
+    CallArguments,
+    ModelFile,
+    ModelText,
     built,
+    classes_of,
     detached,
     end_with,
+    layers_by_class,
     records_outside_loops,
     remark_on_gradients,
     trained_lines,
+    write_layers,
 )
-from longhand.emit.module.model_text import CallArguments, ModelFile, ModelText
 from longhand.emit.module.model_weights import constants_of_function, construct
 from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
-from longhand.emit.module.templates import render_template
-from longhand.emit.module.tensor_lists import MadeList, TensorList, find_lists, find_made_lists, shape_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_words, may_require_grad
-from longhand.emit.module.trees import Parameter
+from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trees import (
+    MadeList,
+    Parameter,
+    TensorList,
+    find_lists,
+    find_made_lists,
+    shape_lines,
+)
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.naming import externs
 from longhand.emit.names.unit_names import UnitNames
-from longhand.emit.names.words import identifier, own_name
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.names.words import identifier, own_name, python_docstring
 from longhand.emit.text.sizes import SizeWriter, bind_sizes
-from longhand.emit.unit.runtime_py import sorted_imports
+from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
 from longhand.schedule.plan import UnitPlan

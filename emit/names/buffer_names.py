@@ -9,11 +9,19 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
-from longhand.emit.names.module_names import is_call_of, last_word, without_positions, words_of_module
 from longhand.emit.names.operation_names import OpWord, aten_name, op_word, spelled
-from longhand.emit.names.renamed_locals import NOTHING_RENAMED, RenamedLocals
-from longhand.emit.names.result_names import comparison_word, has_result_word, result_word
-from longhand.emit.names.value_origins import ValueOrigins
+from longhand.emit.names.value_origins import (
+    NOTHING_RENAMED,
+    RenamedLocals,
+    ValueOrigins,
+    comparison_word,
+    has_result_word,
+    is_call_of,
+    last_word,
+    result_word,
+    without_positions,
+    words_of_module,
+)
 from longhand.emit.names.words import identifier, path_words, snake_case, without_counter
 from longhand.lower.ir import Buffer, Derivation, Derived
 

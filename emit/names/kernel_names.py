@@ -11,10 +11,16 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.kernel_purpose import KernelPurpose, purpose_of
 from longhand.emit.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
-from longhand.emit.names.people_names import is_list_of_ops, name_of_backward, name_of_copy, name_of_people
-from longhand.emit.names.schedule_words import words_of
+from longhand.emit.names.people_names import (
+    KernelPurpose,
+    is_list_of_ops,
+    name_of_backward,
+    name_of_copy,
+    name_of_people,
+    purpose_of,
+    words_of,
+)
 from longhand.emit.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,

@@ -1,11 +1,9 @@
-"""Names that people gave: a kernel that is essentially all of one function or module of the user's is called after it.
-
-Where it does not, and no formula with a name is in it, it is called after the variable that its result is assigned to.
-A list of operations, ``le_where_add``, says how and not what.
-"""
+"""Names of kernels that no operation gives: people's, of a function or module; what it is for; its schedule."""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +13,85 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.module_names import without_positions
 from longhand.emit.names.operation_names import aten_name, is_formula, loud_words, op_word, provenance_of
+from longhand.emit.names.value_origins import without_positions
 from longhand.emit.names.words import identifier, layer_and_leaf, snake_case, without_counter
+from longhand.lower.ir import Constant, Derivation, Derived, Load, Store
+from longhand.schedule.plan import KernelPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleWords:
+    """Words for one schedule.
+
+    Attributes:
+        adjective: What sets such a kernel apart in its name; empty where its shape tells it (``flat``, ``blocks``).
+        is_best: Whether of all that may tell two kernels of the same math apart that word is the best.
+        walk: How it goes through its space, for the title. Empty where that is plain, or facts of the plan tell it.
+    """
+
+    adjective: str = ""
+    is_best: bool = False
+    walk: str = ""
+
+
+_WORDS = {
+    "elementwise": ScheduleWords(),
+    "foreach": ScheduleWords(),
+    "transposed": ScheduleWords("transposed", is_best=True),
+    "columns": ScheduleWords("columns", is_best=True, walk="column by column"),
+    "rows_and_columns": ScheduleWords(walk="in one pass over the rows"),
+    "rows_split": ScheduleWords("split", is_best=True),
+    "rows_persistent": ScheduleWords("rows"),
+    "rows_looped": ScheduleWords("rows"),
+}
+
+
+def words_of(plan: KernelPlan) -> ScheduleWords:
+    """The words of a kernel's schedule; one that has none here is called by its own name."""
+    name = plan.schedule.name
+    return _WORDS.get(name) or ScheduleWords(name)
+
+
+class KernelPurpose(enum.Enum):
+    """The text is the kernel's name."""
+
+    FILL_PADDING = "fill_padding"
+    PIECE_STATISTICS = "piece_statistics"  # makes the statistics of pieces
+    BATCH_STATISTICS = "batch_statistics"  # reads them
+    TO_CHANNELS_LAST = "to_channels_last"
+    TO_CONTIGUOUS = "to_contiguous"
+
+
+def purpose_of(plan: KernelPlan, words: BufferWords) -> KernelPurpose | None:
+    """What a kernel is for; None where its operations say it."""
+    stored = _derivations(plan, words, Store)
+    if Derivation.PIECE_SQUARES in stored:
+        return KernelPurpose.PIECE_STATISTICS
+    if Derivation.PIECE_SQUARES in _derivations(plan, words, Load):
+        return KernelPurpose.BATCH_STATISTICS
+    if fills_padding(plan):
+        return KernelPurpose.FILL_PADDING
+    if all(isinstance(value, Load | Store) for value in plan.body):
+        last = words.origins.derived(plan.pointers[-1].name)
+        if last is not None and last.how is Derivation.CHANNELS_LAST:
+            return KernelPurpose.TO_CHANNELS_LAST
+        if last is not None and last.how is Derivation.CONTIGUOUS:
+            return KernelPurpose.TO_CONTIGUOUS
+    return None
+
+
+def fills_padding(plan: KernelPlan) -> bool:
+    """Whether a kernel reads nothing and writes zeros around what another one does."""
+    stored = [plan.body[value.value] for value in plan.body if isinstance(value, Store)]
+    is_zero = all(isinstance(value, Constant) and value.value == 0 for value in stored)
+    return is_zero and any(parameter.pointer is not None for parameter in plan.ints)
+
+
+def _derivations(plan: KernelPlan, words: BufferWords, kind: type[Load] | type[Store]) -> set[Derivation]:
+    found: list[Derived | None] = [words.origins.derived(v.buffer) for v in plan.body if isinstance(v, kind)]
+    return {one.how for one in found if one is not None}
+
 
 _LONGEST = 40
 # So many operations without a name of their own read well beside one that has: add_layer_norm.
@@ -39,8 +113,6 @@ _ANY_VALUE_TEXT = """
     embeds inputs_embeds residual
 """
 _ANY_VALUE = frozenset(_ANY_VALUE_TEXT.split())
-
-
 Frame = tuple[str, str]  # a function's qualname, and the path of the module that it was called in
 _ESSENTIALLY_ALL = 0.8  # of the operations: an epsilon that is added elsewhere makes no difference
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
-from longhand.emit.module.named_views import named_views, view_key
+from longhand.emit.module.paragraphs import named_views, view_key
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.trees import parameters
 from longhand.emit.names.buffer_names import BufferWords

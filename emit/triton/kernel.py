@@ -17,17 +17,23 @@ from typing import Any, cast
 
 import jinja2
 
-from longhand.emit.module.view_calls import literal_text
-from longhand.emit.names.pointer_shapes import shape_comment
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.text.half_rows import as_printed
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.names.unit_names import KernelNames, as_printed
+from longhand.emit.names.words import python_docstring
+from longhand.emit.text.expression import literal_text
+from longhand.emit.text.kernel_head import shape_comment
 from longhand.emit.triton import schedules
-from longhand.emit.triton.functions import FunctionText, KernelText, constexpr_sizes, mentions, needed
-from longhand.emit.triton.lists import lists, table_arguments, table_parameters
+from longhand.emit.triton.functions import (
+    FunctionText,
+    KernelText,
+    constexpr_sizes,
+    lists,
+    mentions,
+    needed,
+    table_arguments,
+    table_parameters,
+)
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS
-from longhand.emit.triton.scope import FileScope
-from longhand.emit.triton.types import dtype_word, is_narrow
+from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 

@@ -1,19 +1,48 @@
-"""runtime.py: the support code that a unit's files import, and nothing else.
+"""From templates to a unit's text: its Jinja environment, runtime.py made of its parts, and formatting.
 
-The parts stand in templates/runtime/. Of each part only the definitions are taken that the unit reaches; the imports
-that these need are put at the top.
+runtime.py is the little support code that a unit's files import, and nothing else. Texts seen before are not
+formatted again: black, and clang-format for C++.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import black
 import jinja2
+
+from longhand.emit.cpp.format import format_cpp
+from longhand.emit.names.words import markdown, markdown_code, python_docstring, visible
+from longhand.errors import ToolError
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("longhand.templates", "unit"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,
+)
+_ENVIRONMENT.filters |= {
+    "docstring": python_docstring,
+    "visible": visible,
+    "markdown": markdown,
+    "code": markdown_code,
+}
+
+
+def render_template(template: str, **values: Any) -> str:
+    """A template of templates/unit, filled."""
+    return _ENVIRONMENT.get_template(template).render(**values)
+
 
 _PARTS = (
     "checks",
@@ -34,8 +63,6 @@ _PARTS = (
     "cuda_graph",
     "interpreter",
 )
-
-
 # What they define stands in place of the others' definitions of that name.
 _BUILT = {"cpu": "built", "cuda": "built_cuda"}
 
@@ -63,7 +90,7 @@ class _Part:
     definitions: tuple[_Definition, ...]
 
 
-_ENVIRONMENT = jinja2.Environment(
+_RUNTIME = jinja2.Environment(
     loader=jinja2.PackageLoader("longhand.templates", "runtime"),
     undefined=jinja2.StrictUndefined,
     keep_trailing_newline=True,
@@ -130,12 +157,12 @@ def _is_of_kept_part(
 @functools.cache
 def _load(name: str) -> _Part | None:
     try:
-        loader = _ENVIRONMENT.loader
+        loader = _RUNTIME.loader
         assert loader is not None
-        raw, _, _ = loader.get_source(_ENVIRONMENT, f"{name}.py.jinja")
+        raw, _, _ = loader.get_source(_RUNTIME, f"{name}.py.jinja")
     except jinja2.TemplateNotFound:
         return None
-    text = _ENVIRONMENT.from_string(raw).render()
+    text = _RUNTIME.from_string(raw).render()
     needed = re.search(r"\{#.*?Needs: (.*?)\.\s*-?#\}", raw, flags=re.DOTALL)
     stated = re.split(r",\s*(?=import |from )", " ".join(needed[1].split())) if needed else []
     tree = ast.parse(text)
@@ -238,3 +265,52 @@ def imported_from_runtime(files: Mapping[str, str]) -> set[str]:
             if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
                 found |= {alias.name for alias in node.names}
     return found
+
+
+_MODE = black.Mode(line_length=110, target_versions={black.TargetVersion.PY311})
+
+
+@functools.lru_cache(maxsize=1024)
+def format_python(text: str) -> str:
+    """The text as black lays it out.
+
+    Raises:
+        ToolError: black cannot parse it (a bug in longhand).
+    """
+    try:
+        return black.format_file_contents(text, fast=True, mode=_MODE)
+    except black.NothingChanged:
+        return text
+    except black.InvalidInput as error:
+        raise ToolError(f"black cannot read generated Python: {error}") from error
+
+
+_format_cpp = functools.lru_cache(maxsize=1024)(format_cpp)
+
+
+def format_files(files: Mapping[str, str]) -> dict[str, str]:
+    """Every .py, .cpp and .h file formatted; clang-format's processes run side by side."""
+    native = [path for path in files if path.endswith((".cpp", ".h"))]
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        formatted = dict(
+            zip(
+                native,
+                threads.map(lambda path: _format_cpp(files[path], path.rpartition("/")[2]), native),
+                strict=True,
+            )
+        )
+    return {
+        path: formatted.get(path) or (_format_file(text) if path.endswith(".py") else text)
+        for path, text in files.items()
+    }
+
+
+def _format_file(text: str) -> str:
+    """What is no Python stays as it is: the proof of the unit says where, with the file and the line."""
+    try:
+        return format_python(text)
+    except ToolError:
+        with contextlib.suppress(SyntaxError):
+            ast.parse(text)
+            raise
+        return text
