@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import fx
 
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
@@ -40,7 +41,7 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Liter
         value = _on_input(ctx, output, nodes, replay)
     elif output.alias is AliasKind.OUTPUT:
         value = _on_result(ctx, output, nodes, replay, value)
-    else:
+    elif isinstance(ctx.node.meta["val"], torch.Tensor):  # else a number that was read
         value = _fresh(ctx, value)
         ctx.values[output.value] = value
     ctx.returned.add(value.buffer)

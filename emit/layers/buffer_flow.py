@@ -15,6 +15,7 @@ def buffers_read(step: UnitStep) -> Iterator[str]:
             yield from step.touched
         case Extern():
             yield from (view.buffer for view in step.views())
+            yield from step.measured
             yield from step.mutates
         case Reuse(of=of):
             yield of
