@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import sympy
 import torch
@@ -106,29 +107,48 @@ def _is_of_truth(condition: fx.Node) -> bool:
 
 
 def _always_holds(condition: sympy.Basic, node: fx.Node) -> bool:
-    """Whether a condition says only what the op that made a size promises."""
+    """Whether a condition says only what the op that made a size promises of it: the least and the most it can be."""
     if not isinstance(condition, sympy.Ge | sympy.Le):
         return False
     size, bound = condition.lhs, condition.rhs
     if not size.is_Symbol or not bound.is_Integer:
         return False
-    if isinstance(condition, sympy.Ge):
-        return bool(bound <= 0)
     made = (one for one in node.graph.nodes if size in (one.meta.get("unbacked_bindings") or ()))
-    most = next(map(_most_elements, made), None)
-    return most is not None and bool(bound >= most)
+    promise = next((_promise(one, size) for one in made), None)
+    if promise is None:
+        return False
+    return bool(bound <= promise[0] if isinstance(condition, sympy.Ge) else bound >= promise[1])
 
 
-def _most_elements(node: fx.Node) -> int | None:
-    """How many positions a call can yield: as many as its mask has, or what it looks for them in."""
-    given = [one.meta.get("val") for one in node.all_input_nodes]
-    tensors = [value for value in given if isinstance(value, torch.Tensor) and not depends_on_data(value)]
-    if node.target is aten.index.Tensor:
-        tensors = [value for value in tensors if value.dtype in (torch.bool, torch.uint8)]
-    sizes = [int(value.numel()) for value in tensors if all(isinstance(size, int) for size in value.shape)]
-    if not sizes:
+def _promise(node: fx.Node, size: sympy.Symbol) -> tuple[Any, Any] | None:
+    """The least and the most that a size can be which a call makes, by the call alone; None if that is not known.
+
+    What the code requires of it later has narrowed the symbol's own range: the call is made again, of tensors that
+    nobody has required anything of.
+    """
+    environment = torch_private.ShapeEnv(allow_dynamic_output_shape_ops=True)
+
+    def fresh(value: Any) -> Any:
+        value = value.meta.get("val") if isinstance(value, fx.Node) else value
+        if not isinstance(value, torch.Tensor):
+            return value
+        shape, stride = map(int, value.shape), map(int, value.stride())
+        return torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
+
+    sources = [one.meta.get("val") for one in node.all_input_nodes]
+    if not all(isinstance(one, torch.Tensor) and not _is_symbolic(one) for one in sources):
         return None
-    return min(sizes) if node.target is aten.index.Tensor else max(sizes)
+    with torch_private.FakeTensorMode(shape_env=environment), torch.no_grad():
+        args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), fresh)
+        made: Any = node.target(*args, **kwargs)  # type: ignore[operator]
+    for key in node.meta["unbacked_bindings"][size]:
+        made = key.get(made)
+    symbol = torch_private.symbolic_expression(made) if isinstance(made, torch.SymInt) else None
+    return torch_private.symbol_range(environment, symbol) if symbol in environment.var_to_range else None
+
+
+def _is_symbolic(tensor: torch.Tensor) -> bool:
+    return not all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
 
 
 def place(node: fx.Node) -> str | None:
