@@ -103,6 +103,7 @@ class Derivation(enum.Enum):
     LOSSES = "losses"  # of each row, before a loss is reduced to one
     PIECE_MEANS = "piece_means"  # of pieces of the images that a norm is of
     PIECE_SQUARES = "piece_squares"
+    SEEN = "seen"  # the memory of an argument, as ATen's own view of it
     RESULT = "result"  # a further result of a call, which no node takes
 
     @property
