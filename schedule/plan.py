@@ -200,7 +200,8 @@ def touched(step: PlanStep) -> tuple[str, ...]:
         case Launch():
             return step.touched
         case Extern():
-            names = (*(view.buffer for view in step.views()), *step.outputs, *step.mutates)
+            viewed = (view.buffer for view in step.views())
+            names = (*viewed, *step.measured, *step.outputs, *step.mutates)
             return tuple(name for name in names if name)
         case Allocate():
             return (step.buffer,)
@@ -237,6 +238,7 @@ def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
                 step.reason,
                 names.get(step.origin, step.origin),
                 step.memory_format,
+                renamed_all(step.measured, names),
             )
         case Allocate():
             return Allocate(names.get(step.buffer, step.buffer), step.is_result)
@@ -329,6 +331,7 @@ def buffers_read(step: UnitStep) -> Iterator[str]:
             yield from step.touched
         case Extern():
             yield from (view.buffer for view in step.views())
+            yield from step.measured
             yield from step.mutates
         case Reuse(of=of):
             yield of

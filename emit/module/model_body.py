@@ -25,6 +25,7 @@ from longhand.emit.module.view_calls import write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_propagation import Words
 from longhand.emit.names.unit_names import Quote, UnitNames
+from longhand.emit.text.data_sizes import data_size_lines
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
@@ -277,7 +278,8 @@ class BodyWriter:
         lines += [f"# {step.reason}"] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
         target = f"{', '.join(outputs)} = " if outputs else ""
-        return [*lines, f"{target}{call.text}"]
+        bound = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
+        return [*lines, f"{target}{call.text}", *bound]
 
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
