@@ -315,6 +315,11 @@ def version(tensor: torch.Tensor) -> int:
     return tensor._version
 
 
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Makes a tensor say that it was written to so often."""
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
@@ -369,6 +374,7 @@ CHECKS: dict[Callable[..., Any], type[Exception]] = {
     torch._assert: AssertionError,
 }
 check_with = torch._check_with
+check_all, check_all_with = torch._check_tensor_all, torch._check_tensor_all_with
 check_is_size = getattr(torch, "_check_is_size", None)  # deprecated since 2.13
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, View
 from longhand.options import Options
 from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernels.halves import Halves
 from longhand.schedule.kernels.kernel_plan import (
     Access,
     IntParameter,
@@ -42,6 +43,7 @@ __all__ = [
     "AxisRole",
     "Factor",
     "Group",
+    "Halves",
     "IntParameter",
     "KernelPlan",
     "KernelSchedule",
@@ -173,6 +175,8 @@ class Repeat:
         outputs: For each run, the buffers that it makes and that are read after it, in the same order for each run.
         own: For each run, what it alone reads of what was there before the first one, in the order of first use: its
             weights, and in a backward pass what the forward pass saved for it.
+        previous: For each run, the weights that it reads of the module before its own: a norm's, or the factor of a
+            layer's output, that became one kernel with how the next layer begins. The same length for each run.
     """
 
     runs: tuple[tuple[PlanStep, ...], ...]
@@ -180,6 +184,7 @@ class Repeat:
     inputs: tuple[tuple[str, ...], ...]
     outputs: tuple[tuple[str, ...], ...]
     own: tuple[tuple[str, ...], ...] = ()
+    previous: tuple[tuple[str, ...], ...] = ()
 
 
 PlanStep = Launch | Extern | Allocate | Reuse | Release
@@ -317,3 +322,32 @@ class TrainingPlan:
 
     graphs: TrainingGraphs
     backward: UnitPlan
+
+
+def buffers_read(step: UnitStep) -> Iterator[str]:
+    """Buffers whose contents a step uses, or that it writes into."""
+    match step:
+        case Launch():
+            yield from step.touched
+        case Extern():
+            yield from (view.buffer for view in step.views())
+            yield from step.measured
+            yield from step.mutates
+        case Reuse(of=of):
+            yield of
+        case Repeat(runs=runs):
+            for run in runs:
+                for inner in run:
+                    yield from buffers_read(inner)
+
+
+def buffers_made(step: UnitStep) -> tuple[str, ...]:
+    """Buffers that begin with a step."""
+    match step:
+        case Allocate(buffer=buffer) | Reuse(buffer=buffer):
+            return (buffer,)
+        case Extern(outputs=outputs):
+            return outputs
+        case Repeat(outputs=outputs):
+            return tuple(dict.fromkeys(name for run in outputs for name in run))
+    return ()

@@ -15,7 +15,6 @@ LONG_FILES = {}
 LARGE_CLASSES = {
     "capture/bytecode/entry/outcome.py:Outcome": (269, 23),
     "capture/functionalize/functionalize.py:Rewriter": (329, 26),
-    "emit/module/model_py.py:ModelWriter": (332, 25),
     "emit/triton/block.py:Block": (342, 25),
 }
 

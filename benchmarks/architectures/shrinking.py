@@ -10,6 +10,10 @@ from typing import Any
 
 WIDTH, HEADS, KEY_HEADS, LAYERS, N_WORDS, IMAGE, PATCH = 64, 4, 2, 2, 99, 32, 8
 
+_N_LAYERS = (
+    r"(\w+_)?(num_hidden_layers|n_layers?|num_layers|num_blocks|"
+    r"encoder_layers|decoder_layers|n_blocks?|num_\w+_layers)$"
+)
 # The first pattern that a key matches decides; None leaves the default.
 _INTEGERS: tuple[tuple[str, int | None], ...] = (
     (r"num_feat_extract_layers$", None),
@@ -34,10 +38,7 @@ _INTEGERS: tuple[tuple[str, int | None], ...] = (
     ),
     (r"qk_rope_head_dim|rotary_dim|index_head_dim$", 8),
     (r"(q|kv|o|qk|index)_lora_rank|(\w+_)?lora_rank$|.*_rank$", 8),
-    (
-        r"(\w+_)?(num_hidden_layers|n_layers?|num_layers|num_blocks|encoder_layers|decoder_layers|n_blocks?|num_\w+_layers)$",
-        LAYERS,
-    ),
+    (_N_LAYERS, LAYERS),
     (r"(num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_expert|expert_num)$", 4),
     (r"(num_experts_per_tok\w*|moe_topk|moe_k|num_selected_experts|top_k_experts|moe_top_k)$", 2),
     (r"(n_group|topk_group|num_expert_group)$", 1),
@@ -65,8 +66,13 @@ _INTEGERS: tuple[tuple[str, int | None], ...] = (
 _LARGE = 512  # an integer that no pattern knows and that is at least this is a width
 
 
-def shrunk(config_class: type, **settings: Any) -> Any:
+def shrunk(config_class: type, n_layers: int | None = None, /, **settings: Any) -> Any:
     """A small configuration of a class; `settings` win over the rule.
+
+    Args:
+        config_class: Of transformers.
+        n_layers: How many layers each stack and each stage of one has; None: what the rule says.
+        settings: By name, as the class takes them.
 
     Raises:
         Exception: Whatever the class raises: the rule does not fit it.
@@ -75,14 +81,16 @@ def shrunk(config_class: type, **settings: Any) -> Any:
     values = default.to_dict()
     sub_classes = getattr(config_class, "sub_configs", None) or {}
     small: dict[str, Any] = {"use_cache": False}
-    n_layers = values.get("num_hidden_layers")
+    n_kinds = values.get("num_hidden_layers")
     for key, value in values.items():
         if key in sub_classes:
             sub = getattr(default, key)
             if hasattr(sub, "to_dict"):
-                small[key] = shrunk(type(sub))
-        elif isinstance(value, list) and len(value) == n_layers and key.startswith("layer"):
-            small[key] = _both_kinds(value)
+                small[key] = shrunk(type(sub), n_layers)
+        elif isinstance(value, list) and len(value) == n_kinds and key.startswith("layer"):
+            small[key] = _both_kinds(value) * ((n_layers or LAYERS) // LAYERS)
+        elif n_layers is not None and (deep := _deep(key, value, n_layers)) is not None:
+            small[key] = deep
         elif (found := _small(key, value, values)) is not None:
             small[key] = found
     n_words = settings.get("vocab_size", small.get("vocab_size", N_WORDS))
@@ -91,6 +99,15 @@ def shrunk(config_class: type, **settings: Any) -> Any:
         if isinstance(values[key], int) and values[key] >= n_words:
             small[key] = n_words - 1 - place
     return config_class(**{**small, **settings})
+
+
+def _deep(key: str, value: Any, n_layers: int) -> int | list[int] | None:
+    """As many layers as are asked for, where a key says how many there are."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0 and re.fullmatch(_N_LAYERS, key):
+        return n_layers
+    if isinstance(value, list | tuple) and re.search(r"depth|layers|num_blocks", key):
+        return [n_layers] * len(value) if value and all(type(item) is int for item in value) else None
+    return None
 
 
 def _both_kinds(layers: list[Any]) -> list[Any]:

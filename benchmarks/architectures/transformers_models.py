@@ -53,11 +53,22 @@ def without_ties(module: nn.Module) -> nn.Module:
     return module
 
 
-def make_generic(name: str, **settings: Any) -> tuple[nn.Module, dict[str, Any]]:
-    """The architecture of a model type, small, with inputs by the names of its forward's parameters."""
+def make_generic(
+    name: str, n_layers: int | None = None, /, **settings: Any
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The architecture of a model type, small, with inputs by the names of its forward's parameters.
+
+    Args:
+        name: The model type.
+        n_layers: As `shrunk` takes it.
+        settings: Of its configuration.
+
+    Raises:
+        Exception: Whatever the class raises, or ValueError: the rule does not fit it.
+    """
     names = MODEL_MAPPING_NAMES[name]
     model_class = getattr(transformers, names if isinstance(names, str) else names[0])
-    config = shrunk(getattr(transformers, CONFIG_MAPPING_NAMES[name]), **settings)
+    config = shrunk(getattr(transformers, CONFIG_MAPPING_NAMES[name]), n_layers, **settings)
     with torch.device("meta"):
         n_parameters = sum(p.numel() for p in model_class(config).parameters())
     if n_parameters > _MOST_PARAMETERS:

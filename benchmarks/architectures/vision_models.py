@@ -120,6 +120,27 @@ def _timm_model(timm: Any, name: str) -> Example:
     raise failure or ValueError(name)
 
 
+def deep_timm(module: str, n_layers: int) -> Example:
+    """A module's model with as many layers as are asked for, in each of its stages.
+
+    Raises:
+        ValueError: It does not take a number of layers.
+    """
+    import timm
+    from timm.models._registry import _module_to_models
+
+    name = _TIMM_NAMES.get(module) or _smallest(_module_to_models[module])
+    stages = (n_layers,) * 4
+    depths: list[dict[str, Any]] = [{"depth": n_layers}, {"depths": stages}, {"layers": stages}]
+    for depth in depths:
+        for size in ({"img_size": _SIDE}, {}):
+            try:
+                return _timm_example(timm, name, 3, _SIDE, {"num_classes": 10, **size, **depth})
+            except Exception:
+                continue
+    raise ValueError(f"{name} takes no number of layers")
+
+
 def _timm_example(timm: Any, name: str, n_channels: int, side: int, settings: dict[str, Any]) -> Example:
     with torch.device("meta"):
         n_parameters = sum(p.numel() for p in timm.create_model(name, **settings).parameters())

@@ -52,15 +52,30 @@ def unit_text(model: str, device: str) -> UnitText:
         LonghandError: It cannot be compiled.
     """
     is_trained = model.startswith(TRAINED)
-    module, args, kwargs = _example(model.removeprefix(TRAINED), train=is_trained)
+    example = _example(model.removeprefix(TRAINED), train=is_trained)
+    return UnitText(model, device, text_of(example, device, train=is_trained))
+
+
+def text_of(example: Example, device: str, *, train: bool) -> dict[str, str]:
+    """The files that a call's unit would have, text by path; nothing is written to disk or built.
+
+    Args:
+        example: The model and its arguments.
+        device: ``cpu`` or ``cuda``.
+        train: With a backward pass.
+
+    Raises:
+        LonghandError: It cannot be compiled.
+    """
+    module, args, kwargs = example
     arch = ARCH if device == Device.CUDA.value else None
     options = dataclasses.replace(
-        options_for(device, arch, None, ()), train=is_trained, frontend=Frontend.BYTECODE
+        options_for(device, arch, None, ()), train=train, frontend=Frontend.BYTECODE
     )
     capture = functools.partial(capture_call, module, args, kwargs, options)
-    with tempfile.TemporaryDirectory() as empty, torch.set_grad_enabled(is_trained):
+    with tempfile.TemporaryDirectory() as empty, torch.set_grad_enabled(train):
         _, _, files = plan_and_text(capture, options, Path(empty), Clock())
-    return UnitText(model, device, {path: text for path, text in files.items() if isinstance(text, str)})
+    return {path: text for path, text in files.items() if isinstance(text, str)}
 
 
 def _example(row: str, *, train: bool) -> Example:

@@ -67,15 +67,36 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
     if not values:
         return captured
     inputs, constants = captured.inputs, dict(captured.constants)
-    for node, value in values.items():
+    for alike in _equal_nodes(graph, values):
+        node = alike[0]
         taken = [part for entry in inputs for part in (entry.target, entry.target.partition(".")[0])]
         target = unused_word(_word(node), taken)
         placeholder = placeholder_for(graph, target, node.meta["val"])
         inputs = (*inputs, GraphInput(placeholder.name, InputKind.CONSTANT, target))
-        constants[target] = value
-        node.replace_all_uses_with(placeholder)
+        constants[target] = next(values[one] for one in alike if one in values)
+        for one in alike:
+            if one not in seen_outside:
+                one.replace_all_uses_with(placeholder)
     remove_dead_code(graph)
     return dataclasses.replace(captured, inputs=inputs, constants=constants)
+
+
+def _equal_nodes(graph: fx.Graph, wanted: Collection[fx.Node]) -> list[list[fx.Node]]:
+    """Each of the wanted nodes among all that are made by the same calls, in order: every layer may make its own.
+
+    If one layer's were held and the others' made, the layers would differ.
+    """
+    numbers: dict[tuple[object, ...], int] = {}
+    known: dict[fx.Node, int] = {}
+    groups: dict[int, list[fx.Node]] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and all(source in known for source in node.all_input_nodes):
+            # A number among the arguments is none that stands for a call: that one is text.
+            numbered = fx.map_arg((node.args, node.kwargs), lambda one: f"made by call {known[one]}")
+            key = (node.target, repr(numbered), str(node.meta.get("val")))
+            known[node] = numbers.setdefault(key, len(numbers))
+            groups.setdefault(known[node], []).append(node)
+    return [groups[number] for number in dict.fromkeys(known[node] for node in graph.nodes if node in wanted)]
 
 
 def _word(node: fx.Node) -> str:

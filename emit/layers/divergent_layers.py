@@ -11,10 +11,9 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.divergent_runs import Alternative, Run, RunMatcher, alternatives_of
 from longhand.lower.ir import View
-from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +38,7 @@ def without_first(repeat: Repeat, count: int) -> Repeat:
         inputs=repeat.inputs[count:],
         outputs=repeat.outputs[count:],
         own=repeat.own[count:],
+        previous=repeat.previous[count:],
     )
     if not isinstance(rest, UnevenRepeat):
         return rest
@@ -108,6 +108,8 @@ class _Joint:
     def joined(self) -> tuple[UnitStep, ...] | None:
         """All steps with the longer repeat; None if no further run is one of it."""
         owners, positions = _places(self.repeat.paths)
+        if any(self.repeat.previous):
+            return None
         if len(owners) != 1 or "" in owners or not positions:
             return None
         owner = next(iter(owners))
@@ -192,9 +194,8 @@ class _Joint:
             tuple(run.path for run in runs),
             tuple(tuple(run.buffers[name] for name in matcher.inputs) for run in runs),
             tuple(tuple(run.buffers[name] for name in order) for run in runs),
-            (),
-            n_earlier + self.first,
-            alternatives,
+            pattern=n_earlier + self.first,
+            alternatives=alternatives,
         )
 
 

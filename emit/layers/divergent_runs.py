@@ -10,10 +10,18 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.peeled_first import buffer_pairs
 from longhand.lower.ir import Extern
-from longhand.schedule.plan import Launch, PlanStep, Release, UnitPlan, renamed_plan_step, touched
+from longhand.schedule.plan import (
+    Launch,
+    PlanStep,
+    Release,
+    UnitPlan,
+    buffers_made,
+    buffers_read,
+    renamed_plan_step,
+    touched,
+)
 
 MOST_THAT_DIFFERS = 3  # one call in so many
 

@@ -66,6 +66,24 @@ def own_weights(
     return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
 
 
+def previous_weights(graph: CapturedGraph, repeat: Repeat, pattern: int) -> dict[str, str] | None:
+    """By buffer: the path of each weight of the module before the pattern's own, below that module.
+
+    None if some run's are not those of the module one place before its own.
+    """
+    targets = {entry.node: entry.target for entry in graph.inputs}
+    below: list[list[str]] = []
+    for path, names in zip(repeat.paths, repeat.previous, strict=False):
+        owner, _, position = path.rpartition(".")
+        head = f"{owner}.{int(position) - 1}." if position.isdigit() else ""
+        if not all(head and targets[name].startswith(head) for name in names):
+            return None
+        below.append([targets[name][len(head) :] for name in names])
+    if any(paths != below[0] for paths in below):
+        return None
+    return dict(zip(repeat.previous[pattern], below[pattern], strict=True)) if below else {}
+
+
 def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
     """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
     for node in graph.graph.nodes:

@@ -10,15 +10,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
 from longhand.emit.layers.divergent_runs import Alternative, hold_the_same
-from longhand.emit.layers.loop_inputs import carried_places, class_of, distinct_inputs, own_weights
+from longhand.emit.layers.loop_inputs import (
+    carried_places,
+    class_of,
+    distinct_inputs,
+    own_weights,
+    previous_weights,
+)
 from longhand.emit.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
 from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.lower.ir import Buffer, View
-from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep
+from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +38,9 @@ class Loop:
         carried: For each of the run's inputs: its position among the outputs of the run before.
         shared: Buffers from outside that all runs read alike, in order of first use.
         own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
-        collected: Positions of outputs of all runs that are read after the loop.
+        previous: Likewise the weights that it is given of the block before: the path below that one.
+        collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
+        gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
         n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
         rest_inputs: What the shared steps of the pattern take, its own weights left out.
         own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
@@ -56,6 +63,8 @@ class Loop:
     pattern: int = 0
     alternatives: tuple[Alternative, ...] = ()
     record: SavedLayers | None = None
+    previous: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gathered: tuple[int, ...] = ()
 
     @property
     def run(self) -> tuple[PlanStep, ...]:
@@ -148,7 +157,8 @@ def _arranged(
 ) -> tuple[ModelStep, ...]:
     """What `arrange` returns, without loops over the lists that are to be unrolled."""
     arranged: list[ModelStep] = []
-    steps = join_odd_layers(plan)
+    repeats = any(isinstance(step, Repeat) for step in plan.steps)
+    steps = join_odd_layers(plan) if repeats else tuple(plan.steps)
     for place, step in enumerate(steps):
         if not isinstance(step, Repeat):
             arranged.append(step)
@@ -250,7 +260,7 @@ def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> boo
     paths = {path: name for name, path in other.own_weights.items()}
     stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
     found = matching_buffers(other.run, loop.run, stands_for, buffers)
-    if loop.alternatives or other.alternatives:
+    if loop.alternatives or other.alternatives or loop.previous or other.previous:
         return False
     if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
         return False
@@ -325,11 +335,16 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
     if carried is None:
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
-    weights = own_weights(graph, repeat.paths, reads, pattern, odd)
-    if weights is None:
+    before = [frozenset(names) for names in repeat.previous] or [frozenset[str]()] * len(repeat.runs)
+    of_itself = [
+        [name for name in names if name not in others] for names, others in zip(reads, before, strict=True)
+    ]
+    weights = own_weights(graph, repeat.paths, of_itself, pattern, odd)
+    previous = {} if is_backward else previous_weights(graph, repeat, pattern)
+    if weights is None or previous is None:
         return None
     made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
-    given = {*weights, *repeat.inputs[pattern], *(own[0] if own else ())}
+    given = {*weights, *before[pattern], *repeat.inputs[pattern], *(own[0] if own else ())}
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
@@ -341,11 +356,15 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         if any(run[place] in read_later for run in repeat.outputs[:-1])
         or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
     )
+    gathered: tuple[int, ...] = ()
     if is_backward:
         order = [getattr(result, "buffer", "") for result in plan.results]
+        gathered = tuple(place for place in collected if repeat.outputs[0][place] not in order)
+        collected = tuple(place for place in collected if place not in gathered)
         handed_on = {name for place in collected for name in (run[place] for run in repeat.outputs)}
-        # All that a backward pass keeps of its layers is the gradients that it returns: parts of others are no loop's.
-        if set(collected) & set(carried) or not handed_on <= set(order):
+        parts = {name for place in gathered for name in (run[place] for run in repeat.outputs)}
+        # Beside gradients that are returned, layers may hand on parts of one: each kind from all of them.
+        if {*collected, *gathered} & set(carried) or not handed_on <= set(order) or parts & set(order):
             return None
         collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
     return Loop(
@@ -360,4 +379,6 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         own=own,
         pattern=pattern,
         alternatives=alternatives,
+        previous=previous,
+        gathered=gathered,
     )

@@ -10,9 +10,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.lower.ir import Buffer, Extern, View
-from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_made, buffers_read
 
 FEWEST = 4  # launches and library calls that are worth a call
 

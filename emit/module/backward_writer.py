@@ -11,19 +11,20 @@ import re
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import TrainingGraphs
-from longhand.emit.layers.buffer_flow import buffers_read
 from longhand.emit.layers.loops import Loop, plain_steps
-from longhand.emit.layers.model_loops import Block, device_inside, write_method
+from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.passes import Pass
+from longhand.emit.module.passes import backward_dims
 from longhand.emit.module.trained_call import SAVED, SavedLayers
-from longhand.emit.names.backward_dimensions import backward_dims
+from longhand.emit.module.view_calls import write_view
 from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.variables import given_to_layers, list_words, name_block
-from longhand.emit.names.words import snake_case
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.names.unit_names import Pass
+from longhand.emit.names.variables import EVERY, given_to_layers, list_words, name_block
+from longhand.emit.names.words import python_docstring, snake_case
+from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
+from longhand.schedule.plan import buffers_read
 
 _MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
 _OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
@@ -75,6 +76,12 @@ class BackwardWriter(ModelWriter):
         self._lists = list_words(self.steps)
         self._records = {record.owner: record for record in forward.training.records}
         layers = [self._layers_of(step) for step in self.steps if isinstance(step, Loop)]
+        self._returned_by_layers: set[str] = set()  # what the layers' functions return as the caller gets it
+        self._views_returned: dict[str, list[View]] = {}
+        for result in self.plan.results:
+            if isinstance(result, View):
+                self._views_returned.setdefault(result.buffer, []).append(result)
+        self._only_returned = self._views_returned.keys() - self._read_between_layers()
         # As the Function saves them: records first.
         self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
 
@@ -126,6 +133,16 @@ class BackwardWriter(ModelWriter):
             begin = end
         return [*lines, "del of_layers"]
 
+    def _read_between_layers(self) -> set[str]:
+        """What other steps than the layers' own read, or a layer hands on to the next one."""
+        found: set[str] = set()
+        for step in self.steps:
+            if isinstance(step, Loop):
+                found.update(*step.repeat.inputs)
+            else:
+                found.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
+        return found
+
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
         found = {result.buffer for result in self.plan.results if isinstance(result, View)}
@@ -166,18 +183,37 @@ class BackwardWriter(ModelWriter):
         variables |= {node: f"{SAVED}.{field}" for node, field in fields.items()}
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
-        results = [variables[outputs[place]] for place in (*handed_on, *loop.collected)]
         inputs = (*loop.own[0], *loop.repeat.inputs[0], *loop.shared)
+        sizes = sizes_inside(inputs, body, variables)
+        results = [variables[outputs[place]] for place in handed_on]
+        results += [self._gradient(loop, place, variables[outputs[place]], sizes) for place in loop.collected]
         name = f"{snake_case(loop.class_name)}_backward"
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
-        method = write_method(name, "", inputs, run, results, body, variables, device)
+        method = write_method(name, "", inputs, run, results, body, variables, device, sizes=sizes)
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
         block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset())
         return block, self._loop_lines(loop, name, handed_on, body)
+
+    def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
+        """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
+        made = [run[place] for run in loop.repeat.outputs]
+        views = [self._views_returned.get(buffer, []) for buffer in made]
+        first = views[0][0] if views[0] else None
+        if first is None or not first.calls or not self._only_returned.issuperset(made):
+            return variable
+        if any(len(found) != 1 or found[0].calls != first.calls for found in views):
+            return variable
+        self._returned_by_layers.update(made)
+        return write_view(first, variable, sizes, self.plan.buffers[first.buffer])
+
+    def _result(self, result: object, sizes: SizeWriter) -> str:
+        if isinstance(result, View) and result.buffer in self._returned_by_layers:
+            return self.variables[result.buffer]
+        return super()._result(result, sizes)
 
     def _loop_lines(self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter) -> list[str]:
         variables = body.variables
@@ -191,7 +227,10 @@ class BackwardWriter(ModelWriter):
             if variables[loop.repeat.inputs[0][place]] != variable:
                 lines.append(f"{variable} = {variables[loop.repeat.inputs[0][place]]}")
         given += [variables[buffer] for buffer in loop.shared]
-        targets = [variables[last[place]] for place in handed_on]
+        lists = {place: variables[last[place]].partition("[")[0] for place in loop.gathered}
+        singulars = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in lists.items()}
+        lines += [f"{name} = []" for name in lists.values()]
+        targets = [singulars.get(place) or variables[last[place]] for place in handed_on]
         if loop.collected:
             lines.append(f"d_{word} = {{}}")
             targets.append(f"*d_{word}[layer]")
@@ -201,7 +240,8 @@ class BackwardWriter(ModelWriter):
         n_layers = len(loop.positions)
         is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
         head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
-        return [*lines, f"for layer in {head}:", f"    {', '.join(targets)} = {call}"]
+        appended = [f"    {name}.append({singulars[place]})" for place, name in lists.items()]
+        return [*lines, f"for layer in {head}:", f"    {', '.join(targets)} = {call}", *appended]
 
     def _returned(self, texts: list[str]) -> str:
         """The gradients; those of all layers of a loop together."""

@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.loops import Loop, ModelStep
-from longhand.emit.layers.model_layers import classes_of, layers_by_class, write_layers
 from longhand.emit.layers.model_loops import Block, write_block, write_loop
-from longhand.emit.module.call_checks import CallChecks, as_size
+from longhand.emit.module.call_checks import CallChecks, as_size, may_require_grad, signature_lines, title
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.model_head import signature_lines, title
-from longhand.emit.module.model_results import (
+from longhand.emit.module.model_text import (
+    CallArguments,
+    ModelFile,
+    ModelText,
     built,
+    classes_of,
     detached,
     end_with,
+    layers_by_class,
     records_outside_loops,
     remark_on_gradients,
     trained_lines,
+    write_layers,
 )
-from longhand.emit.module.model_text import ModelFile, ModelText
-from longhand.emit.module.model_weights import construct
+from longhand.emit.module.model_weights import constants_of_function, construct
 from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
-from longhand.emit.module.templates import render_template
-from longhand.emit.module.tensor_lists import MadeList, TensorList, find_lists, find_made_lists, shape_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_words, may_require_grad
-from longhand.emit.module.trees import Parameter, parameters
+from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trees import (
+    MadeList,
+    Parameter,
+    TensorList,
+    find_lists,
+    find_made_lists,
+    shape_lines,
+)
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.naming import externs
 from longhand.emit.names.unit_names import UnitNames
-from longhand.emit.names.words import identifier, own_name
+from longhand.emit.names.words import identifier, own_name, python_docstring
 from longhand.emit.text.data_sizes import drop_unread_sizes, symbol_words
-from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter, bind_sizes
-from longhand.emit.unit.runtime_py import sorted_imports
+from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
 from longhand.schedule.plan import UnitPlan
@@ -89,15 +96,13 @@ class ModelWriter:
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
-        self.parameters: tuple[Parameter, ...] = parameters(self.graph)
+        self.arguments = CallArguments.of(self.graph)
+        self.parameters: tuple[Parameter, ...] = self.arguments.parameters
         self.lists: tuple[TensorList, ...] = find_lists(plan, self.parameters, words.nodes)
         taken = {*names.buffers.values(), *(parameter.name for parameter in self.parameters)}
         self.made_lists = find_made_lists(plan, names, taken)
         self.variables = self._variables()
         self.tensors = self._tensor_arguments()
-        self.leaves: tuple[tuple[str, str], ...] = tuple(
-            (leaf, path) for p in self.parameters for leaf, path in p.leaves if isinstance(leaf, str)
-        )
         has_tensors = bool(self.steps) or any(one.kind is not InputKind.SIZE for one in self.graph.inputs)
         self.imports: set[str] = {"import torch"} if has_tensors else set()
         self.runtime: set[str] = set()
@@ -129,13 +134,7 @@ class ModelWriter:
 
     def _tensor_arguments(self) -> list[tuple[str, str]]:
         """(placeholder, expression that reaches it) of the call's tensors."""
-        kinds = {entry.node: entry.kind for entry in self.graph.inputs}
-        return [
-            (leaf, path)
-            for parameter in self.parameters
-            for leaf, path in parameter.leaves
-            if isinstance(leaf, str) and kinds.get(leaf) is InputKind.ARGUMENT
-        ]
+        return self.arguments.tensors()
 
     def write(self) -> ModelFile:
         """The text of model.py."""
@@ -255,7 +254,7 @@ class ModelWriter:
         if self.training is None:
             return ()
         owner, weights = (["self"], ["*self.parameters()"]) if self.graph.is_module else ([], [])
-        given = ", ".join([*owner, *self._launch_given(), *weights])
+        given = ", ".join([*owner, *self.arguments.given(), *weights])
         call = f"{self.training.function}.apply({given})"
         paths = dict(self.tensors)
         return trained_lines(call, self.plan, self.variables, paths, self._plain(), self._built)
@@ -305,10 +304,15 @@ class ModelWriter:
             if any(re.search(r"\bnn\.", line) for lines in classes for line in lines):
                 self.imports.add("from torch import nn")
         else:
-            constants = self._function_constants()
+            device_text = self.plan.options.target.device.value
+            constants = [
+                *shape_lines(self.lists),
+                *constants_of_function(self.tree, self.variables, device_text),
+            ]
+            self.runtime |= {"load_constants"} if self.tree.stored else set()
         if self.records:
             self.runtime.add("CudaGraph")
-            graph = f"CudaGraph(self.{self.launch}, mutates={self._mutated()})"
+            graph = f"CudaGraph(self.{self.launch}, mutates={self.arguments.mutated()})"
             members = [*members, f"self.{self.recording} = {graph}"]
         return ModelText(
             title="\n".join(map(python_docstring, title(self.plan, self.plan.options.train).split("\n"))),
@@ -327,13 +331,13 @@ class ModelWriter:
             base=base,
             base_arguments=base_arguments,
             members=tuple(members),
-            parameters=tuple(self._parameter_texts()),
+            parameters=tuple(self.arguments.signature(self._plain())),
             checks=tuple(checks),
             sizes=(*unpacked, *bound),
             paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
-            launch_arguments=tuple(self.launch_arguments()) if self.has_launch else None,
-            launch_given=self._launch_given(),
-            mutates=self._mutated(),
+            launch_arguments=tuple(self.arguments.leaf_words(self.variables)) if self.has_launch else None,
+            launch_given=self.arguments.given(),
+            mutates=self.arguments.mutated(),
             blocks=tuple({block.name: block for _, block in blocks}.values()),
             constants=tuple(constants),
             training=self._trained(),
@@ -342,59 +346,14 @@ class ModelWriter:
             recording=self.recording,
         )
 
-    def _function_constants(self) -> list[str]:
-        """Module-level lines for the constants of a function."""
-        lines = shape_lines(self.lists)
-        device = f'"{self.plan.options.target.device.value}"'
-        if self.tree.stored:
-            self.runtime.add("load_constants")
-            lines.append(f"constants = load_constants({device})")
-        held = self.tree.root.held
-        for node, path in self.tree.expressions.items():
-            source = str(held[path].source)
-            move = "" if self.is_cpu or source.startswith("constants[") else f".to({device})"
-            lines.append(f"{self.variables[node]} = {source}{move}")
-        return lines
-
     def _unpacked(self, sizes: Sequence[str]) -> list[str]:
         """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
         if self.has_launch:  # which is given the leaves
             return []
-        in_lists = {node for one in self.lists for node in one.nodes}
-        written = {mutation.input_node for mutation in self.graph.mutations} - in_lists
-        return [
-            f"{variable} = {path}"
-            for leaf, path in self.leaves
-            if (variable := self.variables[leaf]) != path
-            and (
-                self.words.nodes[leaf].users
-                or leaf in written
-                or any(f"{variable}.shape" in one for one in sizes)
-            )
-        ]
+        read = frozenset(leaf for leaf, _ in self.arguments.leaves if self.words.nodes[leaf].users)
+        return self.arguments.unpacked(self.variables, self.lists, read, sizes)
 
     @property
     def has_launch(self) -> bool:
         """Whether forward() hands on what it is given: to what is recorded, or to the autograd.Function."""
         return self.records or self.training is not None
-
-    def launch_arguments(self) -> list[str]:
-        """The parameters of launch(): the leaves of the call's arguments."""
-        return [self.variables[leaf] for leaf, _ in self.leaves]
-
-    def _launch_given(self) -> tuple[str, ...]:
-        """What forward() gives launch(): ``batch["mask"]``."""
-        return tuple(path for _, path in self.leaves)
-
-    def _mutated(self) -> tuple[int, ...]:
-        """Which of the launch arguments the model writes to."""
-        written = {mutation.input_node for mutation in self.graph.mutations}
-        return tuple(place for place, (leaf, _) in enumerate(self.leaves) if leaf in written)
-
-    def _parameter_texts(self) -> Iterator[str]:
-        may_have_default = [
-            all(p.has_default for p in self.parameters[i:]) for i in range(len(self.parameters))
-        ]
-        for parameter, with_default in zip(self.parameters, may_have_default, strict=True):
-            default = f"={argument(parameter.default, self._plain())}" if with_default else ""
-            yield f"{parameter.name}{default}"

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module.held_values import ByLayer
-from longhand.emit.module.module_tree import Branch, Held, ModuleTree, expression, member
-from longhand.emit.names.words import is_attribute
-from longhand.emit.text.quoting import python_string
+from longhand.emit.module.module_tree import Branch, ByLayer, Held, ModuleTree, expression, member
+from longhand.emit.names.words import is_attribute, python_string
+from longhand.options import Device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,3 +246,19 @@ def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
     if len(texts) == 1 and texts[0].startswith("*"):
         return f"nn.ModuleList{texts[0][1:]}"
     return f"nn.ModuleList([{', '.join(texts)}])"
+
+
+def constants_of_function(tree: ModuleTree, variables: Mapping[str, str], device: str) -> list[str]:
+    """Lines for the constants of a function, at the top level of its module.
+
+    Args:
+        tree: What holds them.
+        variables: The word of each.
+        device: Where the function runs: ``cuda``.
+    """
+    lines = [f'constants = load_constants("{device}")'] if tree.stored else []
+    for node, path in tree.expressions.items():
+        source = str(tree.root.held[path].source)
+        move = "" if device == Device.CPU.value or source.startswith("constants[") else f'.to("{device}")'
+        lines.append(f"{variables[node]} = {source}{move}")
+    return lines

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
-from longhand.emit.layers.buffer_flow import buffers_made, buffers_read
 from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
-from longhand.emit.module.named_views import named_views, view_key
+from longhand.emit.module.paragraphs import named_views, view_key
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.trees import parameters
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope, identifier, own_name, plural
 from longhand.lower.ir import Extern, View
-from longhand.schedule.plan import Allocate, Release, Reuse, UnitPlan
+from longhand.schedule.plan import Allocate, Release, Reuse, UnitPlan, buffers_made, buffers_read
 
 # What the templates of model.py bind themselves.
 _TAKEN = OWN_WORDS
@@ -140,6 +139,8 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
     }
     for buffer in (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared):
         names[buffer] = scope.pick(words.variables(buffer))
+    for buffer, path in loop.previous.items():
+        names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
     # Of steps that only some layers do, each takes words of its own.
     steps: list[ModelStep] = []
     apart: set[str] = set()
@@ -149,6 +150,9 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
     _Namer(words, names, scope, (*loop.outputs, *loop.saved), apart).name(steps)
     return names
+
+
+EVERY = "every_"  # before the word of what every layer of a backward pass hands on
 
 
 class _Namer:
@@ -256,8 +260,10 @@ class _Namer:
                 for position, run in zip(loop.positions, loop.repeat.outputs, strict=True):
                     self.names[run[place]] = f"{of_layers}[{position}][{loop.collected.index(place)}]"
                 continue
-            if place in loop.collected:
-                word = self.scope.pick(plural(word) for word in self.words.candidates(buffer))
+            if place in loop.collected or place in loop.gathered:
+                words = self.words.candidates(buffer)
+                is_gathered = place in loop.gathered
+                word = self.scope.pick(f"{EVERY}{word}" if is_gathered else plural(word) for word in words)
                 for layer, run in enumerate(loop.repeat.outputs):
                     self.names[run[place]] = f"{word}[{layer}]"
                 continue

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.dimension_propagation import PADDED, PRODUCT, Words
-from longhand.emit.text.size_text import size_text
+from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Size, memory_order
 
 

@@ -15,13 +15,19 @@ import re
 from collections.abc import Mapping, Set
 from pathlib import PurePath, PurePosixPath
 
-from longhand.emit.unit.contract import Breach, find_breaches, has_markers
-from longhand.emit.unit.lock_schema import LOCK, lock_text
-from longhand.emit.unit.merge_report import ConflictStyle, FileReport, MergePlan, MergeReport, Outcome
+from longhand.emit.unit.contract import Breach, Move, find_breaches, find_moves, has_markers, tuned_at_home
+from longhand.emit.unit.lock_file import LOCK, lock_text
 from longhand.emit.unit.on_disk import ASIDE, BASE, NEW, UnitOnDisk
-from longhand.emit.unit.prose import with_new_prose
-from longhand.emit.unit.renamed_kernels import Move, find_moves, tuned_at_home
-from longhand.emit.unit.threeway import Conflict, merge
+from longhand.emit.unit.threeway import (
+    Conflict,
+    ConflictStyle,
+    FileReport,
+    MergePlan,
+    MergeReport,
+    Outcome,
+    merge,
+    with_new_prose,
+)
 from longhand.errors import EditError
 
 _QUOTE = re.compile(r"^(?://)? +([\w.]+    \S.*)$", re.MULTILINE)  # Mlp.forward    hidden = F.gelu(x)
@@ -248,7 +254,7 @@ class _Merger:
             for file in self.reports
             if file.outcome is Outcome.NEW and file.path.startswith("kernels/")
         }
-        self.moves = find_moves(self.disk, gone, added)
+        self.moves = find_moves(self.disk, gone, added) if gone else []
         for move in self.moves:
             self.contents[move.target] = move.text.encode()
             self.reports = [file for file in self.reports if file.path != move.target]
@@ -309,7 +315,8 @@ class _Merger:
             for path in written
             if path in self.contents or path in self.carried
         }
-        refuse(find_breaches(files, written))
+        if files != written:
+            refuse(find_breaches(files, written))
 
 
 def refuse(breaches: list[Breach], folder: PurePath | str = "") -> None:

@@ -16,10 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from longhand.capture.graph import InputKind, differentiated
-from longhand.emit.layers.buffer_flow import buffers_made
 from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps
-from longhand.emit.module.passes import Pass, kernels_of
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, Pass, kernels_of
 from longhand.lower.ir import Buffer, Extern, Load, Size, Store, View, arguments
 from longhand.schedule.plan import (
     Access,
@@ -30,6 +28,7 @@ from longhand.schedule.plan import (
     Release,
     Repeat,
     Reuse,
+    buffers_made,
 )
 
 VERSION = 1

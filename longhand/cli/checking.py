@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
-from longhand.cli.edit_screen import show_annotations, show_check
-from longhand.cli.sarif import sarif_of
+from longhand.cli.annotations import show_findings
+from longhand.cli.edit_screen import show_check
+from longhand.cli.findings import of_check
+from longhand.cli.styles import Style, report
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
 from longhand.errors import OptionError
@@ -33,7 +33,7 @@ def check(
     folders: Sequence[Path],
     factory: str | None,
     sizes: tuple[str, ...],
-    style: str,
+    style: Style,
     *,
     is_verified: bool,
     is_trusted: bool,
@@ -60,17 +60,16 @@ def check(
         else:
             result = check_files(folder)
         is_told = verbosity() is not Verbosity.QUIET or result.currency is not Currency.CURRENT
-        if style in ("text", "github") and is_told:
-            show_one = show_annotations if style == "github" else show_check
-            show_one(result)
+        if style is Style.TEXT and is_told:
+            show_check(result)
+        if style is Style.GITHUB:
+            show_findings(style, list(of_check(result)))
         results.append(result)
     worst = max((result.currency for result in results), key=_GRAVITY.index)
-    if style == "json":
-        click.echo(
-            json.dumps({"exit_code": int(worst), "units": list(map(check_as_json, results))}, indent=1)
-        )
-    if style == "sarif":
-        click.echo(json.dumps(sarif_of(results), indent=1))
+    if style is Style.JSON:
+        report(json.dumps({"exit_code": int(worst), "units": list(map(check_as_json, results))}, indent=1))
+    if style is Style.SARIF:
+        show_findings(style, [one for result in results for one in of_check(result)])
     return int(worst)
 
 

@@ -19,6 +19,7 @@ from longhand.cli.edit_commands import check_command, diff_command, doing, eject
 from longhand.cli.handoff_commands import accept_command, handoff_command
 from longhand.cli.review_commands import view_command
 from longhand.cli.settings import settings_here
+from longhand.cli.styles import Style, reporting, reporting_as_json
 from longhand.cli.terminal import Command, manners
 from longhand.options import Mode
 
@@ -80,7 +81,6 @@ _FACTORY = click.option(
 _KERNELS = click.option(
     "--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel; may be repeated."
 )
-_JSON = click.option("--json", "is_json", is_flag=True, help="As JSON.")
 
 
 @commands.command(
@@ -123,7 +123,7 @@ _JSON = click.option("--json", "is_json", is_flag=True, help="As JSON.")
     "--allow-breaks", is_flag=True, help="With bytecode: a unit for each graph, if there are several."
 )
 @click.option("--run/--no-run", default=True, help="Run it once on the example before it is kept (default).")
-@_JSON
+@reporting
 @click.pass_context
 def generate_command(
     context: click.Context,
@@ -133,7 +133,7 @@ def generate_command(
     is_all: bool,
     replaces: bool,
     conflict: str,
-    is_json: bool,
+    style: Style,
     **options: Any,
 ) -> int:
     """Write a model as source code; keep and merge what you edited.
@@ -163,7 +163,7 @@ def generate_command(
         is_all=is_all,
         replaces=replaces,
         conflict=conflict,
-        is_json=is_json,
+        style=style,
     )
 
 
@@ -177,9 +177,9 @@ def generate_command(
     metavar="NAME=N,...",
     help="Of sizes that vary: what to try, beside the example. By default a few at random; `none` for none.",
 )
-@_JSON
+@reporting
 def verify_command(
-    folder: Path, factory: str | None, kernels: tuple[str, ...], sizes: tuple[str, ...], is_json: bool
+    folder: Path, factory: str | None, kernels: tuple[str, ...], sizes: tuple[str, ...], style: Style
 ) -> int:
     """Compare a unit with the eager original, and each kernel with its reference.
 
@@ -194,7 +194,7 @@ def verify_command(
     unit in the last place. Exit code 1 if one is farther; where the model has
     changed since the unit was generated, it says so.
     """
-    return doing("judging").verify(folder, factory, kernels, sizes, is_json=is_json)
+    return doing("judging").verify(folder, factory, kernels, sizes, style=style)
 
 
 @commands.command("bench", epilog=example("longhand bench generated/attention_cpu --turns 11"))
@@ -204,12 +204,13 @@ def verify_command(
     "--turns", type=click.IntRange(min=1), default=7, show_default=True, help="Interleaved turns of each."
 )
 @click.option("--kernels", "only_kernels", is_flag=True, help="Not the whole model.")
-@click.option("--json", "is_json", is_flag=True, help="As JSON, for `longhand diff --markdown --bench`.")
+@reporting_as_json
 def bench_command(folder: Path, factory: str | None, turns: int, only_kernels: bool, is_json: bool) -> int:
     """Time a unit against eager and torch.compile, and each of its kernels.
 
     A kernel's time stands beside that of the kernel as longhand wrote it,
-    where somebody edited it, and its bandwidth beside that of a plain copy.
+    where somebody edited it, and its bandwidth beside that of a plain copy. `longhand diff --markdown
+    --bench` takes what --json prints.
     """
     return doing("measuring").bench(folder, factory, turns, only_kernels=only_kernels, is_json=is_json)
 
@@ -226,7 +227,7 @@ def bench_command(folder: Path, factory: str | None, turns: int, only_kernels: b
     metavar="SECONDS",
     help="How long it may take, all kernels together.",
 )
-@_JSON
+@reporting_as_json
 def tune_command(
     folder: Path, kernels: tuple[str, ...], includes_persons: bool, budget: float, is_json: bool
 ) -> int:
@@ -271,7 +272,7 @@ def tune_command(
 )
 @click.option("--name", default="", help="The package; by default the unit's folder.")
 @click.option("--version", default="1.0", show_default=True, help="The wheel's.")
-@_JSON
+@reporting_as_json
 def build_command(
     folder: Path,
     out: Path | None,
@@ -300,7 +301,7 @@ def build_command(
     "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SIZES]", help='Like "x=float32[4,1024]".'
 )
 @click.option("--frontend", default="bytecode", show_default=True, help="What captures: bytecode, dynamo.")
-@_JSON
-def explain_command(factory: str, inputs: tuple[str, ...], frontend: str, is_json: bool) -> int:
+@reporting
+def explain_command(factory: str, inputs: tuple[str, ...], frontend: str, style: Style) -> int:
     """Tell which graphs and kernels a call becomes, its guards, where it breaks and why."""
-    return doing("generating").explain(factory, inputs, frontend, is_json=is_json)
+    return doing("generating").explain(factory, inputs, frontend, style=style)

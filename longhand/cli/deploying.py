@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from longhand.cli import screen
+from longhand.cli.styles import report
 from longhand.deploy.building import build as build_unit
 from longhand.deploy.wheel import write_wheel
 
@@ -48,7 +49,7 @@ def build(
         }
         found |= {"name": built.name, "device": built.device, "built_for": built.levels}
         found |= {"kernels": built.kernels, "left": built.left, "bytes": built.n_bytes}
-        click.echo(json.dumps(found, indent=1))
+        report(json.dumps(found, indent=1))
         return 0
     click.echo(str(built))
     if out is not None and wheel is not None:

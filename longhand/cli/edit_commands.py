@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from longhand.cli.styles import Style, report, reporting, reporting_as_json
 from longhand.cli.terminal import Command
 
 _trust = click.option(
@@ -18,7 +20,6 @@ _trust = click.option(
     help="Run code of this repository: its models, its kernels.",
 )
 _FOLDERS = click.argument("folders", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
-_JSON = click.option("--json", "is_json", is_flag=True, help="As JSON.")
 
 
 def doing(module: str) -> Any:
@@ -40,14 +41,7 @@ def example(text: str) -> str:
 @click.option(
     "--sizes", multiple=True, metavar="NAME=N,...", help="With --verify: as `longhand verify` has it."
 )
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["text", "github", "json", "sarif"]),
-    default="text",
-    help="github: annotations; sarif: SARIF 2.1.0.",
-)
-@click.option("--json", "is_json", is_flag=True, help="As --format json.")
+@reporting
 @click.option(
     "--again", "is_again", is_flag=True, help="Compare also where nothing that was read has changed."
 )
@@ -57,8 +51,7 @@ def check_command(
     factory: str | None,
     is_verified: bool,
     sizes: tuple[str, ...],
-    style: str,
-    is_json: bool,
+    style: Style,
     is_again: bool,
     is_trusted: bool,
 ) -> int:
@@ -76,12 +69,11 @@ def check_command(
     4 not compared, for want of --trust, and nothing else is wrong;
     5 with --verify: it computes something else, or cannot run.
     """
-    chosen = "json" if is_json else style
     return doing("checking").check(
         folders,
         factory,
         sizes,
-        chosen,
+        style,
         is_verified=is_verified,
         is_trusted=is_trusted,
         is_again=is_again,
@@ -106,7 +98,7 @@ def check_command(
     help="With --markdown: times that `longhand bench --json` printed.",
 )
 @click.option("--no-check", is_flag=True, help="With --markdown: do not run the kernels.")
-@_JSON
+@reporting
 @_trust
 def diff_command(
     folders: tuple[Path, ...],
@@ -115,7 +107,7 @@ def diff_command(
     since: str | None,
     bench_file: Path | None,
     no_check: bool,
-    is_json: bool,
+    style: Style,
     is_trusted: bool,
 ) -> int:
     """Show what people changed in units since longhand wrote them.
@@ -134,7 +126,7 @@ def diff_command(
         bench_file,
         is_stat=is_stat,
         is_markdown=is_markdown,
-        is_json=is_json,
+        style=style,
         is_checked=is_trusted and not no_check,
         no_check=no_check,
     )
@@ -145,11 +137,16 @@ def diff_command(
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--undo", is_flag=True, help="Let longhand merge into it again.")
-def eject_command(file: Path, undo: bool) -> None:
+@reporting_as_json
+def eject_command(file: Path, undo: bool, is_json: bool) -> int:
     """Make a file wholly yours: never merged, still called, still checked.
 
     `generate` leaves it as it is, whatever the new version says. `verify` and
     `check` still hold it to longhand's own reference and to its callers.
     """
     folder, path = importlib.import_module("longhand.staleness.eject").eject(file, undo=undo)
-    click.echo(f"{folder / path} is {'merged again' if undo else 'yours'}.")
+    if is_json:
+        report(json.dumps({"unit": str(folder), "path": path, "ejected": not undo}, indent=1))
+    else:
+        click.echo(f"{folder / path} is {'merged again' if undo else 'yours'}.")
+    return 0

@@ -1,4 +1,4 @@
-"""What `check` and `diff` show: for people, for GitHub's annotations, and as Markdown for a pull request."""
+"""What `check` and `diff` show: for people, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from longhand.cli.terminal import Verbosity, verbosity
-from longhand.emit.text.quoting import markdown_code, visible, visible_line
+from longhand.emit.names.words import markdown_code, visible, visible_line
 from longhand.staleness.file_check import CheckResult, Currency
 
 if TYPE_CHECKING:
@@ -65,25 +65,6 @@ def show_check(result: CheckResult) -> None:
         click.echo("  Bring it up to date (your edits are merged):")
     if result.currency in (Currency.STALE, Currency.OTHER_VERSIONS):
         click.echo(f"  {result.renewal or 'run the Python that called longhand.generate'}")
-
-
-def show_annotations(result: CheckResult) -> None:
-    """The same as GitHub Actions reads it: one annotation for each place."""
-    for breach in result.breaches:
-        _annotate("error", result.folder / breach.path, breach.line, "broken edit", breach.what)
-    for path, what in result.faults:
-        _annotate("error", result.folder / path, 1, "wrong", what)
-    level = "warning" if result.currency is Currency.OTHER_VERSIONS else "error"
-    title = _VERDICTS[result.currency][0]
-    for change in result.changes:
-        _annotate(level, result.folder / change.path, change.line, title, change.what)
-    if result.currency is Currency.OTHER_VERSIONS:
-        _annotate(level, result.folder / "longhand.lock", 1, title, "; ".join(result.versions))
-
-
-def _annotate(level: str, path: Path, line: int, title: str, what: str) -> None:
-    message = what.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    click.echo(f"::{level} file={path.as_posix()},line={line},title=longhand: {title}::{message}")
 
 
 def show_diff(folder: Path, edits: Iterable[FileEdit]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from longhand.cli.edit_commands import doing, example
+from longhand.cli.styles import Style, reporting, reporting_as_json
 from longhand.cli.terminal import Command
 
 
@@ -18,22 +19,23 @@ from longhand.cli.terminal import Command
 @click.argument("unit", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("kernels", metavar="[KERNEL...]", nargs=-1)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to write.")
-def handoff_command(unit: Path, kernels: tuple[str, ...], out: Path) -> int:
+@reporting_as_json
+def handoff_command(unit: Path, kernels: tuple[str, ...], out: Path, is_json: bool) -> int:
     """Write a folder with kernels to be made faster, by whoever can.
 
     It holds the kernels (all, if none is named), their references, what they
     are given, what they take and what the hardware allows. `longhand accept`
     judges what comes back.
     """
-    return int(doing("handing").handoff(unit, kernels, out))
+    return int(doing("handing").handoff(unit, kernels, out, is_json=is_json))
 
 
 @click.command("accept", cls=Command, epilog=example("longhand accept /tmp/given"))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--unit", type=click.Path(path_type=Path), help="The unit, if it is elsewhere now.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Judge, and install nothing.")
-@click.option("--json", "is_json", is_flag=True, help="As JSON.")
-def accept_command(folder: Path, unit: Path | None, is_dry: bool, is_json: bool) -> int:
+@reporting
+def accept_command(folder: Path, unit: Path | None, is_dry: bool, style: Style) -> int:
     """Judge edits of kernels that were handed off; install those that pass.
 
     An edit must be right in the model's calls and at other sizes, drawn at
@@ -43,4 +45,4 @@ def accept_command(folder: Path, unit: Path | None, is_dry: bool, is_json: bool)
 
     Exit code 1 if an edit is refused; each reason is told.
     """
-    return int(doing("handing").accept(folder, unit, installs=not is_dry, is_json=is_json))
+    return int(doing("handing").accept(folder, unit, installs=not is_dry, style=style))

@@ -10,8 +10,11 @@ from typing import Any
 import click
 
 from longhand.cli import edit_screen, screen
+from longhand.cli.annotations import show_findings
 from longhand.cli.as_json import diff_as_json, verification_as_json
 from longhand.cli.bench_file import read_times
+from longhand.cli.findings import Finding, of_edits, of_verification
+from longhand.cli.styles import Style, report
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
 from longhand.errors import OptionError, VerificationError
@@ -21,7 +24,7 @@ from longhand.verify.verification import verify as verify_unit
 
 
 def verify(
-    folder: Path, factory: str | None, kernels: tuple[str, ...], sizes: tuple[str, ...], *, is_json: bool
+    folder: Path, factory: str | None, kernels: tuple[str, ...], sizes: tuple[str, ...], *, style: Style
 ) -> int:
     """Verifies and shows.
 
@@ -31,8 +34,10 @@ def verify(
     set_logs_from_environment()
     with screen.working(f"verifying {folder}") as show:
         result = verify_unit(folder, factory, kernels, sizes=sizes, tell=show)
-    if is_json:
-        click.echo(json.dumps(verification_as_json(folder, result), indent=1))
+    if style is Style.JSON:
+        report(json.dumps(verification_as_json(folder, result), indent=1))
+    show_findings(style, list(of_verification(folder, result)))
+    if style is not Style.TEXT:
         return 0 if result.is_right else 1
     if not (result.is_right and verbosity() is Verbosity.QUIET):
         screen.show_verification(result)
@@ -53,7 +58,7 @@ def diff(
     *,
     is_stat: bool,
     is_markdown: bool,
-    is_json: bool,
+    style: Style,
     is_checked: bool,
     no_check: bool,
 ) -> int:
@@ -67,26 +72,29 @@ def diff(
     times: dict[str, Any] | None = read_times(bench_file) if bench_file else None
     code = 0
     found = []
-    if is_markdown and not is_json:
+    findings: list[Finding] = []
+    if is_markdown and style is Style.TEXT:
         edit_screen.show_marker()
     for folder in list(folders) or units_here():
         if is_markdown:
             with screen.working(f"running the kernels of {folder}" if is_checked else f"reading {folder}"):
-                report = report_of(folder, since=since, times=times, is_checked=is_checked)
-            code = 1 if any(line.is_wrong for line in report.lines) else code
+                told = report_of(folder, since=since, times=times, is_checked=is_checked)
+            code = 1 if any(line.is_wrong for line in told.lines) else code
         else:
-            report = UnitReport((), edits_of(folder))
-        edits = report.edits
-        if is_json:
-            found.append(diff_as_json(folder, edits, report.lines))
+            told = UnitReport((), edits_of(folder))
+        edits = told.edits
+        if style is not Style.TEXT:
+            found.append(diff_as_json(folder, edits, told.lines))
+            findings += of_edits(folder, edits, told.lines)
         elif is_markdown:
-            edit_screen.show_markdown(folder, report, since)
+            edit_screen.show_markdown(folder, told, since)
         elif is_stat:
             edit_screen.show_stat(folder, edits)
         elif edits:
             edit_screen.show_diff(folder, edits)
         else:
             click.echo(f"{folder}: nobody edited it.")
-    if is_json:
-        click.echo(json.dumps(found, indent=1))
+    if style is Style.JSON:
+        report(json.dumps(found, indent=1))
+    show_findings(style, findings)
     return code

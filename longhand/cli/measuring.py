@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from longhand.cli import screen
+from longhand.cli.styles import report
 from longhand.tune.bench import bench as time_model
 from longhand.tune.kernel_times import time_kernels
 
@@ -19,7 +20,7 @@ def bench(folder: Path, factory: str | None, turns: int, *, only_kernels: bool, 
         show("the model, eager, torch.compile")
         model = None if only_kernels else time_model(folder, factory, n_turns=turns)
     if is_json:
-        click.echo(screen.times_as_json(model, kernels))
+        report(screen.times_as_json(model, kernels))
         return 0
     if model is not None:
         screen.show_times(model)

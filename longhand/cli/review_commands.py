@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from longhand.cli.edit_commands import doing, example
+from longhand.cli.styles import reporting_as_json
 from longhand.cli.terminal import Command
 
 
@@ -43,7 +44,7 @@ from longhand.cli.terminal import Command
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="On the page: times that `longhand bench --json` printed.",
 )
-@click.option("--json", "is_json", is_flag=True, help="As JSON.")
+@reporting_as_json
 def view_command(
     folder: Path,
     kernel: str | None,

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from longhand.cli import screen
+from longhand.cli.styles import report
 from longhand.emit.unit.lock_file import read_lock
 from longhand.tune.tuning import Tuning, tune
 
@@ -35,7 +36,7 @@ def run_tune(
         except KeyboardInterrupt:
             is_interrupted = True
     if is_json:
-        click.echo(json.dumps(_as_json(folder, found, is_interrupted), indent=1))
+        report(json.dumps(_as_json(folder, found, is_interrupted), indent=1))
     else:
         show_tunings(folder, found)
         if is_interrupted:

@@ -9,6 +9,7 @@ import click
 
 from longhand.cli import screen
 from longhand.cli.bench_file import read_times
+from longhand.cli.styles import report
 from longhand.emit.unit.lock_file import read_lock
 from longhand.errors import OptionError, OutputError
 from longhand.review.page_content import page_of
@@ -82,7 +83,7 @@ def _show(folder: Path, kernel: str | None, *, is_json: bool) -> int:
         screen.show_unit(folder, kernel)
         return 0
     files, text = screen.files_of(folder), screen.kernel_of(folder, kernel)
-    click.echo(
+    report(
         json.dumps(
             {
                 "unit": str(folder),

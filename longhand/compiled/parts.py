@@ -16,10 +16,9 @@ from longhand.capture.bytecode.entry.breaks import BreakRecord
 from longhand.capture.bytecode.entry.entries import Capture, Event
 from longhand.capture.frontends.call import told_apart
 from longhand.compiled.backend import GraphReport, longhand_backend, number_from_one
-from longhand.emit.module.templates import render_template
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.one_step import replace_file
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.lock_file import LOCK, read_regular
+from longhand.emit.unit.on_disk import replace_file
+from longhand.emit.unit.templates import render_template
 from longhand.errors import OutputError, UnitError
 
 __all__ = ["OPTIONS", "Parts", "options_of_parts", "write_parts"]
@@ -28,7 +27,7 @@ MAP = "GRAPHS.md"
 OPTIONS = "graphs.json"  # how the units below a folder are made again, as a lock says it of one unit
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Parts:
     """What was written for a call with graph breaks.
 
@@ -42,8 +41,15 @@ class Parts:
     graphs: tuple[GraphReport, ...]
     breaks: tuple[BreakRecord, ...]
 
+    def __repr__(self) -> str:
+        return f"<Parts {self._title}; print it for more>"
+
+    @property
+    def _title(self) -> str:
+        return f"{self.out}: {_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"
+
     def __str__(self) -> str:
-        lines = [f"{self.out}: {_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"]
+        lines = [self._title]
         for graph in self.graphs:
             where = graph.folder.name if graph.folder is not None else f"in eager: {graph.reason}"
             lines.append(f"  {_counted(graph.n_ops, 'op')}: {where}")

@@ -21,12 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from longhand.deploy.cubins import Cubins, compile_cubins
-from longhand.emit.text.formatting import format_python
-from longhand.emit.unit.lock_file import read_lock
+from longhand.emit.unit.lock_file import leaves, read_lock
 from longhand.emit.unit.merge import refuse
 from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.reading import leaves
-from longhand.emit.unit.runtime_py import imported_from_runtime, write_runtime
+from longhand.emit.unit.templates import format_python, imported_from_runtime, write_runtime
 from longhand.errors import OptionError, OutputError, ToolError, UnitError
 from longhand.loading import import_file
 from longhand.staleness.currency import broken_edits
@@ -42,7 +40,7 @@ _ARM = {"armv8-a": ()}
 Tell = Callable[[str, int, int], None]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Built:
     """What was built.
 
@@ -64,9 +62,16 @@ class Built:
     n_bytes: int
     left: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        return f"<Built {self._title}>"
+
+    @property
+    def _title(self) -> str:
         made = f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {', '.join(self.levels)}"
-        lines = [f"{self.folder}: {self.name}, {made}, {self.n_bytes / 1e3:.0f} kB"]
+        return f"{self.folder}: {self.name}, {made}, {self.n_bytes / 1e3:.0f} kB"
+
+    def __str__(self) -> str:
+        lines = [self._title]
         return "\n".join(
             [*lines, *(f"  not built, so that it needs a C compiler: {one}" for one in self.left)]
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.plan import Launch, UnitPlan
 from longhand.telling.summary import flat_steps

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.unit.lock_file import read_lock
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.on_disk import edits, lock_versions, read_unit
+from longhand.emit.unit.lock_file import LOCK, lock_versions, read_lock
+from longhand.emit.unit.on_disk import edits, read_unit
 from longhand.errors import UnitError
 from longhand.staleness.revisions import files_at, need_revision
 from longhand.verify.checking import KernelCheck, check_kernels
@@ -40,6 +39,19 @@ class FileEdit:
     def n_removed(self) -> int:
         """Lines that are gone."""
         return sum(line.startswith("-") for line in self.lines)
+
+    @property
+    def first_line(self) -> int:
+        """Where the file as it is differs first, counted from 1."""
+        number = 1
+        for line in self.lines:
+            if line.startswith("@@"):
+                number = max(1, int(line.split("+")[1].split(" ")[0].split(",")[0]))
+            elif line.startswith(" "):
+                number += 1
+            else:
+                break
+        return number
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import sympy
 import torch.utils._pytree as pytree
 
-from longhand.emit.unit.merge_report import MergeReport
+from longhand.emit.unit.threeway import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.plan import Launch, PlanStep, Repeat, TrainingPlan, UnitPlan
 from longhand.telling.clock import Timings

@@ -36,7 +36,7 @@ class Times:
     noise: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ModelTimes:
     """What was measured of a model.
 
@@ -47,6 +47,10 @@ class ModelTimes:
 
     times: dict[str, Times]
     left_out: dict[str, str]
+
+    def __repr__(self) -> str:
+        each = [f"{name} {one.median:.3f} ms" for name, one in self.times.items()]
+        return f"<ModelTimes {', '.join(each)}>"
 
 
 def time_side_by_side(

@@ -29,7 +29,7 @@ _turn = (
 )  # a unit may have been edited since it was timed last: it is imported anew each time
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class KernelTime:
     """One kernel in all of its calls in the unit's own check, taken together.
 
@@ -44,6 +44,10 @@ class KernelTime:
     base: Times | None
     bytes_moved: int
     share: float
+
+    def __repr__(self) -> str:
+        of_a_copy = f"{self.gb_per_s:.1f} GB/s, {100 * self.share:.0f}% of a copy"
+        return f"<KernelTime {self.times.median:.4f} ms, {of_a_copy}>"
 
     @property
     def gb_per_s(self) -> float:

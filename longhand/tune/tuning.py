@@ -34,11 +34,9 @@ from pathlib import Path
 
 import torch
 
-from longhand.emit.unit.lock_file import read_lock, settled_lock
-from longhand.emit.unit.lock_schema import LOCK, lock_text
+from longhand.emit.unit.lock_file import LOCK, lock_text, read_lock, settled_lock
 from longhand.emit.unit.merge import refuse
-from longhand.emit.unit.on_disk import NEW, UnitOnDisk, content_of, read_unit
-from longhand.emit.unit.one_step import replace_files, sole
+from longhand.emit.unit.on_disk import NEW, UnitOnDisk, content_of, read_unit, replace_files, sole
 from longhand.errors import UnitError
 from longhand.staleness.currency import broken_edits
 from longhand.tune.contest import Contest, Course, TimeUpError
@@ -52,7 +50,7 @@ _SEARCH_TURNS = 7
 Tell = Callable[[str], None]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Tuning:
     """What became of one kernel.
 
@@ -81,6 +79,15 @@ class Tuning:
     n_tried: int = 0
     skipped: tuple[tuple[dict[str, int], str], ...] = ()
     note: str = ""
+
+    def __repr__(self) -> str:
+        changes = [
+            f"{name} {value} -> {self.after[name]}"
+            for name, value in self.before.items()
+            if value != self.after[name]
+        ]
+        outcome = ", ".join(changes) if self.is_changed else "kept"
+        return f"<Tuning {self.kernel}: {outcome}; {self.n_tried} tried>"
 
     @property
     def is_changed(self) -> bool:

@@ -4,13 +4,15 @@ Steps become tokens (what they do, without the names of buffers). A stretch that
 repeat if the buffers correspond as well: made inside by the same step, the same weight of the next module, saved by
 the forward pass for the run, handed on from run to run, or one and the same. Where a run begins is free (a residual
 sum often is fused with the norm of the next layer): the beginning is chosen so that each run uses the weights of one
-module.
+module. Where a weight of a layer's end is fused with one of the next layer's beginning (a layer scale and a norm), no
+such beginning exists: then each run uses weights of the module before its own, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, Program, View
@@ -29,10 +31,18 @@ class Outside:
     Attributes:
         weights: The dotted path of each weight, by buffer.
         given: In a backward pass: what the forward pass saved.
+        positions: By the path of a list of modules: the numbers of those with weights that steps read, in order.
     """
 
     weights: Mapping[str, str]
     given: frozenset[str]
+    positions: Mapping[str, Sequence[int]]
+
+    def are_neighbours(self, path: str, following: str) -> bool:
+        """Whether two modules stand in one list, and none between them: a program may leave out equal layers."""
+        (owner, _, last), (same_owner, _, position) = path.rpartition("."), following.rpartition(".")
+        numbers = self.positions.get(owner, ())
+        return owner == same_owner and (int(last), int(position)) in pairwise(numbers)
 
 
 def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[str]) -> list[UnitStep]:
@@ -45,9 +55,25 @@ def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[st
     """
     graph = program.graph
     weights = {entry.node: graph.paths.get(entry.node, entry.target) for entry in graph.inputs}
-    outside = Outside({node: path for node, path in weights.items() if "." in path}, frozenset(graph.given))
+    read = dict.fromkeys(weights[name] for step in steps for name in references(step) if name in weights)
+    outside = Outside(
+        {node: path for node, path in weights.items() if "." in path},
+        frozenset(graph.given),
+        _positions(read),
+    )
     folded = _fold(list(steps), program.buffers, outside, kept)
     return [step for part in folded for step in part]
+
+
+def _positions(paths: Iterable[str]) -> dict[str, list[int]]:
+    """By the path of a list: the numbers of what is in it."""
+    found: dict[str, set[int]] = {}
+    for path in paths:
+        parts = path.split(".")
+        for place, part in enumerate(parts):
+            if part.isdigit():
+                found.setdefault(".".join(parts[:place]), set()).add(int(part))
+    return {owner: sorted(numbers) for owner, numbers in found.items()}
 
 
 def _fold(
@@ -105,7 +131,7 @@ def _best_repeat(
     kept: frozenset[str],
 ) -> tuple[int, int, Repeat] | None:
     """(start, end, repeat): the beginning with the most runs that hand on the least."""
-    best: tuple[tuple[int, int, int], tuple[int, int, Repeat]] | None = None
+    best: tuple[tuple[int, int, int, int], tuple[int, int, Repeat]] | None = None
     period = stretch.period
     for phase in range(stretch.start, stretch.start + min(period + 1, stretch.length - 2 * period + 1)):
         n_runs = (stretch.start + stretch.length - phase) // period
@@ -117,7 +143,10 @@ def _best_repeat(
             first += 1 if repeat is None else len(repeat.runs)
             if repeat is not None:
                 count = len(repeat.runs)
-                cost = (-count, len(repeat.inputs[0]) + len(repeat.outputs[0]), begin)
+                n_previous = len(repeat.previous[0])
+                n_handed = len(repeat.inputs[0]) + len(repeat.outputs[0])
+                # One run less is no reason to reach into another module.
+                cost = (min(n_previous, 1) - count, n_previous, n_handed, begin)
                 if best is None or cost < best[0]:
                     best = (cost, (begin, begin + count * period, repeat))
     return None if best is None else best[1]
@@ -164,7 +193,7 @@ def _as_repeat(
     """The runs as a Repeat if their buffers correspond."""
     runs = [tuple(steps[start + n * period : start + (n + 1) * period]) for n in range(count)]
     made = [made_inside(run) for run in runs]
-    paths: list[str] | None = None
+    modules: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     differing: dict[tuple[str, ...], None] = {}
     own: dict[tuple[str, ...], None] = {}
     # What a run takes is in the order in which kernels and library calls take it, not in that of what gives way first.
@@ -177,9 +206,11 @@ def _as_repeat(
                 continue
             if all(name in outside.weights for name in names):
                 prefixes = _module_paths([outside.weights[name] for name in names])
-                if prefixes is None or (paths is not None and prefixes != paths):
+                if prefixes is None:
                     return None
-                paths = prefixes
+                modules.setdefault(tuple(prefixes), []).append(names)
+                if len(modules) > 2:
+                    return None
                 own[names] = None
             elif all(name in outside.given for name in names) and len(set(names)) == count:
                 own[names] = None
@@ -187,17 +218,43 @@ def _as_repeat(
                 differing[names] = None
             else:
                 return None
-    if paths is None or len(set(paths)) != count:
+    found = _one_after_the_other(modules, outside)
+    if found is None or len(set(found[0])) != count:
         return None
+    paths, previous = found
     inputs = list(differing)
     outputs = _outputs(named, start, period, made, inputs, kept)
     return Repeat(
         tuple(runs),
-        tuple(paths),
+        paths,
         tuple(tuple(names[run] for names in inputs) for run in range(count)),
         outputs,
         tuple(tuple(names[run] for names in own) for run in range(count)),
+        tuple(tuple(names[run] for names in dict.fromkeys(previous)) for run in range(count)),
     )
+
+
+def _one_after_the_other(
+    modules: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]], outside: Outside
+) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]] | None:
+    """The runs' modules, and the weights of those right before them; None if weights are of any others.
+
+    A backward pass is given its weights one by one: there, those right after them will do, too.
+    """
+    if len(modules) == 1:
+        return next(iter(modules)), ()
+    if len(modules) != 2:
+        return None
+    is_backward = bool(outside.given)
+    for paths, before in (tuple(modules), tuple(modules)[::-1]):
+        is_chain = all(
+            outside.are_neighbours(*(pair[::-1] if is_backward else pair)) for pair in pairwise(paths)
+        )
+        is_before = all(map(outside.are_neighbours, before, paths))
+        is_after = is_backward and all(map(outside.are_neighbours, paths, before))
+        if is_chain and (is_before or is_after) and len(modules[paths]) > len(modules[before]):
+            return paths, modules[before]
+    return None
 
 
 def _is_handed_on(names: Sequence[str], made: Sequence[Mapping[str, int]]) -> bool:

@@ -29,7 +29,7 @@ from longhand.schedule.plan import (
 from longhand.schedule.renaming import renamed_kernel, renamed_step
 
 _Run: TypeAlias = tuple[
-    tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]
+    tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]
 ]  # as in Repeat
 
 
@@ -138,6 +138,7 @@ class _Chain:
             renamed_all(repeat.inputs[number], names),
             renamed_all(repeat.outputs[number], names),
             renamed_all(repeat.own[number], names),
+            renamed_all(repeat.previous[number], names),
         )
 
     @property

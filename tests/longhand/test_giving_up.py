@@ -109,7 +109,7 @@ def test_capture_that_fails_is_told(monkeypatch):
     def fails(*_, **__):
         raise KeyError("a slot")
 
-    monkeypatch.setattr(captured._Attempt, "run", fails)
+    monkeypatch.setattr(captured.Attempt, "run", fails)
     assert real is entries.capture_frame
     module = Inner().eval()
     with torch.no_grad():

@@ -97,3 +97,80 @@ def test_wrong(project, capsys):
     kernel.write_text(kernel.read_text().replace("0.5f", "0.75f"))
     code, results = told(capsys, "--trust", "--verify")
     assert code == 5 and "wrong" in {one["ruleId"] for one in results}
+
+
+def logged(capsys, *words):
+    """The code and the results of a command that reports as SARIF."""
+    capsys.readouterr()
+    code = cli.run([*words, "--format", "sarif"])
+    log = json.loads(capsys.readouterr().out)
+    hold(log, "log")
+    return code, [(one["ruleId"], place_of(one)) for one in log["runs"][0]["results"]]
+
+
+def place_of(result):
+    place = result["locations"][0]["physicalLocation"]
+    return place["artifactLocation"]["uri"], place["region"]["startLine"]
+
+
+def annotated(capsys, *words):
+    capsys.readouterr()
+    cli.run([*words, "--format", "github"])
+    return capsys.readouterr().out.splitlines()
+
+
+def test_verify_and_diff_tell_a_wrong_edit_at_the_kernels_file(project, capsys):
+    assert logged(capsys, "verify", "my unit") == (0, [])
+    (kernel,) = (project / "my unit/kernels").glob("*.cpp")
+    kernel.write_text(kernel.read_text().replace("0.5f", "0.75f"))
+    line = 1 + kernel.read_text()[: kernel.read_text().index("0.75f")].count("\n")
+    at = f"my%20unit/kernels/{kernel.name}"
+    code, found = logged(capsys, "verify", "my unit")
+    assert code == 1 and ("wrong", (at, 1)) in found and ("wrong", ("my%20unit/model.py", 1)) in found
+    assert logged(capsys, "diff", "my unit") == (0, [("edited", (at, line))])
+    code, found = logged(capsys, "diff", "my unit", "--markdown", "--trust")
+    assert code == 1 and found == [("wrong", (at, 1)), ("edited", (at, line))]
+    (edited,) = annotated(capsys, "diff", "my unit")
+    assert edited.startswith(
+        f"::notice file=my unit/kernels/{kernel.name},line={line},title=longhand: edited::"
+    )
+
+
+def test_generate_tells_a_conflict_at_its_line(project, capsys):
+    (kernel,) = (project / "my unit/kernels").glob("*.cpp")
+    text = kernel.read_text()
+    kernel.write_text(text.replace("0.5f", "(0.25f + 0.25f)"))
+    line = 1 + text[: text.index("0.5f")].count("\n")
+    (project / "sarif_net.py").write_text(MODEL.format(factor=0.75))
+    sys.modules.pop("sarif_net", None)
+    code, found = logged(capsys, "generate", "my unit", "--no-run")
+    assert code == 1 and found == [("conflict", (f"my%20unit/kernels/{kernel.name}", line))]
+
+
+def test_explain_tells_breaks_at_the_users_lines(project, capsys):
+    lines = ["import torch", "def f(x):", "    y = x * 2", "    print('here')", "    return y + 1"]
+    lines += ["def make():", "    return f, (torch.ones(3),)"]
+    text = "\n".join(lines)
+    (project / "broken_call.py").write_text(text)
+    try:
+        code, found = logged(capsys, "explain", "broken_call:make")
+        assert code == 0 and found == [("graph-break", ("broken_call.py", 4))]
+        (line,) = annotated(capsys, "explain", "broken_call:make")[-1:]
+        assert line.startswith("::warning file=") and "line=4,title=longhand: graph break::" in line
+    finally:
+        sys.modules.pop("broken_call", None)
+
+
+@pytest.mark.parametrize("command", ["check", "verify", "diff", "accept", "explain", "generate"])
+def test_what_reports_at_lines_reports_for_programs(command):
+    from longhand.cli.commands import commands
+
+    options = {word for option in commands.commands[command].params for word in option.opts}
+    assert {"--format", "--json"} <= options
+
+
+def test_every_command_reports_as_json():
+    from longhand.cli.commands import commands
+
+    for name, command in commands.commands.items():
+        assert "--json" in {word for option in command.params for word in option.opts}, name

@@ -1,9 +1,16 @@
-"""What torch._check and its kin do: a condition that holds is nothing in the graph, one that does not raises."""
+"""What torch._check and its kin do: a condition that holds is nothing in the graph, one that does not raises.
+
+That a tensor's values are as they must be is taken for granted, and looked at after the graph.
+"""
 
 from __future__ import annotations
 
+import torch
+
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.rules import Rule, Rules
+from longhand.capture.bytecode.calls.tensors import tensor_method
+from longhand.capture.bytecode.entry.assumed import assume, may_assume
 from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.constants import as_python
@@ -17,8 +24,12 @@ _UNTOLD = "Expected cond to be True, but got False."
 
 
 def _require(trace: Trace, kind: type[Exception], condition: Value, message: Value | None) -> Value:
-    if isinstance(trace.force(condition), Tensor):
-        raise Unsupported("a tensor's values are checked")
+    condition = trace.force(condition)
+    if isinstance(condition, Tensor):
+        if kind is not AssertionError or not may_assume(trace, condition):  # the others take no tensor
+            raise Unsupported("a tensor's values are checked")
+        assume(trace, condition, True)
+        return Const(None)
     if truth(trace, condition):
         return Const(None)
     if message is None or is_none(trace, message):
@@ -45,6 +56,26 @@ def _check_with(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Va
     given = dict(zip(("error_type", "cond", "message"), args, strict=False)) | kwargs
     kind = as_python(trace, given["error_type"])
     return _require(trace, kind, given["cond"], given.get("message"))
+
+
+@RULES.of(torch_private.check_all_with)
+def _check_all_with(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    given = dict(zip(("error_type", "cond", "message"), args, strict=False)) | kwargs
+    return _check_all(trace, [given["cond"]], {})
+
+
+@RULES.of(torch_private.check_all)
+def _check_all(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    given = dict(zip(("cond", "message"), args, strict=False)) | kwargs
+    condition = trace.force(given["cond"])
+    if not isinstance(condition, Tensor) or condition.fake.dtype is not torch.bool:
+        raise Unsupported("the values of something that is no tensor of truths are checked")
+    holds = tensor_method(trace, "all", [condition], {})
+    assert isinstance(holds, Tensor)
+    if not may_assume(trace, holds):
+        raise Unsupported("a tensor's values are checked")
+    assume(trace, holds, True)
+    return Const(None)
 
 
 def _check_is_size(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -9,7 +9,8 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
-from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.entry.breaks import NeedsData, Unsupported
+from longhand.capture.bytecode.entry.call_effects import statistics_written
 from longhand.capture.bytecode.entry.raising import check_order
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import (
@@ -90,6 +91,11 @@ _REFUSED = frozenset(
         "swap_tensors",
     ]
 )
+# What fake tensors raise then.
+_ASKS_FOR_DATA = frozenset(
+    ["GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException"]
+)
+_READS = frozenset(["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"])
 _CONSTANTS = frozenset(
     [
         "dtype",
@@ -136,7 +142,7 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
             raise Unsupported(f"a {value.kind.__qualname__} is an argument of a torch function")
         return kind(pair[0] for pair in pairs), kind(pair[1] for pair in pairs)
     if isinstance(value, Slice):
-        pairs = [to_graph(trace, part) for part in value.parts]
+        pairs = [_bound(to_graph(trace, part)) for part in value.parts]
         return slice(*(pair[0] for pair in pairs)), slice(*(pair[1] for pair in pairs))
     if isinstance(value, Range):
         return list(value.value), list(value.value)
@@ -148,6 +154,14 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
             {k: pair[1] for k, pair in pairs_by_key.items()},
         )
     raise Unsupported(f"a torch function is called with a {type(value).__name__.lower()} value")
+
+
+def _bound(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The end of a slice: of a tensor that is made of constants, its number."""
+    known: torch.Tensor | None = getattr(pair[1], "constant", None)  # what fake tensors know
+    if known is None or known.dim() or known.dtype.is_floating_point or known.dtype is torch.bool:
+        return pair
+    return int(known), int(known)
 
 
 def has_tensor(trace: Trace, *values: Value) -> bool:
@@ -175,6 +189,8 @@ def torch_call(trace: Trace, function: Any, args: list[Value], kwargs: dict[str,
 
 def tensor_method(trace: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``args[0].name(*args[1:])``."""
+    if name in _READS:
+        raise NeedsData(f"Tensor.{name} leaves the graph")
     if name in _REFUSED or not hasattr(torch.Tensor, name):
         raise Unsupported(f"Tensor.{name} leaves the graph")
     if name in ("dim", "ndimension") and len(args) == 1:
@@ -206,15 +222,17 @@ def _record(
             )
     except Exception as error:
         first = (str(error).strip().splitlines() or [""])[0]
-        raise Unsupported(
-            f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})"
-        ) from None
+        kind = NeedsData if type(error).__name__ in _ASKS_FOR_DATA else Unsupported
+        raise kind(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
+    for written in statistics_written(target, tuple(fake_args), fake_kwargs):
+        if not written.is_inference():
+            torch_private.set_version(written, torch_private.version(written) + 1)
     trace.refuse_writes()
     types = {value.dtype for value in fake_args if isinstance(value, torch.Tensor)}
     if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():
         raise Unsupported(f"{name} of different types")
     if _depends_on_data(fake):
-        raise Unsupported(f"the size of what {name} gives depends on data")
+        raise NeedsData(f"the size of what {name} gives depends on data")
     if not _has_graph_value(fake) and fake is not None:
         return trace.result(None, fake)  # type: ignore[arg-type]
     node = trace.call(

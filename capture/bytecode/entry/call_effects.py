@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import types
 from typing import Any
 
 import torch
@@ -26,8 +28,28 @@ def mutates(node: fx.Node) -> bool:
     if schema is not None:
         return bool(schema.is_mutable)
     name = name_of(node.target)
+    if statistics_written(node.target, node.args, node.kwargs):
+        return True
     is_operator = getattr(node.target, "__module__", "") == "_operator" and name.startswith("i")
     return is_operator or name in ("setitem", "__setitem__") or (name.endswith("_") and name[-2:] != "__")
+
+
+def statistics_written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The running statistics that a batch norm in training writes: PyTorch does not count these writes."""
+    if not name_of(target).endswith("batch_norm"):
+        return []
+    given = dict(zip(_parameters(target), args, strict=False)) | kwargs
+    if not given.get("training"):
+        return []
+    found = (given.get("running_mean"), given.get("running_var"))
+    return [tensor for tensor in found if tensor is not None]
+
+
+def _parameters(target: Any) -> list[str]:
+    if isinstance(target, types.FunctionType):
+        return list(inspect.signature(target).parameters)
+    packet = getattr(torch.ops.aten, name_of(target).partition(".")[0])
+    return [argument.name for argument in packet.default._schema.arguments]
 
 
 def draws(node: fx.Node) -> bool:

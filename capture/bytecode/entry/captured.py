@@ -1,10 +1,9 @@
-"""Captures one frame: runs the symbolic interpreter, decides where to break, and builds what runs instead."""
+"""One run of the symbolic interpreter over a frame, and what runs instead of the frame."""
 
 from __future__ import annotations
 
 import builtins
 import dataclasses
-import os
 import types
 from collections.abc import Callable
 from types import CodeType
@@ -13,17 +12,16 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture import torch_private, torch_transforms
+from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
-    NeedsFixedSizes,
     Raised,
     SkipFrame,
     Unsupported,
-    release,
 )
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_paths import same_objects
+from longhand.capture.bytecode.entry.loops import loop_around, loop_code
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
 from longhand.capture.bytecode.entry.resume import (
@@ -50,10 +48,8 @@ from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import Cell, Const, Value
-from longhand.capture.trace_isolation import untold_saves
-from longhand.errors import LonghandError
 
-__all__ = ["Captured", "capture_frame", "reason_to_wait"]
+__all__ = ["Attempt", "Captured", "Miss", "Ways"]
 
 Miss = Callable[..., Any]
 
@@ -99,81 +95,24 @@ class Captured:
         return "other sizes or aliases"
 
 
-def reason_to_wait() -> str:
-    """Why no call is captured now, though others of the same function may be; empty if there is none."""
-    if torch_private.n_torch_functions_active():
-        return "a torch function mode (as of torch.set_default_device) is active"
-    if torch_transforms.is_inside_transform():
-        return "a transform of torch.func is running"
-    return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
+@dataclasses.dataclass(frozen=True)
+class Ways:
+    """How a frame is tried.
 
-
-def capture_frame(
-    function: Any,
-    code: CodeType,
-    names: tuple[str, ...],
-    args: tuple[Any, ...],
-    sizes: DynamicSizes,
-    backend: Any,
-    miss: Miss,
-    failed: Miss | None = None,
-    owner: Any = None,
-) -> Captured:
-    """Captures one call.
-
-    Args:
-        function: The function that is called.
-        code: Its code.
-        names: The names of its flattened arguments.
-        args: The flattened arguments.
+    Attributes:
         sizes: Which sizes are symbolic.
-        backend: Compiles a graph.
-        miss: What runs where the guards do not hold.
-        failed: What runs where the graph raised.
-        owner: The hook's callback: entries are for calls under this one only.
+        break_at: The number of the step that is left to CPython; None at first.
+        takes_loops: Whether that step is all that is left of the loop in which it lies.
+        delays_texts: Whether a text that names a tensor's values is made where something reads it.
     """
-    records: list[BreakRecord] = []
-    grad_enabled = torch.is_grad_enabled()
-    autocast = torch_private.autocast_settings(), torch_private.autocast_nesting()
+
+    sizes: DynamicSizes
     break_at: int | None = None
-    where = f"{code.co_filename}:{code.co_firstlineno}"
-    try:
-        while True:
-            attempt = _Attempt(function, code, names, args, sizes, break_at, owner)
-            try:
-                with untold_saves(), torch_transforms.keeping_transforms():
-                    return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
-            except NeedsFixedSizes as error:
-                release(error)
-                sizes = sizes.fixed()
-                break_at = None
-                records.clear()
-            except Unsupported as error:
-                release(error)
-                if break_at is not None:
-                    raise SkipFrame(error.reason) from None
-                break_at = attempt.break_place()
-                records.append(BreakRecord(error.reason, error.where or where, error.hint))
-            torch_private.set_grad_enabled(grad_enabled)
-            torch_private.set_autocast(*autocast)
-    except SkipFrame as skip:
-        release(skip)
-        records.append(BreakRecord(str(skip), where, skipped=True))
-        return Captured(None, tuple(records))
-    except Exception as error:
-        # Whatever capture did not foresee leaves the frame to CPython, which is always right.
-        if os.environ.get("LONGHAND_DEBUG", "0") != "0" or isinstance(error, LonghandError):
-            raise
-        release(error)
-        text = f"capture itself failed: {type(error).__name__}: {error}"
-        records.append(BreakRecord(text, where, skipped=True))
-        return Captured(None, tuple(records), failure=text)
-    finally:
-        torch_private.set_grad_enabled(grad_enabled)
-        torch_private.set_autocast(*autocast)
+    takes_loops: bool = False
+    delays_texts: bool = True
 
 
-class _Attempt:
+class Attempt:
     """One run of the interpreter over a frame."""
 
     def __init__(
@@ -182,15 +121,15 @@ class _Attempt:
         code: CodeType,
         names: tuple[str, ...],
         args: tuple[Any, ...],
-        sizes: DynamicSizes,
-        break_at: int | None,
+        ways: Ways,
         owner: Any,
     ) -> None:
-        self.owner = owner
+        self.owner, self.ways = owner, ways
         self.state = torch_private.global_state()
         self.function, self.code, self.names, self.args = function, code, names, args
-        self.trace = Trace(sizes)
-        self.interpreter = Interpreter(self.trace, break_at)
+        self.trace = Trace(ways.sizes)
+        self.trace.delays_texts = ways.delays_texts
+        self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
         self.has_raised = False
 
@@ -292,7 +231,8 @@ class _Attempt:
             raise SkipFrame("a method deletes its instance")
         names = tuple(sorted(name for name in given if name in live or name == first))
         position = Position(code, index, tuple(is_null(value) for value in stack), names)
-        step = step_code(position)
+        loop = loop_around(position, self.code, frame.loops)
+        step = loop_code(position, loop) if loop and self.ways.takes_loops else step_code(position)
         frame_hook().mark(step, frame_hook().SKIP)
         values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
         arguments = [outcome.expression(values[name]) for name in parameters(position)]

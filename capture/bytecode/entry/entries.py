@@ -18,7 +18,8 @@ from typing import Any
 from torch import fx
 
 from longhand.capture.bytecode.entry.breaks import BreakRecord
-from longhand.capture.bytecode.entry.captured import Captured, capture_frame, reason_to_wait
+from longhand.capture.bytecode.entry.captured import Captured
+from longhand.capture.bytecode.entry.capturing import capture_frame, reason_to_wait
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.skips import is_closed, reason_to_skip

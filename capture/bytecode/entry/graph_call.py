@@ -11,6 +11,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.call_effects import draws, random_state, restore_random_state
+from longhand.capture.bytecode.entry.written_inputs import keep_written, put_back
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Value
 from longhand.errors import LonghandError
@@ -44,8 +45,8 @@ def graph_lines(
     checks: Sequence[str] = (),
 ) -> list[str]:
     """The graph's call. What it raises the user's code may handle, after effects that come before it in eager:
-    so CPython runs the whole frame again, where the graph wrote nothing; where it did, and effects are lost, the
-    exception says so. Modes that the graph set, and random numbers that it drew, are put back.
+    so CPython runs the whole frame again, where the graph wrote nothing, or what it wrote was kept; where it did, and
+    effects are lost, the exception says so. Modes that the graph set, and random numbers that it drew, are put back.
 
     Args:
         trace: What was captured.
@@ -56,7 +57,8 @@ def graph_lines(
         loses_effects: Whether effects come after the graph.
         checks: What must be true of the graph's results; else CPython runs the frame again, too.
     """
-    runs_again = failed is not None and not trace.written()
+    written = trace.written()
+    runs_again = failed is not None and (not written or bool(trace.may_raise))
     modes = [node.target for node in trace.graph.nodes if node.target in _MODES]
     restore: list[str] = []
     before: list[str] = []
@@ -69,6 +71,10 @@ def graph_lines(
         namespace |= {"random_state": random_state, "restore_random_state": restore_random_state}
         namespace["DEVICES"] = drawn
         before.append("drawn = random_state(DEVICES)")
+    if written and runs_again:
+        namespace |= {"keep_written": keep_written, "put_back": put_back}
+        names = ", ".join(f"i{trace.inputs.index(tensor)}" for tensor in written)
+        before.append(f"kept = keep_written({names})")
     lines = [*before, "raised = None", "try:", f"    {call}"]
     if checks:
         lines.append(f"    raised = None if {' and '.join(checks)} else 'what a check found'")
@@ -85,6 +91,8 @@ def graph_lines(
     if runs_again:
         if drawn:
             restore = [*restore, "    restore_random_state(drawn)"]
+        if written:
+            restore = [*restore, "    put_back(kept)"]
         namespace["failed"] = failed
         lines += ["if raised is not None:", *restore, f"    return failed(raised, {given})"]
     return lines if runs_again or modes or loses_effects else [call]

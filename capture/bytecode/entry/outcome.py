@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.breaks import SkipFrame
 from longhand.capture.bytecode.entry.shapes import size_text
 from longhand.capture.bytecode.trace import DELETED, Trace
@@ -35,6 +36,8 @@ from longhand.capture.bytecode.values.tracked import (
     Super,
     Sym,
     Tensor,
+    Text,
+    TextPart,
     Value,
     View,
 )
@@ -159,6 +162,8 @@ class Outcome:
             return self._let(value.remake(self))
         if isinstance(value, Iter) and value.is_fixed:
             return self._let(f"iter([{self._all(value.items)}])")
+        if isinstance(value, Text):
+            return self._let(_joined(self, value))
         if isinstance(value, Error) and not value.attributes:
             return self._let(f"{self.constant(value.kind)}({self._all(value.args)})")
         if isinstance(value, Obj):
@@ -315,6 +320,20 @@ class Outcome:
                 self.effects.append(f"object.__setattr__({target}, {name!r}, {self.expression(value)})")
             else:
                 self.effects.append(f"setattr({target}, {name!r}, {self.expression(value)})")
+
+
+def _joined(outcome: Outcome, text: Text) -> str:
+    """The text of a string that names tensors."""
+    made = []
+    for part in text.parts:
+        if isinstance(part, TextPart):
+            now = None if part.version is None else torch_private.version(part.value.fake)
+            if now != part.version or (now is None and outcome.trace.written()):
+                raise SkipFrame("a text names a tensor that was written to afterwards")
+            made.append(f"{outcome.constant(part.made)}({outcome.expression(part.value)}), ")
+        else:
+            made.append(f"{part!r}, ")
+    return f"''.join(({''.join(made)}))"
 
 
 def is_null(value: Value) -> bool:

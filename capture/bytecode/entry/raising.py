@@ -1,8 +1,8 @@
 """Calls of a graph that may raise, depending on data.
 
 Capture runs a graph as a whole. Where one of its calls raises, the user's own code may handle that: CPython runs the
-call again, from its start, as long as the graph wrote into no input. So what may raise inside a ``try`` and what
-writes into an input are never in one graph.
+call again, from its start, as long as the graph wrote into no input that cannot be put back. So what may raise inside
+a ``try`` and what writes into a large input are never in one graph.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.entry.call_effects import name_of
+from longhand.capture.bytecode.entry.written_inputs import can_be_kept
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Method, New, Obj
@@ -65,7 +66,7 @@ def _handles(frame: Frame) -> bool:
 
 
 def check_order(trace: Trace, target: Any, fakes: list[Any]) -> None:
-    """Refuses a call that would bring a write into an input, and what may raise inside a try, into one graph.
+    """Refuses a call that would bring a write that stays, and what may raise inside a try, into one graph.
 
     Raises:
         Unsupported: So that CPython runs this call.
@@ -80,12 +81,12 @@ def check_order(trace: Trace, target: Any, fakes: list[Any]) -> None:
 
 
 def refuse_order(trace: Trace) -> None:
-    """Refuses what may have to run again in CPython, and a write into an input, in one graph.
+    """Refuses what may have to run again in CPython, and a write into an input that would stay, in one graph.
 
     Raises:
         Unsupported: So that CPython runs this step.
     """
-    if trace.may_raise and trace.written():
+    if trace.may_raise and not can_be_kept(tensor.fake for tensor in trace.written()):
         reason = f"{trace.may_raise}, and an input is written to"
         raise Unsupported(reason, "Write into the input before it, or make a new tensor.")
 

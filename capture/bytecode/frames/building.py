@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from longhand.capture.bytecode.calls import calls
 from longhand.capture.bytecode.containers import sets
 from longhand.capture.bytecode.containers.items import store
@@ -61,34 +58,6 @@ def _build_const_key_map(trace: Trace, frame: Frame, step: Instruction) -> None:
     keys = frame.pop()
     names = as_python(trace, keys)
     frame.push(Dict(dict, dict(zip(names, frame.popn(step.arg), strict=True))))
-
-
-@STEPS.of("BUILD_STRING")
-def _build_string(trace: Trace, frame: Frame, step: Instruction) -> None:
-    parts = [as_python(trace, value) for value in frame.popn(step.arg)]
-    frame.push(Const("".join(parts)))
-
-
-@STEPS.of("FORMAT_VALUE")
-def _format_value(trace: Trace, frame: Frame, step: Instruction) -> None:
-    spec = as_python(trace, frame.pop()) if step.arg & 4 else ""
-    value = as_python(trace, frame.pop())
-    convert = _CONVERSIONS.get(step.arg & 3)
-    frame.push(Const(format(convert(value) if convert else value, spec)))
-
-
-_CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
-
-
-@STEPS.of("CONVERT_VALUE")
-def _convert_value(trace: Trace, frame: Frame, step: Instruction) -> None:
-    frame.push(Const(_CONVERSIONS[step.arg](as_python(trace, frame.pop()))))
-
-
-@STEPS.of("FORMAT_SIMPLE", "FORMAT_WITH_SPEC")
-def _format(trace: Trace, frame: Frame, step: Instruction) -> None:
-    spec = as_python(trace, frame.pop()) if step.name == "FORMAT_WITH_SPEC" else ""
-    frame.push(Const(format(as_python(trace, frame.pop()), spec)))
 
 
 @STEPS.of("BUILD_SLICE")

@@ -1,15 +1,11 @@
 """Branches on a tensor's value of which one way does nothing but raise: ``if not valid.all(): raise ValueError(...)``.
 
-Capture takes the other way, and the graph returns the value. Where it turns out otherwise nothing of the graph's call
-is kept, and CPython runs the call again from its start: so eager's own statement raises, after all that is before it.
+Capture takes the other way, and the graph the value for granted.
 """
 
 from __future__ import annotations
 
-import torch
-
-from longhand.capture import torch_transforms
-from longhand.capture.bytecode.entry.raising import may_be_caught, refuse_order
+from longhand.capture.bytecode.entry.assumed import assume, may_assume
 from longhand.capture.bytecode.frames.frame import Frame, Instruction
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Tensor, Value
@@ -27,17 +23,13 @@ def is_jump_taken(trace: Trace, frame: Frame, step: Instruction, value: Value, w
         value: What the jump looks at.
         wanted: Which truth it jumps at.
     """
-    if not isinstance(value, Tensor) or not trace.assumes or value.node.op == "placeholder":
-        return None
-    if torch_transforms.is_inside_transform() or any(isinstance(n, torch.SymInt) for n in value.fake.shape):
+    if not isinstance(value, Tensor) or not may_assume(trace, value):
         return None
     assert step.target is not None
     raises_here, raises_there = _only_raises(frame, frame.index), _only_raises(frame, step.target)
-    if value.fake.numel() != 1 or raises_here == raises_there or any(map(may_be_caught, trace.stack)):
+    if raises_here == raises_there:
         return None
-    trace.assumed.append((value, wanted is raises_here))
-    trace.may_raise = trace.may_raise or "a check of values may fail"
-    refuse_order(trace)
+    assume(trace, value, wanted is raises_here)
     return raises_here
 
 

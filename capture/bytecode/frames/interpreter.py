@@ -6,7 +6,7 @@ import os
 
 from longhand.capture.bytecode.calls import calls
 from longhand.capture.bytecode.entry.breaks import NeedsFixedSizes, Raised, SkipFrame, Unsupported
-from longhand.capture.bytecode.frames import building, calling, instructions
+from longhand.capture.bytecode.frames import building, calling, instructions, texts
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
@@ -16,7 +16,7 @@ from longhand.capture.bytecode.values.tracked import Const, Value
 __all__ = ["BreakHere", "Interpreter"]
 
 _MOST_STEPS = 400_000
-_STEPS = {**instructions.STEPS, **building.STEPS, **calling.STEPS}
+_STEPS = {**instructions.STEPS, **building.STEPS, **calling.STEPS, **texts.STEPS}
 
 
 class BreakHere(Exception):

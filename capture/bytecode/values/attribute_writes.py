@@ -103,7 +103,7 @@ def _follow(trace: Trace, owner: Obj, name: str, value: Value) -> None:
 
 def _is_itself(trace: Trace, owner: New | Obj, name: str, value: Value) -> bool:
     """Whether a submodule is put where it is already: nothing happens."""
-    if not isinstance(owner, Obj) or not isinstance(value, Obj) or owner in trace.attributes:
+    if not isinstance(owner, Obj) or not isinstance(value, Obj) or name in trace.attributes.get(owner, {}):
         return False
     is_there = vars(owner.value)["_modules"].get(name) is value.value and name not in vars(owner.value)
     return is_there and trace.get_attribute(owner, name) is value

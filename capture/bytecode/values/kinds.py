@@ -27,6 +27,7 @@ from longhand.capture.bytecode.values.tracked import (
     Slice,
     Sym,
     Tensor,
+    Text,
     Value,
 )
 
@@ -39,6 +40,7 @@ _FIXED: dict[type, type] = {
     Range: range,
     Slice: slice,
     Partial: functools.partial,
+    Text: str,
 }
 
 

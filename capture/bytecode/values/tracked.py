@@ -34,6 +34,8 @@ __all__ = [
     "Super",
     "Sym",
     "Tensor",
+    "Text",
+    "TextPart",
     "Value",
     "View",
 ]
@@ -174,6 +176,27 @@ class Slice(Value):
     """A slice of tracked values."""
 
     parts: tuple[Value, Value, Value]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextPart:
+    """What a text says of a tensor.
+
+    Attributes:
+        made: Gives it.
+        version: How often the tensor was written to when the text was made; None where that is not counted.
+    """
+
+    value: Tensor
+    made: Callable[[Any], str]
+    version: int | None
+
+
+@dataclasses.dataclass(eq=False)
+class Text(Value):
+    """A string that names values of tensors; nobody has read it so far."""
+
+    parts: list[str | TextPart]
 
 
 @dataclasses.dataclass(eq=False)

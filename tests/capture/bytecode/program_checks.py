@@ -91,3 +91,43 @@ def writes_then_checks(x, state):
     state.add_(1)
     assert (x > 0).all()
     return x * state
+
+
+def draws_writes_and_checks(x, state):
+    state.copy_(torch.rand_like(state))
+    noise = torch.randn(4)
+    assert (x > 0).all()
+    return state + noise
+
+
+def writes_through_a_view_and_checks(x, rows):
+    rows[0] += 1
+    assert (x > 0).all()
+    return rows * 2
+
+
+def asserts_by_torch(x):
+    y = x * 2
+    torch._assert((y > 0).all(), "must be positive")
+    return y.sqrt()
+
+
+def checks_all_by_torch(x):
+    torch._check_tensor_all(x > 0)
+    return x.sqrt()
+
+
+def checks_all_with_a_message(x):
+    """As transformers' torch_compilable_check does it."""
+    text = f"values {x} of {x.shape} {x.sum()!r:}"
+
+    def message():
+        return text
+
+    torch._check_tensor_all_with(ValueError, x > 0, message if callable(message) else lambda: message)
+    return x.sqrt()
+
+
+def checks_something_else(x):
+    torch._check_tensor_all(x)
+    return x.sqrt()

@@ -33,6 +33,9 @@ def breaks(captured):
         checks.categorical,
         checks.asserts,
         checks.raises_if_any,
+        checks.asserts_by_torch,
+        checks.checks_all_by_torch,
+        checks.checks_all_with_a_message,
         checks.in_a_helper,
         checks.with_cleanup,
         checks.under_a_manager_of_torch,
@@ -78,12 +81,11 @@ def test_what_the_code_goes_on_with_is_a_break(hook, function):
     assert any("depends on a tensor's values" in text or "class" in text for text in breaks(captured))
 
 
-@pytest.mark.parametrize("function", [checks.checks_then_writes, checks.writes_then_checks])
-def test_a_write_into_an_input_and_a_check_are_not_in_one_graph(hook, function):
-    captured = Captured(function)
-    for x in (GOOD, BAD, GOOD):
-        mine, theirs = torch.zeros(4), torch.zeros(4)
-        assert_same(outcome(captured, (x, mine)), outcome(function, (x, theirs)))
+def test_a_check_and_a_large_input_that_is_written_to_are_not_in_one_graph(hook):
+    captured = Captured(checks.writes_then_checks)
+    for x in (GOOD.min(), BAD.min(), GOOD.max()):
+        mine, theirs = torch.zeros(2**18 + 1), torch.zeros(2**18 + 1)
+        assert_same(outcome(captured, (x, mine)), outcome(checks.writes_then_checks, (x, theirs)))
         assert torch.equal(mine, theirs)
     assert any("a check of values may fail, and an input is written to" in text for text in breaks(captured))
 
@@ -103,6 +105,18 @@ def test_gradients_flow_past_a_check(hook):
     assert "1 graph, 0 breaks" in str(found)
     for mine, theirs in zip(step(longhand.compile(sampled)), step(sampled), strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [checks.checks_all_by_torch, checks.checks_all_with_a_message])
+def test_a_check_of_all_values_runs_in_kernels(function):
+    assert "1 call in kernels" in str(longhand.explain(function)(GOOD))
+
+
+@pytest.mark.parametrize("x", [GOOD, GOOD > 0])
+def test_a_check_of_something_else_is_eagers(hook, x):
+    assert_same(
+        outcome(Captured(checks.checks_something_else), (x,)), outcome(checks.checks_something_else, (x,))
+    )
 
 
 def test_a_unit_has_no_such_check_and_the_break_says_what_to_do(tmp_path):

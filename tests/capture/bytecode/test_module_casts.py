@@ -24,12 +24,21 @@ class Router(nn.Module):
         return self.classifier(x.to(self.dtype)) * 2
 
 
+class Remembering(Router):
+    """Writes another attribute first."""
+
+    def forward(self, x):
+        self.seen = x.dtype
+        return super().forward(x)
+
+
 def breaks(captured):
     return [event.text for event in captured.events if event.kind.value in ("break", "skip")]
 
 
-def test_what_changes_nothing_is_no_break(hook):
-    model = Router(torch.float32)
+@pytest.mark.parametrize("kind", [Router, Remembering])
+def test_what_changes_nothing_is_no_break(hook, kind):
+    model = kind(torch.float32)
     before = model.classifier
     captured = Captured(model)
     wanted = copy.deepcopy(model)(X)
@@ -38,6 +47,24 @@ def test_what_changes_nothing_is_no_break(hook):
     assert not breaks(captured)
     assert captured.count("graph") == 1
     assert model.classifier is before
+    assert list(model._modules)[0] == "classifier"
+
+
+class Exchanging(Router):
+    def forward(self, x, other):
+        self.seen = x.dtype
+        mine = self.classifier
+        self.classifier = other
+        result = self.classifier(x)
+        self.classifier = mine
+        return result
+
+
+def test_another_module_in_between_is_not_the_same(hook):
+    model, other = Exchanging(torch.float32), nn.Linear(4, 4)
+    captured = Captured(model)
+    for _ in range(2):
+        assert torch.equal(captured(X, other), other(X))
 
 
 def test_a_weight_of_another_type_is_noticed_at_the_next_call(hook):

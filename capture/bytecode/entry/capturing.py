@@ -1,0 +1,111 @@
+"""Captures one frame: tries, decides where to break, and tries again."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from types import CodeType
+from typing import Any
+
+import torch
+
+from longhand.capture import torch_private, torch_transforms
+from longhand.capture.bytecode.entry.breaks import (
+    BreakRecord,
+    NeedsData,
+    NeedsFixedSizes,
+    SkipFrame,
+    Unsupported,
+    release,
+)
+from longhand.capture.bytecode.entry.captured import Attempt, Captured, Miss, Ways
+from longhand.capture.bytecode.entry.shapes import DynamicSizes
+from longhand.capture.trace_isolation import untold_saves
+from longhand.errors import LonghandError
+
+__all__ = ["capture_frame", "reason_to_wait"]
+
+
+def reason_to_wait() -> str:
+    """Why no call is captured now, though others of the same function may be; empty if there is none."""
+    if torch_private.n_torch_functions_active():
+        return "a torch function mode (as of torch.set_default_device) is active"
+    if torch_transforms.is_inside_transform():
+        return "a transform of torch.func is running"
+    return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
+
+
+def capture_frame(
+    function: Any,
+    code: CodeType,
+    names: tuple[str, ...],
+    args: tuple[Any, ...],
+    sizes: DynamicSizes,
+    backend: Any,
+    miss: Miss,
+    failed: Miss | None = None,
+    owner: Any = None,
+) -> Captured:
+    """Captures one call.
+
+    Args:
+        function: The function that is called.
+        code: Its code.
+        names: The names of its flattened arguments.
+        args: The flattened arguments.
+        sizes: Which sizes are symbolic.
+        backend: Compiles a graph.
+        miss: What runs where the guards do not hold.
+        failed: What runs where the graph raised.
+        owner: The hook's callback: entries are for calls under this one only.
+    """
+    records: list[BreakRecord] = []
+    grad_enabled = torch.is_grad_enabled()
+    autocast = torch_private.autocast_settings(), torch_private.autocast_nesting()
+    ways = Ways(sizes)
+    where = f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        while True:
+            attempt = Attempt(function, code, names, args, ways, owner)
+            try:
+                with untold_saves(), torch_transforms.keeping_transforms():
+                    return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
+            except (NeedsFixedSizes, SkipFrame, Unsupported) as error:
+                release(error)
+                ways, record = _next(attempt, error, where)
+                records = [*records, record] if record else []
+            torch_private.set_grad_enabled(grad_enabled)
+            torch_private.set_autocast(*autocast)
+    except SkipFrame as skip:
+        release(skip)
+        records.append(BreakRecord(str(skip), where, skipped=True))
+        return Captured(None, tuple(records))
+    except Exception as error:
+        # Whatever capture did not foresee leaves the frame to CPython, which is always right.
+        if os.environ.get("LONGHAND_DEBUG", "0") != "0" or isinstance(error, LonghandError):
+            raise
+        release(error)
+        text = f"capture itself failed: {type(error).__name__}: {error}"
+        records.append(BreakRecord(text, where, skipped=True))
+        return Captured(None, tuple(records), failure=text)
+    finally:
+        torch_private.set_grad_enabled(grad_enabled)
+        torch_private.set_autocast(*autocast)
+
+
+def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRecord | None]:
+    """How a frame is tried again, and the break that it has then; None where it begins anew.
+
+    Raises:
+        SkipFrame: It is not.
+    """
+    ways = attempt.ways
+    if isinstance(error, NeedsFixedSizes):
+        return dataclasses.replace(ways, sizes=ways.sizes.fixed(), break_at=None), None
+    if isinstance(error, Unsupported) and ways.break_at is None:
+        record = BreakRecord(error.reason, error.where or where, error.hint)
+        takes_loops = isinstance(error, NeedsData)
+        return dataclasses.replace(ways, break_at=attempt.break_place(), takes_loops=takes_loops), record
+    if ways.delays_texts and attempt.trace.has_texts:
+        return dataclasses.replace(ways, break_at=None, delays_texts=False), None
+    raise SkipFrame(str(error)) from None
