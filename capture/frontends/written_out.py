@@ -51,8 +51,9 @@ def _cov(input: torch.Tensor, *, correction: int = 1, fweights: Any = None, awei
 
 
 def _corrcoef(input: torch.Tensor) -> Any:
-    if input.dim() > 2 or input.dtype is torch.bool:
-        return torch.corrcoef(input)  # which raises
+    # It raises; or its clipping stops gradients where a correlation of 1 happens to be rounded upwards.
+    if input.dim() > 2 or input.dtype is torch.bool or torch.is_grad_enabled():
+        return torch.corrcoef(input)
     found = _cov(input)
     if found.dim() == 0:
         return found / found
