@@ -2,15 +2,18 @@
 
 Small decoders and encoders of transformers, each with the masks that it makes for itself and with an attention_mask
 that data decides. Before: what the model gives to attention where it is traced. After: what the unit gives to it.
+``--write-docs`` makes docs/masks.md of the table.
 """
 
 from __future__ import annotations
 
+import argparse
 import collections
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -26,6 +29,18 @@ from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.options import Device, Target
 from tests.models.hugging_face import MODELS
 
+_PAGE = Path(__file__).resolve().parent.parent / "docs" / "masks.md"
+_INTRODUCTION = """# What attention is called with
+
+Written by `python -m benchmarks.masks --write-docs`: do not edit it.
+
+Models of transformers, small, each called without an `attention_mask` and with one that data decides. *Before* is
+what the model's code gives to attention, and how often; *after* is what the unit gives to it. `is_causal=True` and
+"no mask" were proven: the mask is what its indices say, whatever the data. "A table" is a constant that the unit
+holds (a sliding window), "made once" a bias that data decides, made before the layers. "Products and a softmax" is
+attention that the model writes out: its mask is an expression in the softmax's kernel. [How it is
+proven](architecture.md#decisions-that-hold-across-rooms).
+"""
 Example = tuple[torch.nn.Module, dict[str, Any]]
 aten = torch.ops.aten
 
@@ -136,18 +151,39 @@ def _cell(calls: dict[str, int]) -> str:
     return "; ".join(f"{words} ({count})" for words, count in calls.items())
 
 
-def main() -> int:
-    """Prints the table."""
-    target = Target(Device.CUDA, "sm_90")
-    print(f"transformers {hf.__version__}, {report.versions()}, 2 layers, for {target.device.value}\n")
-    print("| model | attention_mask | before (calls) | after (calls) |")
-    print("|---|---|---|---|")
-    for name in sys.argv[1:] or FACTORIES:
+def _lines(names: Sequence[str], device: Device) -> Iterator[str]:
+    """The table for a device."""
+    target = Target(device, "sm_90" if device is Device.CUDA else None)
+    yield "| model | attention_mask | before (calls) | after (calls) |"
+    yield "|---|---|---|---|"
+    for name in names:
         for has_argument in (False, True):
             found = row(name, has_argument, target)
             if found is not None:
                 argument = "given" if has_argument else "not given"
-                print(f"| {name} | {argument} | {_cell(found.before)} | {_cell(found.after)} |", flush=True)
+                yield f"| {name} | {argument} | {_cell(found.before)} | {_cell(found.after)} |"
+
+
+def main() -> int:
+    """Prints the tables, and writes them into the documentation if that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=list(FACTORIES), metavar="MODEL")
+    parser.add_argument("--device", choices=[device.value for device in Device], help="only this one")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/masks.md, too")
+    options = parser.parse_args()
+    head = f"transformers {hf.__version__}, {report.versions()}, 2 layers.\n"
+    print(head)
+    text = [_INTRODUCTION, head]
+    for device in Device:
+        if options.device in (None, device.value):
+            text.append(f"## {device.value}\n")
+            print(text[-1])
+            for line in _lines(options.models, device):
+                text.append(line)
+                print(line, flush=True)
+            text.append("")
+    if options.write_docs:
+        _PAGE.write_text("\n".join(text).rstrip("\n") + "\n")
     return 0
 
 

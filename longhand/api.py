@@ -10,7 +10,7 @@ from typing import Any
 
 from longhand.capture.graph import CapturedGraph
 from longhand.compiled.parts import Parts, write_parts
-from longhand.emit.unit.merge_report import ConflictStyle
+from longhand.emit.unit.threeway import ConflictStyle
 from longhand.errors import GraphBreakError
 from longhand.factory import Call
 from longhand.frontends import capture_call

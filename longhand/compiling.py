@@ -19,7 +19,7 @@ from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.compiled.backend import is_strict, longhand_backend, number_from_one
 from longhand.compiled.from_bytecode import captured, default_frontend
 from longhand.compiled.module_state import ModuleState, Standing
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.errors import EagerWarning, GraphBreakError, OptionError, ReplacementError, UnitError
 from longhand.loading import bound, load
 from longhand.options import Frontend, Mode, parse_enum

@@ -10,7 +10,7 @@ from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.capture.known.held import with_held
 from longhand.collection import no_collection
 from longhand.emit.unit.files import emit_unit
-from longhand.emit.unit.merge_report import ConflictStyle
+from longhand.emit.unit.threeway import ConflictStyle
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.lower.draft import LoweringDraft

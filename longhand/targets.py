@@ -8,7 +8,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.emit.unit.languages import LANGUAGES, Language
+from longhand.emit.unit.files import LANGUAGES, Language
 from longhand.errors import OptionError
 from longhand.options import Device, Mode, Options, Target, parse_enum
 from longhand.schedule.targets import TARGETS, TargetFacts

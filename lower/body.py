@@ -18,6 +18,7 @@ overflow), float32 or float64.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import sympy
@@ -177,16 +178,22 @@ def arguments(value: Value) -> tuple[int, ...]:
     return ()
 
 
+def domain_of(value: Value, earlier: Sequence[frozenset[str]]) -> frozenset[str]:
+    """The axes that a value varies over, given those of the values before it in its body."""
+    axes: frozenset[str] = frozenset()
+    for position in arguments(value):  # most have the same axes: then no set is made
+        if not earlier[position] <= axes:
+            axes = axes | earlier[position] if axes else earlier[position]
+    if isinstance(value, Load | Position | Store):
+        return axes.union(axis for axis, _ in value.index.axes)
+    return axes.difference(value.axes) if isinstance(value, Reduce) else axes
+
+
 def domains(body: tuple[Value, ...]) -> tuple[frozenset[str], ...]:
     """For each value of a body, the axes that it varies over."""
     found: list[frozenset[str]] = []
     for value in body:
-        axes = frozenset[str]().union(*(found[position] for position in arguments(value)))
-        if isinstance(value, Load | Position | Store):
-            axes |= {axis for axis, _ in value.index.axes}
-        if isinstance(value, Reduce):
-            axes -= set(value.axes)
-        found.append(axes)
+        found.append(domain_of(value, found))
     return tuple(found)
 
 

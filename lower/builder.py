@@ -25,8 +25,8 @@ from longhand.lower.body import (
     Size,
     Store,
     Value,
-    arguments,
     compute_dtype,
+    domain_of,
 )
 from longhand.lower.ops import PointwiseOp, ReduceOp
 
@@ -154,7 +154,7 @@ class BodyBuilder:
     def __init__(self, origin: str = "") -> None:
         self.origin = origin
         self.values: list[Value] = []
-        self._known: dict[Value, int] = {}
+        self._known: dict[tuple[Value, str], int] = {}
         self._domains: list[frozenset[str]] = []
         # Values that are known to lie in the range of a storage dtype: they need no wrapping to it.
         self._fits: dict[int, torch.dtype] = {}
@@ -291,27 +291,23 @@ class BodyBuilder:
         return handle
 
     def _append(self, value: Value) -> None:
-        domain = frozenset[str]().union(*(self._domains[position] for position in arguments(value)))
-        if isinstance(value, Load | Position | Store):
-            domain |= {axis for axis, _ in value.index.axes}
-        if isinstance(value, Reduce):
-            domain -= set(value.axes)
-        self._domains.append(domain)
+        self._domains.append(domain_of(value, self._domains))
         self.values.append(value)
 
     def _add(self, value: Value, name: str | None = None) -> Handle:
         """Appends a value unless an equal one is there. Names and origins do not tell values apart."""
-        key = value
-        if isinstance(value, Constant):
-            # 0.0 == -0.0 == False in Python: keep them apart by their text.
-            key = dataclasses.replace(value, name=repr(value.value))
-        elif isinstance(value, Load):
-            key = dataclasses.replace(value, name=repr(value.other))
+        # 0.0 == -0.0 == False in Python: keep them apart by their text.
+        number = (
+            value.value if isinstance(value, Constant) else value.other if isinstance(value, Load) else None
+        )
+        key = (value, repr(number))
         position = self._known.get(key)
         if position is None:
             position = len(self.values)
             self._known[key] = position
-            self._append(dataclasses.replace(value, origin=self.origin))
+            self._append(
+                value if value.origin == self.origin else dataclasses.replace(value, origin=self.origin)
+            )
         assert not isinstance(value, Store)
         handle = Handle(self, position, value.dtype)
         self.give_name(handle, name)

@@ -78,17 +78,23 @@ def rewrite(
             return dataclasses.replace(value, index=index, mask=mask)
         case Store():
             mask = None if value.mask is None else positions[value.mask]
-            index = index_of(_renumber(value.index, positions))
-            return dataclasses.replace(value, index=index, value=positions[value.value], mask=mask)
+            index, stored = index_of(_renumber(value.index, positions)), positions[value.value]
+            if mask == value.mask and index is value.index and stored == value.value:
+                return value
+            return dataclasses.replace(value, index=index, value=stored, mask=mask)
         case Position():
-            return dataclasses.replace(value, index=index_of(_renumber(value.index, positions)))
+            index = index_of(_renumber(value.index, positions))
+            return value if index is value.index else dataclasses.replace(value, index=index)
         case Extent():
-            return dataclasses.replace(value, axes=axes_of(value.axes))
+            axes = axes_of(value.axes)
+            return value if axes == value.axes else dataclasses.replace(value, axes=axes)
         case Pointwise():
             args = tuple(positions[arg] for arg in value.args)
             return value if args == value.args else dataclasses.replace(value, args=args)
         case Reduce():
-            return dataclasses.replace(value, arg=positions[value.arg], axes=axes_of(value.axes))
+            argument, axes = positions[value.arg], axes_of(value.axes)
+            is_same = argument == value.arg and axes == value.axes
+            return value if is_same else dataclasses.replace(value, arg=argument, axes=axes)
     return value
 
 

@@ -37,6 +37,7 @@ _EXACT_WIDENINGS = {
     (torch.bool, torch.float32),
     (torch.bool, torch.float64),
 }
+_NO_MEANING = frozenset({"name", "origin"})  # the fields of a value that tell no two apart
 
 
 def clean_nest(nest: Nest) -> Nest:
@@ -82,7 +83,9 @@ def clean_body(body: tuple[Value, ...]) -> tuple[Value, ...]:
 
 def value_key(value: Value) -> tuple[object, ...]:
     """What makes two values of one body equal: all but their names and origins, 0.0 and -0.0 and False told apart."""
-    plain = dataclasses.replace(value, name=None, origin="")
+    if not isinstance(value, Constant | Load | Scalar):
+        return (type(value), *(part for field, part in vars(value).items() if field not in _NO_MEANING))
+    plain = dataclasses.replace(value, name=None, origin="")  # whose NaN equals itself
     if isinstance(value, Constant):
         return (plain, type(value.value).__name__, math.copysign(1.0, value.value), str(value.value))
     if isinstance(value, Load):

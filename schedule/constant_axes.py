@@ -15,6 +15,8 @@ _OF_EQUALS = frozenset({ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.ANY, 
 
 def without_constant_axes(body: tuple[Value, ...]) -> tuple[Value, ...]:
     """An equal body whose reductions go only along axes that their argument varies over; itself if it is one."""
+    if not any(isinstance(value, Reduce) and value.op in _OF_EQUALS for value in body):
+        return body
     varies = domains(body)
     constant = {
         position: tuple(axis for axis in value.axes if axis not in varies[value.arg])

@@ -27,10 +27,14 @@ _UNSAFE = frozenset(
         PointwiseOp.CAST,
     }
 )
+# What `_chosen` may read past.
+_CHOICES = frozenset({PointwiseOp.WHERE, PointwiseOp.LOGICAL_AND, PointwiseOp.LOGICAL_OR})
 
 
 def without_known_choices(body: tuple[Value, ...]) -> tuple[Value, ...]:
     """The body with each such choice read past. Values that nothing uses any more stay in it."""
+    if not any(isinstance(value, Pointwise) and value.op in _CHOICES for value in body):
+        return body
     facts: list[Facts | None] = [None] * len(body)  # None: nobody looks at it
     for position in range(len(body) - 1, -1, -1):
         for argument, known in _handed_down(position, body, facts[position] or _NONE):

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from longhand.schedule.contractions.neighbours import take_neighbours_in
+from longhand.schedule.differing_numbers import pass_differing_numbers
 from longhand.schedule.draft import Draft
 from longhand.schedule.fusion.column_fusion import take_column_sums_along
 from longhand.schedule.fusion.fission import divide
@@ -75,6 +76,10 @@ def _order_bodies(draft: Draft) -> Draft:
 def _take_neighbours_in(draft: Draft) -> Draft:
     target = facts_of(draft.options.target)
     return draft.with_steps(take_neighbours_in(draft.loops, draft.buffers, draft.kept, target))
+
+
+def _pass_differing_numbers(draft: Draft) -> Draft:
+    return draft.with_steps(pass_differing_numbers(draft.loops, draft.buffers))
 
 
 def _plan_kernels(draft: Draft) -> Draft:
@@ -172,6 +177,11 @@ PASSES: tuple[PlanPass, ...] = (
     PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
     PlanPass(
         "order_bodies", "Bodies that may stand in lists alike, however fusion found them.", _order_bodies
+    ),
+    PlanPass(
+        "pass_differing_numbers",
+        "Numbers in which nests differ that are otherwise equal become arguments.",
+        _pass_differing_numbers,
     ),
     PlanPass(
         "plan_kernels",

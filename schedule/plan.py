@@ -16,6 +16,7 @@ from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Buffer, Extern, Program, Size, View
 from longhand.options import Options
 from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernels.halves import Halves
 from longhand.schedule.kernels.kernel_plan import (
     Access,
     IntParameter,
@@ -42,6 +43,7 @@ __all__ = [
     "AxisRole",
     "Factor",
     "Group",
+    "Halves",
     "IntParameter",
     "KernelPlan",
     "KernelSchedule",
@@ -198,7 +200,8 @@ def touched(step: PlanStep) -> tuple[str, ...]:
         case Launch():
             return step.touched
         case Extern():
-            names = (*(view.buffer for view in step.views()), *step.outputs, *step.mutates)
+            viewed = (view.buffer for view in step.views())
+            names = (*viewed, *step.measured, *step.outputs, *step.mutates)
             return tuple(name for name in names if name)
         case Allocate():
             return (step.buffer,)
@@ -235,6 +238,7 @@ def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
                 step.reason,
                 names.get(step.origin, step.origin),
                 step.memory_format,
+                renamed_all(step.measured, names),
             )
         case Allocate():
             return Allocate(names.get(step.buffer, step.buffer), step.is_result)
@@ -327,6 +331,7 @@ def buffers_read(step: UnitStep) -> Iterator[str]:
             yield from step.touched
         case Extern():
             yield from (view.buffer for view in step.views())
+            yield from step.measured
             yield from step.mutates
         case Reuse(of=of):
             yield of

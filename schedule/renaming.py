@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from longhand.lower.ir import Load, Store, Value
 from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product
@@ -43,20 +44,29 @@ def renamed_kernel(kernel: KernelPlan, names: Names) -> KernelPlan:
         )
 
     def of_address(address: Address) -> Address:
-        return Address(
-            tuple((axis, of_product(product)) for axis, product in address.axes),
-            tuple((position, of_product(product)) for position, product in address.values),
-            tuple(of_product(product) for product in address.offset),
+        return dataclasses.replace(
+            address,
+            axes=tuple((axis, of_product(product)) for axis, product in address.axes),
+            values=tuple((position, of_product(product)) for position, product in address.values),
+            offset=tuple(of_product(product) for product in address.offset),
         )
 
     def of_pointer(pointer: Pointer) -> Pointer:
         name, aliases = names.get(pointer.name, pointer.name), renamed_all(pointer.may_alias, names)
         return dataclasses.replace(pointer, name=name, may_alias=tuple(sorted(aliases)))
 
+    def of_addresses(addresses: Mapping[int, Address]) -> dict[int, Address]:
+        return {position: of_address(address) for position, address in addresses.items()}
+
+    halves = kernel.halves
+    if halves is not None:
+        body = tuple(map(of_value, halves.body))
+        halves = dataclasses.replace(halves, body=body, addresses=of_addresses(halves.addresses))
     return dataclasses.replace(
         kernel,
         body=tuple(map(of_value, kernel.body)),
-        addresses={position: of_address(address) for position, address in kernel.addresses.items()},
+        addresses=of_addresses(kernel.addresses),
+        halves=halves,
         pointers=tuple(map(of_pointer, kernel.pointers)),
         ints=tuple(
             IntParameter(

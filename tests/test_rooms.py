@@ -9,7 +9,7 @@ from pathlib import Path
 # that are not named here read the user's words.)
 READS_OWN_TEXT = {
     "emit/cpp/body.py": 1,
-    "emit/cpp/headers.py": 7,
+    "emit/cpp/kernel.py": 7,
     "emit/module/backward_py.py": 1,
     "emit/module/backward_writer.py": 2,
     "emit/module/model_py.py": 1,
@@ -20,8 +20,8 @@ READS_OWN_TEXT = {
     "emit/triton/functions.py": 1,
     "emit/triton/kernel.py": 1,
 }
-OF_USERS = ("emit/names/", "emit/unit/", "emit/text/quoting.py", "emit/cpp/syntax.py")
-OF_PATHS = {"emit/module/model_head.py", "emit/module/paragraphs.py"}
+OF_USERS = ("emit/names/", "emit/unit/", "emit/cpp/syntax.py")
+OF_PATHS = {"emit/module/call_checks.py", "emit/module/paragraphs.py"}
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("capture", "lower", "schedule", "emit", "longhand")

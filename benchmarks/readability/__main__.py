@@ -5,35 +5,68 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from collections.abc import Iterator
 
 import torch
 
 from benchmarks.readability.baseline import BASELINE, Counts, count, regressions, table
+from benchmarks.readability.depth import DEEP, growth
 from benchmarks.readability.units import MODELS, unit_text
 from benchmarks.report import print_table
+
+_DEVICES = ("cpu", "cuda")
+_DEEPER = "8 layers "
+
+
+def _read(names: list[str], device: str | None, is_told: bool) -> Iterator[tuple[str, dict[str, int]]]:
+    """Each unit that is asked for, as it is read, and its counts."""
+    for model in MODELS:
+        for kind in [device] if device else _DEVICES:
+            if _is_wanted(model, names):
+                yield f"{model} {kind}", count(unit_text(model, kind), is_told)
+    for place, model in enumerate(DEEP):
+        kind = _DEVICES[place % 2]
+        if _is_wanted(f"{_DEEPER}{model}", names) and device in (None, kind):
+            both = growth(model, kind)
+            yield f"{_DEEPER}{model} {kind}", {**count(both.many, is_told), **both.percentages}
+
+
+def _is_wanted(model: str, names: list[str]) -> bool:
+    return not names or any(name in model for name in names)
 
 
 def main() -> int:
     """Reads the models and compares."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="only this one")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="models with this in their names; may be repeated",
+    )
+    parser.add_argument("--device", choices=_DEVICES, help="only this one")
     parser.add_argument("--list", action="store_true", help="say where each thing stands")
     parser.add_argument("--update", action="store_true", help="record the counts as the baseline")
     options = parser.parse_args()
     torch.set_num_threads(1)
     counts: Counts = {}
-    for model in options.models:
-        for device in [options.device] if options.device else ["cpu", "cuda"]:
-            counts[f"{model} {device}"] = count(unit_text(model, device), options.list)
+    began = time.monotonic()
+    for unit, found in _read(options.only, options.device, options.list):
+        counts[unit] = found
+        print(f"{time.monotonic() - began:6.0f} s  {unit}", file=sys.stderr, flush=True)
+        if options.update:  # as they come: a run that was ended goes on with --only
+            BASELINE.write_text(json.dumps(_baseline() | {unit: found}, indent=1, sort_keys=True) + "\n")
     print_table(table(counts))
-    baseline: Counts = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
-    if options.update:
-        BASELINE.write_text(json.dumps(baseline | counts, indent=1, sort_keys=True) + "\n")
-        return 0
-    worse = regressions(counts, baseline)
+    worse = regressions(counts, _baseline())
     print("\n".join(worse))
     return 1 if worse else 0
+
+
+def _baseline() -> Counts:
+    found: Counts = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
+    return found
 
 
 if __name__ == "__main__":

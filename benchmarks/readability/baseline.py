@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.readability.counts import COUNTERS
+from benchmarks.readability.depth import MOST
 from benchmarks.readability.text import UnitText
 
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
@@ -22,12 +23,16 @@ def count(unit: UnitText, is_told: bool = False) -> dict[str, int]:
 
 
 def table(counts: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
-    """A row for each unit, and the sums."""
+    """A row for each unit, the sums, and of percentages the largest."""
     columns = ["kernels", *COUNTERS]
-    rows = [["unit", *columns]]
-    rows += [[unit, *(str(found[column]) for column in columns)] for unit, found in counts.items()]
-    sums = {column: sum(found[column] for found in counts.values()) for column in columns}
-    return [*rows, ["all", *map(str, sums.values())]]
+    rows = [["unit", *columns, *MOST]]
+    rows += [
+        [unit, *(str(found.get(column, "")) for column in (*columns, *MOST))]
+        for unit, found in counts.items()
+    ]
+    sums = [sum(found[column] for found in counts.values()) for column in columns]
+    largest = [max((found.get(column, 0) for found in counts.values()), default=0) for column in MOST]
+    return [*rows, ["all", *map(str, [*sums, *largest])]]
 
 
 def regressions(
@@ -42,7 +47,7 @@ def regressions(
             continue
         found += [
             f"{unit}: {word}: {now[word]}, before {before.get(word, 0)}"
-            for word in COUNTERS
-            if now[word] > before.get(word, 0)
+            for word in (*COUNTERS, *MOST)
+            if now.get(word, 0) > max(before.get(word, 0), MOST.get(word, 0))
         ]
     return found

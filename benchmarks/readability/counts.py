@@ -153,18 +153,34 @@ def repeated_quotes(unit: UnitText) -> list[str]:
 
 
 def unrolled_layers(unit: UnitText) -> list[str]:
-    """Layers of one list, by number, whose weights one function reads one after another."""
+    """Layers of one list, by number, whose weights one function reads one after another.
+
+    A layer of which it reads a few alone is none: what of a layer is fused with its neighbour stands beside the loop.
+    """
     found = []
     for text in unit.wrappers.values():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.name != "__init__":
-                seen: dict[str, dict[str, None]] = {}
+                seen: dict[str, dict[str, set[str]]] = {}
                 for part in ast.walk(node):
-                    match part:
-                        case ast.Subscript(value=ast.Attribute() as layers, slice=ast.Constant(value=int(i))):
-                            seen.setdefault(ast.unparse(layers), {})[f"{ast.unparse(layers)}[{i}]"] = None
-                found += [layer for layers in seen.values() for layer in list(layers)[1:]]
+                    match _layer_of(part):
+                        case (layers, layer, below):
+                            seen.setdefault(layers, {}).setdefault(layer, set()).add(below)
+                for of_list in seen.values():
+                    most = max(map(len, of_list.values()))
+                    found += [layer for layer, read in list(of_list.items())[1:] if 2 * len(read) > most]
     return [layer for layer in found if layer.startswith("self.") and ".shape[" not in layer]
+
+
+def _layer_of(node: ast.AST) -> tuple[str, str, str] | None:
+    """A list, one of its layers, and what is read of that: ``self.layers``, ``self.layers[3]``, ``.norm.weight``."""
+    path = ""
+    while isinstance(node, ast.Attribute):
+        path, node = f".{node.attr}{path}", node.value
+    match node:
+        case ast.Subscript(value=ast.Attribute() as layers, slice=ast.Constant(value=int(i))) if path:
+            return ast.unparse(layers), f"{ast.unparse(layers)}[{i}]", path
+    return None
 
 
 COUNTERS: dict[str, Counter] = {

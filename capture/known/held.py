@@ -91,18 +91,12 @@ def _equal_nodes(graph: fx.Graph, wanted: Collection[fx.Node]) -> list[list[fx.N
     groups: dict[int, list[fx.Node]] = {}
     for node in graph.nodes:
         if node.op == "call_function" and all(source in known for source in node.all_input_nodes):
-            numbered = fx.map_arg((node.args, node.kwargs), lambda one: _Made(known[one]))
+            # A number among the arguments is none that stands for a call: that one is text.
+            numbered = fx.map_arg((node.args, node.kwargs), lambda one: f"made by call {known[one]}")
             key = (node.target, repr(numbered), str(node.meta.get("val")))
             known[node] = numbers.setdefault(key, len(numbers))
             groups.setdefault(known[node], []).append(node)
     return [groups[number] for number in dict.fromkeys(known[node] for node in graph.nodes if node in wanted)]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Made:
-    """Stands in a call's arguments for what an earlier call made."""
-
-    number: int
 
 
 def _word(node: fx.Node) -> str:

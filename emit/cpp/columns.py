@@ -22,8 +22,7 @@ from longhand.emit.cpp.loops import (
 )
 from longhand.emit.cpp.reductions import Accumulator, accumulators, is_position, value_reduction
 from longhand.emit.cpp.splits import PartialText, number_of_splits, takes_over
-from longhand.emit.cpp.sum_types import SumType, sum_type
-from longhand.emit.cpp.types import cpp_type
+from longhand.emit.cpp.types import SumType, cpp_type, sum_type
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Reduce, Store, arguments
 

@@ -1,26 +1,103 @@
-"""A kernel plan becomes the text of one C++ file: ``extern "C"`` function, OpenMP over rows, SIMD over columns."""
+"""A kernel plan becomes the text of one C++ file: ``extern "C"`` function, OpenMP over rows, SIMD over columns.
+
+And the headers that such files include: found in their text, so that nothing unused is included or written.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import textwrap
-from typing import cast
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
+import jinja2
 import torch
 
 from longhand.emit.cpp import schedules
 from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.format import LINE_LENGTH
-from longhand.emit.cpp.headers import own_headers, standard_headers
 from longhand.emit.cpp.loops import Loop, loop_of, product_of_sizes
+from longhand.emit.cpp.operators import BINARY_FUNCTIONS, TORCH_FUNCTIONS, VECTOR_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
-from longhand.emit.cpp.templates import render_template
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
-from longhand.emit.names.pointer_shapes import shape_comment
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.text.quoting import cpp_comment
+from longhand.emit.names.unit_names import KernelNames, as_printed
+from longhand.emit.names.words import cpp_comment
+from longhand.emit.text.kernel_head import shape_comment
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("longhand.templates", "cpp"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,
+)
+
+
+def render_template(name: str, **values: Any) -> str:
+    """A template of templates/cpp, filled."""
+    return _ENVIRONMENT.get_template(name).render(**values)
+
+
+_VECTOR_NAMES = frozenset(name + suffix for name in VECTOR_FUNCTIONS.values() for suffix in ("", "f"))
+_CALLED = re.compile(r"(?<![\w:])(\w+)(?:<\w+>)?\(")
+_STANDARD = {
+    "algorithm": re.compile(r"std::(max|min|upper_bound)\b"),
+    "cmath": re.compile(r"\b(INFINITY|NAN|std::(?!max|min|upper_bound|vector|array|fill)\w+)\b"),
+    "cstdint": re.compile(r"\b(u?int(8|16|32|64)_t|INT(32|64)_(MIN|MAX))\b"),
+    "vector": re.compile(r"std::vector\b"),
+}
+
+
+def called_functions(text: str) -> frozenset[str]:
+    """The unqualified names that a C++ text calls."""
+    return frozenset(_CALLED.findall(text))
+
+
+def own_headers(text: str) -> tuple[str, ...]:
+    """The headers of ours that a kernel's text needs, sorted."""
+    called = called_functions(text)
+    needs = {
+        "bfloat16.h": re.search(r"\bbfloat16\b", text) is not None,
+        "float16.h": re.search(r"\bfloat16\b", text) is not None,
+        "torch_math.h": bool(called & TORCH_FUNCTIONS),
+        "transpose.h": "load_transposed" in called,
+        "vector_math.h": bool(called & {*_VECTOR_NAMES, *WRITTEN_OUT.values()}),
+    }
+    return tuple(header for header, needed in needs.items() if needed)
+
+
+def standard_headers(text: str) -> tuple[str, ...]:
+    """The headers of the standard library that a kernel's text needs, sorted."""
+    return tuple(header for header, pattern in _STANDARD.items() if pattern.search(text))
+
+
+def print_cpp_headers(kernels: Iterable[str]) -> Mapping[str, str]:
+    """The text of every header that a unit's kernels include, by file name, not yet through clang-format.
+
+    Args:
+        kernels: The texts of all the C++ kernels of the unit, as printed.
+    """
+    texts = tuple(kernels)
+    called = frozenset[str]().union(*(called_functions(text) for text in texts))
+    vector = [(name, _n_arguments(name)) for name in sorted(called & _VECTOR_NAMES)]
+    return {
+        name: render_template(
+            f"{name}.jinja",
+            vector_functions=vector,
+            written_out=called & set(WRITTEN_OUT.values()),
+            functions=called & TORCH_FUNCTIONS,
+        )
+        for name in sorted({header for text in texts for header in own_headers(text)})
+    }
+
+
+def _n_arguments(function: str) -> int:
+    return 2 if function.removesuffix("f") in BINARY_FUNCTIONS else 1
+
 
 _COMMENT_WIDTH = LINE_LENGTH - len("// ")
 GRAIN = Tunable("GRAIN", 32768, "elements: with fewer, starting the threads costs more than it saves")
@@ -66,7 +143,7 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
         plan: What to print; of the schedules for the CPU.
         names: The words to use.
     """
-    printer = BodyPrinter(plan, names)
+    printer = BodyPrinter(*as_printed(plan, names))
     function = render_template("function.cpp.jinja", kernel=_kernel_text(plan, names, printer))
     return render_template(
         "kernel.cpp.jinja",
@@ -112,9 +189,9 @@ def _tunables(plan: KernelPlan) -> tuple[Tunable, ...]:
 
 
 def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> KernelText:
-    rows = tuple(loop_of(axis, printer) for axis in plan.rows)
-    cols = tuple(loop_of(axis, printer) for axis in plan.cols)
-    text = _printer(plan.schedule)(plan, printer, rows, cols)
+    rows = tuple(loop_of(axis, printer) for axis in printer.plan.rows)
+    cols = tuple(loop_of(axis, printer) for axis in printer.plan.cols)
+    text = _printer(plan.schedule)(printer.plan, printer, rows, cols)
     return KernelText(
         name=names.kernel,
         remark=tuple(textwrap.wrap(" ".join(text.remark), _COMMENT_WIDTH)),

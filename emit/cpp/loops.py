@@ -52,7 +52,7 @@ class ColumnLoop:
 def loop_of(axis: PlanAxis, printer: BodyPrinter) -> Loop:
     """The loop over one axis."""
     words = printer.names.axes[axis.name]
-    return Loop(words.index, words.size)
+    return Loop(words.index, words.size if axis.end is None else printer.names.scalars[axis.end])
 
 
 def flattened(loops: tuple[Loop, ...]) -> Text:

@@ -7,6 +7,7 @@ import itertools
 
 import torch
 
+from longhand.emit.cpp.addresses import TurnedTile
 from longhand.emit.cpp.body import AT, BodyPrinter, Known
 from longhand.emit.cpp.loops import (
     ColumnLoop,
@@ -22,9 +23,7 @@ from longhand.emit.cpp.loops import (
     stores_as_statements,
 )
 from longhand.emit.cpp.reductions import Accumulator, accumulators, is_position, value_reduction
-from longhand.emit.cpp.sum_types import SumType, sum_type
-from longhand.emit.cpp.tiles import TurnedTile
-from longhand.emit.cpp.types import cpp_type
+from longhand.emit.cpp.types import SumType, cpp_type, sum_type
 from longhand.emit.names.words import first_free, further_words
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments

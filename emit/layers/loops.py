@@ -39,7 +39,8 @@ class Loop:
         shared: Buffers from outside that all runs read alike, in order of first use.
         own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
         previous: Likewise the weights that it is given of the block before: the path below that one.
-        collected: Positions of outputs of all runs that are read after the loop.
+        collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
+        gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
         n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
         rest_inputs: What the shared steps of the pattern take, its own weights left out.
         own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
@@ -63,6 +64,7 @@ class Loop:
     alternatives: tuple[Alternative, ...] = ()
     record: SavedLayers | None = None
     previous: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gathered: tuple[int, ...] = ()
 
     @property
     def run(self) -> tuple[PlanStep, ...]:
@@ -354,11 +356,15 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         if any(run[place] in read_later for run in repeat.outputs[:-1])
         or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
     )
+    gathered: tuple[int, ...] = ()
     if is_backward:
         order = [getattr(result, "buffer", "") for result in plan.results]
+        gathered = tuple(place for place in collected if repeat.outputs[0][place] not in order)
+        collected = tuple(place for place in collected if place not in gathered)
         handed_on = {name for place in collected for name in (run[place] for run in repeat.outputs)}
-        # All that a backward pass keeps of its layers is the gradients that it returns: parts of others are no loop's.
-        if set(collected) & set(carried) or not handed_on <= set(order):
+        parts = {name for place in gathered for name in (run[place] for run in repeat.outputs)}
+        # Beside gradients that are returned, layers may hand on parts of one: each kind from all of them.
+        if {*collected, *gathered} & set(carried) or not handed_on <= set(order) or parts & set(order):
             return None
         collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
     return Loop(
@@ -374,4 +380,5 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         pattern=pattern,
         alternatives=alternatives,
         previous=previous,
+        gathered=gathered,
     )

@@ -1,23 +1,29 @@
-"""Repeated blocks in model.py: one class with a forward(), and the loop that calls it for each layer."""
+"""Repeated blocks in model.py: one class with a forward(), and the loop that calls it for each layer.
+
+A sum that one layer leaves to the next is told there: its first kernel reads both summands anyway.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from longhand.emit.layers.deferred_residual import remark_on_pending_sum
+from torch import fx
+
 from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
 from longhand.emit.module.trained_call import SAVED, SavedLayers
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.operation_names import op_word
 from longhand.emit.names.variables import name_block
-from longhand.emit.names.words import own_name, plural
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.names.words import own_name, plural, python_docstring
 from longhand.emit.text.sizes import SizeWriter
-from longhand.schedule.plan import Release, buffers_made
+from longhand.lower.ir import Extern
+from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
 
@@ -324,3 +330,37 @@ def _singular(name: str, buffer: str, outer: BodyWriter) -> str:
     word = next((word for word in outer.words.candidates(buffer) if plural(word) == name), f"one_of_{name}")
     others = {variable for other, variable in outer.variables.items() if other != buffer}
     return f"layer_{word}" if word in others else word
+
+
+_WIDEST_REMARK = 96
+
+
+def remark_on_pending_sum(loop: Loop, words: BufferWords, variables: Mapping[str, str]) -> str:
+    """What a layer's function says of a sum of two of its arguments; empty where it begins with no such sum."""
+    first = next((step for step in loop.run if isinstance(step, Launch | Extern)), None)
+    if not isinstance(first, Launch):
+        return ""
+    for origin in first.origins:
+        node = words.nodes.get(origin)
+        summands = _summands(node) if node is not None else ()
+        if len(summands) == 2 and set(summands) <= set(loop.inputs):
+            total = " + ".join(variables[summand] for summand in summands)
+            remark = (
+                f"The layer's input is {total}: the layer before leaves that sum to the first kernel here."
+            )
+            return remark if len(remark) <= _WIDEST_REMARK else "The first kernel adds up the layer's input."
+    return ""
+
+
+def _summands(node: fx.Node) -> tuple[str, ...]:
+    """The two values that a node adds, as they were before they were only seen otherwise."""
+    if op_word(node).word != "add" or len(node.args) < 2:
+        return ()
+    sides = [_behind_views(side) for side in node.args[:2] if isinstance(side, fx.Node)]
+    return tuple(dict.fromkeys(side.name for side in sides))
+
+
+def _behind_views(node: fx.Node) -> fx.Node:
+    while node.op == "call_function" and op_word(node).silent and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node

@@ -15,14 +15,13 @@ from longhand.emit.layers.loops import Loop, plain_steps
 from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.passes import Pass
+from longhand.emit.module.passes import backward_dims
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.names.backward_dimensions import backward_dims
 from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.variables import given_to_layers, list_words, name_block
-from longhand.emit.names.words import snake_case
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.names.unit_names import Pass
+from longhand.emit.names.variables import EVERY, given_to_layers, list_words, name_block
+from longhand.emit.names.words import python_docstring, snake_case
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.plan import buffers_read
@@ -228,7 +227,10 @@ class BackwardWriter(ModelWriter):
             if variables[loop.repeat.inputs[0][place]] != variable:
                 lines.append(f"{variable} = {variables[loop.repeat.inputs[0][place]]}")
         given += [variables[buffer] for buffer in loop.shared]
-        targets = [variables[last[place]] for place in handed_on]
+        lists = {place: variables[last[place]].partition("[")[0] for place in loop.gathered}
+        singulars = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in lists.items()}
+        lines += [f"{name} = []" for name in lists.values()]
+        targets = [singulars.get(place) or variables[last[place]] for place in handed_on]
         if loop.collected:
             lines.append(f"d_{word} = {{}}")
             targets.append(f"*d_{word}[layer]")
@@ -238,7 +240,8 @@ class BackwardWriter(ModelWriter):
         n_layers = len(loop.positions)
         is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
         head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
-        return [*lines, f"for layer in {head}:", f"    {', '.join(targets)} = {call}"]
+        appended = [f"    {name}.append({singulars[place]})" for place, name in lists.items()]
+        return [*lines, f"for layer in {head}:", f"    {', '.join(targets)} = {call}", *appended]
 
     def _returned(self, texts: list[str]) -> str:
         """The gradients; those of all layers of a loop together."""

@@ -13,16 +13,14 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.cpp.list_binding import list_arguments, whole_list
 from longhand.emit.module.call_checks import as_size
 from longhand.emit.module.model_text import ModelFile
-from longhand.emit.module.passes import Pass, kernels_of
-from longhand.emit.module.templates import render_template
-from longhand.emit.module.tensor_lists import TensorList, find_lists
-from longhand.emit.module.trees import Parameter, build_arguments, parameters
+from longhand.emit.module.trees import Parameter, TensorList, build_arguments, find_lists, parameters
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import SILENT, aten_name
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, Pass, kernels_of
 from longhand.emit.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
 from longhand.emit.text.reference import Reference
-from longhand.emit.text.reference_views import StridedView
+from longhand.emit.text.reference_page import StridedView
+from longhand.emit.unit.templates import render_template
 from longhand.schedule.plan import KernelPlan
 
 # What check.py itself calls so where the arguments are.
@@ -162,7 +160,7 @@ def _random_tensors(
     """(placeholder, variable, expression) for each tensor argument; a list has that of its first tensor."""
     kinds = {entry.node: entry.kind for entry in graph.inputs}
     nonnegative = frozenset(entry.node for entry in graph.inputs if entry.is_nonnegative)
-    examples = {size.symbol: size.example for size in graph.symbols}
+    examples = graph.examples
     whole = {one.name: one for one in lists if one.is_uniform}
     for parameter in given:
         if parameter.name in whole:

@@ -8,16 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
-from longhand.emit.module.allocation_lines import AllocationWriter, same_sizes
-from longhand.emit.module.launch_lines import LaunchWriter
+from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
-from longhand.emit.module.named_views import NamedView, named_views, view_key
-from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
-from longhand.emit.module.tensor_lists import MadeList, TensorList
+from longhand.emit.module.paragraphs import (
+    WIDEST,
+    NamedView,
+    Paragraph,
+    fewest,
+    joined_quotes,
+    named_views,
+    said_once,
+    view_key,
+)
+from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_propagation import Words
 from longhand.emit.names.unit_names import Quote, UnitNames
+from longhand.emit.text.data_sizes import data_size_lines
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
@@ -228,6 +236,7 @@ class BodyWriter:
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         names = [name for name in names if self.holds.get(name, step.buffers[0]) in step.buffers]
         names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
+        names += _gathered_lists(step.buffers, steps, self.variables)
         still = _rebound_or_alive(self, names, steps, place)
         if self._is_in_branch:
             still.add(_root(self.allocations.device))  # the other branches do not drop it
@@ -269,7 +278,8 @@ class BodyWriter:
         lines += [f"# {step.reason}"] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
         target = f"{', '.join(outputs)} = " if outputs else ""
-        return [*lines, f"{target}{call.text}"]
+        bound = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
+        return [*lines, f"{target}{call.text}", *bound]
 
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
@@ -310,6 +320,20 @@ class BodyWriter:
         texts = [self.sizes.text(part, word) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
+
+
+def _gathered_lists(
+    buffers: Iterable[str], steps: Iterable[ModelStep], variables: Mapping[str, str]
+) -> list[str]:
+    """The lists that loops gather of which every tensor is among the buffers."""
+    dropped = set(buffers)
+    return [
+        variables[loop.repeat.outputs[0][place]].partition("[")[0]
+        for loop in steps
+        if isinstance(loop, Loop)
+        for place in loop.gathered
+        if dropped.issuperset(run[place] for run in loop.repeat.outputs)
+    ]
 
 
 def _root(expression: str) -> str:

@@ -1,18 +1,26 @@
-"""What model.py consists of, as its template prints it, and what a call of it is given."""
+"""What model.py consists of: what a call is given and returns, its layers' classes, and what its template prints."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+import torch.utils._pytree as pytree
 
-from longhand.capture.graph import CapturedGraph, InputKind
-from longhand.emit.layers.model_loops import Block
-from longhand.emit.module.tensor_lists import TensorList
-from longhand.emit.module.trees import Parameter, parameters
-from longhand.emit.module.view_calls import argument
+from longhand.capture.graph import AliasKind, CapturedGraph, GraphOutput, InputKind, Literal
+from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, does_the_same, layers_called
+from longhand.emit.layers.model_loops import Block, write_first_call, write_loop, write_record
+from longhand.emit.module.model_body import BodyWriter
+from longhand.emit.module.model_weights import BlockClass, construct_block
+from longhand.emit.module.module_tree import ModuleTree
+from longhand.emit.module.paragraphs import Paragraph
+from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, children, parameters
+from longhand.emit.module.view_calls import argument, write_view
+from longhand.emit.names.variables import records_apart
 from longhand.emit.text.sizes import SizeWriter
+from longhand.lower.ir import View
+from longhand.schedule.plan import UnitPlan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,3 +161,202 @@ class CallArguments:
             if (variable := variables[leaf]) != path
             and (leaf in read or leaf in written or any(f"{variable}.shape" in one for one in sizes))
         ]
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenLayers:
+    """All loops of a function.
+
+    Attributes:
+        blocks: Each loop with the class (in a backward pass the function) that it calls, in order.
+        lines: By the step's place: the lines of a loop, and of the call of the run before it.
+    """
+
+    blocks: tuple[tuple[Loop, Block], ...]
+    lines: Mapping[int, list[str]]
+
+    @property
+    def runtime_names(self) -> frozenset[str]:
+        """What the classes need of runtime.py."""
+        return frozenset().union(*(block.runtime_names for _, block in self.blocks))
+
+
+def write_layers(
+    steps: Sequence[ModelStep],
+    name: str,
+    plan: UnitPlan,
+    tree: ModuleTree,
+    body: BodyWriter,
+    write: Callable[[Loop, BodyWriter, list[str]], tuple[Block, list[str]]],
+) -> WrittenLayers:
+    """Writes every loop among the steps.
+
+    Args:
+        steps: Of the function.
+        name: Of the graph, which no class may have.
+        plan: The unit's plan.
+        tree: Its modules.
+        body: The writer of the function around the loops.
+        write: Writes a loop and its class, given names of classes that are there already.
+    """
+    lines: dict[int, list[str]] = {}
+    blocks: list[tuple[Loop, Block]] = []
+    for place, step in enumerate(steps):
+        if not isinstance(step, Loop):
+            continue
+        known = _known_block(step, blocks, plan)
+        if known is None:
+            block, lines[place] = write(step, body, [name, *(made.name for _, made in blocks)])
+        else:
+            block = known
+            lines[place] = write_loop(step, block, tree.root, body)
+        blocks.append((step, block))
+        if step.n_head:
+            call = max(n for n in range(place) if isinstance(steps[n], FirstCall))
+            first = steps[call]
+            assert isinstance(first, FirstCall)
+            lines[call] = write_first_call(first, step, block, tree.root, body)
+    return WrittenLayers(tuple(blocks), lines)
+
+
+def _known_block(loop: Loop, before: Sequence[tuple[Loop, Block]], plan: UnitPlan) -> Block | None:
+    """The class of an earlier loop over the same list, if this one does the same."""
+    if loop.own or loop.n_head:
+        return None
+    same = (block for other, block in before if does_the_same(loop, other, plan.buffers))
+    return next(same, None)
+
+
+def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
+    """By the path of a list: the positions of the layers that are called by a class's methods."""
+    found: dict[str, frozenset[int]] = {}
+    for step in steps:
+        if isinstance(step, Loop):
+            found[step.owner] = found.get(step.owner, frozenset()) | layers_called(step)
+    return found
+
+
+def classes_of(blocks: Sequence[tuple[Loop, Block]], tree: ModuleTree) -> dict[str, list[BlockClass]]:
+    """Which blocks of each list have which class."""
+    found: dict[str, list[BlockClass]] = {}
+    for loop, block in blocks:
+        made = construct_block(tree.root, f"{loop.owner}.{loop.positions[0]}", block.position)
+        found.setdefault(loop.owner, []).append(
+            BlockClass(block.name, layers_called(loop), made, block.position)
+        )
+    return found
+
+
+def built(
+    spec: pytree.TreeSpec, texts: Iterator[str], lists: Sequence[MadeList], types: set[tuple[str, str]]
+) -> str:
+    """What the user's call returns, put together from its leaves.
+
+    Args:
+        spec: How the leaves hang together.
+        texts: Of the leaves.
+        lists: Those that the call makes, which go by their words.
+        types: Is given (module, name) of the user's classes that the text names.
+    """
+    returned = build(spec, texts, types)
+    for one in lists:
+        listed = ", ".join(f"{one.name}[{place}]" for place in range(len(one.nodes)))
+        returned = returned.replace(f"[{listed}]", one.name)
+    return returned
+
+
+def end_with(paragraphs: list[Paragraph], returned: str, n_results: int) -> None:
+    """Appends the return statement, or makes the last statement it."""
+    if returned == "None" and paragraphs:
+        return
+    last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
+    target, is_assignment, expression = last.partition(" = ")
+    head = returned.split(".")[0].split("[")[0]
+    is_single = n_results == 1 and target.isidentifier() and is_assignment and head == target
+    if is_single and "#" not in expression and not expression.startswith("empty("):
+        rest = returned[len(target) :]
+        paragraphs[-1].lines[-1] = f"return {expression}{rest}"
+        return
+    if paragraphs and paragraphs[-1].lines and not paragraphs[-1].lines[-1].startswith("del "):
+        paragraphs[-1].lines.append(f"return {returned}")
+    else:
+        paragraphs.append(Paragraph((), [f"return {returned}"]))
+
+
+def trained_lines(
+    call: str,
+    plan: UnitPlan,
+    variables: Mapping[str, str],
+    paths: Mapping[str, str],
+    sizes: SizeWriter,
+    build_leaves: Callable[[list[str]], str],
+) -> tuple[str, ...]:
+    """The lines of forward() in training: the autograd.Function's results as the user's call returns them.
+
+    What shares an argument's memory is no result of the Function: it is taken here, of what the caller gave.
+
+    Args:
+        call: Of the Function.
+        plan: Of the forward pass.
+        variables: The variable of each buffer.
+        paths: How forward() reaches its arguments' tensors.
+        sizes: Writes numbers.
+        build_leaves: What is returned of the leaves' texts.
+    """
+    graph = plan.program.graph
+    leaves = list(zip(plan.results, graph.outputs, strict=True))[: len(graph.outputs) - graph.n_saved]
+    own = [
+        result for result, output in leaves if isinstance(result, View) and output.alias is AliasKind.FRESH
+    ]
+    words = [variables[result.buffer] for result in own]
+    words = [
+        (
+            word
+            if words.count(word) == 1 and word.isidentifier() and word not in paths.values()
+            else f"result_{i}"
+        )
+        for i, word in enumerate(words)
+    ]
+    if len(own) == len(leaves):
+        if graph.out_spec.is_leaf():
+            return (f"return {call}[0]",)
+        is_flat = graph.out_spec.type is tuple and all(one.is_leaf() for one in children(graph.out_spec))
+        if is_flat and len(words) > 1:
+            return (f"return {call}",)
+    texts: list[str] = []
+    left = iter(words)
+    for result, output in leaves:
+        if not isinstance(result, View):
+            texts.append(argument(result.value if isinstance(result, Literal) else result, sizes))
+        elif output.alias is AliasKind.FRESH:
+            texts.append(next(left))
+        elif isinstance(output.base, int):  # that result once more
+            texts.append(texts[output.base])
+        else:
+            base = paths.get(result.buffer, variables[result.buffer])
+            texts.append(detached(write_view(result, base, sizes, plan.buffers[result.buffer]), output))
+    return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {build_leaves(texts)}")
+
+
+def detached(text: str, output: GraphOutput) -> str:
+    """A result that shares memory with what may require grad: without its gradients where it has none."""
+    return f"{text}.detach()" if output.is_detached else text
+
+
+def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
+    """Why the forward pass makes gradients."""
+    is_begun = any(
+        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
+    )
+    if not is_training or not is_begun:
+        return ""
+    return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."
+
+
+def records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
+    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
+    found: list[Paragraph] = []
+    for record, place, buffers in records_apart(steps):
+        made = write_record(record, [variables[buffer] for buffer in buffers])
+        found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
+    return found

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module.held_values import ByLayer
-from longhand.emit.module.module_tree import Branch, Held, ModuleTree, expression, member
-from longhand.emit.names.words import is_attribute
-from longhand.emit.text.quoting import python_string
+from longhand.emit.module.module_tree import Branch, ByLayer, Held, ModuleTree, expression, member
+from longhand.emit.names.words import is_attribute, python_string
 from longhand.options import Device
 
 

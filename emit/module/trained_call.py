@@ -6,8 +6,6 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from longhand.schedule.plan import UnitPlan
-
 SAVED = "saved"  # the variable of what one layer saves for its backward pass
 
 
@@ -56,17 +54,6 @@ class TrainedCall:
     def in_records(self) -> frozenset[int]:
         """Positions among the plan's results of what launch() returns in records only."""
         return frozenset(place for record in self.records for place in record.places)
-
-
-def may_require_grad(plan: UnitPlan, training: TrainedCall | None) -> frozenset[str] | None:
-    """The placeholders that may require grad; None where nothing may.
-
-    Without a backward pass those of a unit for training that computes nothing: eager's views carry the gradients.
-    """
-    if training is not None:
-        return training.allowed
-    wanted = frozenset(plan.program.graph.grad_inputs) if plan.options.train else frozenset()
-    return wanted or None
 
 
 _ENTRY = re.compile(r"(\w+)\[(\d+)\]")

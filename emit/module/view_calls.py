@@ -11,8 +11,7 @@ import sympy
 import torch
 
 from longhand.emit.names.dimension_propagation import Words, reshaped
-from longhand.emit.text.numbers import number
-from longhand.emit.text.quoting import python_string
+from longhand.emit.text.expression import literal_text
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size, View, ViewCall
 
@@ -189,21 +188,6 @@ def argument(value: Any, sizes: SizeWriter) -> str:
     if isinstance(value, sympy.Expr):
         return sizes.text(value)
     return literal_text(value)
-
-
-def literal_text(value: Any) -> str:
-    """A Python constant as source text."""
-    if isinstance(value, float):
-        return number(value)
-    if isinstance(value, str):
-        return python_string(value)
-    if isinstance(value, torch.device):
-        return f'"{value}"'
-    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return f"({', '.join(map(literal_text, value))}{',' * (len(value) == 1)})"
-    return repr(value)
 
 
 def _on_dims(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:

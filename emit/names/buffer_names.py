@@ -9,11 +9,19 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
-from longhand.emit.names.module_names import is_call_of, last_word, without_positions, words_of_module
 from longhand.emit.names.operation_names import OpWord, aten_name, op_word, spelled
-from longhand.emit.names.renamed_locals import NOTHING_RENAMED, RenamedLocals
-from longhand.emit.names.result_names import comparison_word, has_result_word, result_word
-from longhand.emit.names.value_origins import ValueOrigins
+from longhand.emit.names.value_origins import (
+    NOTHING_RENAMED,
+    RenamedLocals,
+    ValueOrigins,
+    comparison_word,
+    has_result_word,
+    is_call_of,
+    last_word,
+    result_word,
+    without_positions,
+    words_of_module,
+)
 from longhand.emit.names.words import identifier, path_words, snake_case, without_counter
 from longhand.lower.ir import Buffer, Derivation, Derived
 
@@ -38,6 +46,7 @@ class BufferWords:
     Attributes:
         renamed, differentiated: As given.
         origins: Where values come from.
+        paths: Of the captured graph: the parameters that values of a backward pass are, or are the gradients of.
     """
 
     def __init__(
@@ -52,7 +61,7 @@ class BufferWords:
         self.differentiated = differentiated or {}
         self.origins = ValueOrigins(graph, buffers, renamed)
         self._given = given or {}
-        self._paths = graph.paths
+        self.paths = graph.paths
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: len(graph.outputs) - graph.n_saved]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
@@ -75,9 +84,9 @@ class BufferWords:
     def candidates(self, buffer: str) -> Iterator[str]:
         """Names for a buffer, best first. Never empty."""
         yield from self._given.get(buffer, ())
-        if buffer in self._paths:
+        if buffer in self.paths:
             prefix = "" if buffer in self._inputs else "d_"
-            yield from (f"{prefix}{word}" for word in path_words(self._paths[buffer]))
+            yield from (f"{prefix}{word}" for word in path_words(self.paths[buffer]))
         entry = self._inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
@@ -95,7 +104,7 @@ class BufferWords:
         """Names for a buffer in a whole function: there ``weight`` alone does not say whose."""
         words = list(self.candidates(buffer))
         is_gradient = self.provenance(buffer).gradient_of
-        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self._paths or is_gradient else set()
+        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self.paths or is_gradient else set()
         yield from [word for word in words if word not in bare] or words
         yield from _of_path(self.provenance(buffer).module, words[0])
 

@@ -11,10 +11,16 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.kernel_purpose import KernelPurpose, purpose_of
 from longhand.emit.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
-from longhand.emit.names.people_names import is_list_of_ops, name_of_backward, name_of_copy, name_of_people
-from longhand.emit.names.schedule_words import words_of
+from longhand.emit.names.people_names import (
+    KernelPurpose,
+    is_list_of_ops,
+    name_of_backward,
+    name_of_copy,
+    name_of_people,
+    purpose_of,
+    words_of,
+)
 from longhand.emit.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,
@@ -77,15 +83,15 @@ def _candidates(
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
     derivatives = _of_derivatives(plan, nodes, words) or _of_summands(nodes)
-    backward = None if derivatives else name_of_backward(nodes)
+    backward = None if derivatives else name_of_backward(nodes, _stored(plan), words)
     people = (
         name_of_people(nodes, _stored(plan), words)
         if not (derivatives or backward) and is_list_of_ops(nodes)
         else None
     )
-    told = derivatives or _with_parameter(backward, plan, nodes) or people
+    told = derivatives or backward or people
     base = told or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
-    base = (name_of_copy(nodes) if base == "copy" else None) or base
+    base = (name_of_copy(nodes, words) if base == "copy" else None) or base
     base = _of_many_results(plan, nodes, base, words) or base
     if plan.schedule.is_down_columns and not (derivatives or backward) and base != people:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
@@ -138,14 +144,6 @@ def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) 
     is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
     again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
     return f"{again}_and_{'_'.join(derived)}" if again else "_".join(derived)
-
-
-def _with_parameter(name: str | None, plan: KernelPlan, nodes: list[fx.Node]) -> str | None:
-    """``d_llama_rms_norm_weight``, of a kernel that makes the gradient of a layer's weight alone."""
-    stored = set(_stored(plan))
-    words = {_parameter_word(provenance_of(node)) for node in nodes if node.name in stored}
-    found = words.pop() if len(words) == 1 and len(stored) == 1 else ""
-    return f"{name}_{found}" if name and found else name
 
 
 def _layers(plan: KernelPlan, nodes: list[fx.Node]) -> list[str]:

@@ -11,14 +11,11 @@ import torch
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.loops import arrange
 from longhand.emit.module.trained_call import SavedLayers
-from longhand.emit.names.axis_names import dimensions_of, name_axes
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.constant_names import constant_words
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.kernel_names import kernel_scope, name_kernel
-from longhand.emit.names.ledger import Ledger
-from longhand.emit.names.unit_names import AxisNames, KernelNames, Quote, UnitNames
-from longhand.emit.names.value_names import ValueWords
+from longhand.emit.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames
+from longhand.emit.names.value_names import ValueWords, dimensions_of, name_axes
 from longhand.emit.names.variables import name_variables
 from longhand.emit.names.words import (
     RESERVED_IN_KERNEL,
@@ -30,7 +27,7 @@ from longhand.emit.names.words import (
     without_counter,
 )
 from longhand.emit.text.formula import title_of
-from longhand.emit.text.traffic import traffic_line
+from longhand.emit.text.kernel_head import constant_words, traffic_line
 from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep, facts_of
 

@@ -1,4 +1,7 @@
-"""What an ATen operation is called in a name: the table behind kernel names and the words of unnamed values."""
+"""What an ATen operation is called in a name: the table behind kernel names and the words of unnamed values.
+
+Rotations of halves, ``cat((-x2, x1), -1)`` of one value's two halves, are told by their form.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,44 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.emit.names.words import without_counter
-from longhand.emit.text.rotations import rotated_half
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
+
+
+def rotated_half(node: fx.Node) -> fx.Node | None:
+    """The value whose halves a node joins in the other order, one of them negated; None for anything else."""
+    if _op(node) != "cat" or not node.args or not isinstance(node.args[0], list | tuple):
+        return None
+    pieces = [piece for piece in node.args[0] if isinstance(piece, fx.Node)]
+    signs = [_op(piece) == "neg" for piece in pieces]
+    if len(pieces) != 2 or len(node.args[0]) != 2 or signs[0] == signs[1]:
+        return None
+    halves = [half_of(piece.args[0] if sign else piece) for piece, sign in zip(pieces, signs, strict=True)]
+    first, second = halves
+    if first is None or second is None or (first[1], second[1]) != (1, 0) or first[0] is not second[0]:
+        return None
+    return first[0]
+
+
+def half_of(node: Any) -> tuple[fx.Node, int] | None:
+    """The value that a node is a half of, and which one: ``x.chunk(2)[1]``, ``x[..., n // 2:]``."""
+    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
+        return None
+    source = node.args[0]
+    if _op(node) == "getitem" and _op(source) in ("split", "split_with_sizes", "chunk"):
+        is_two = len(source.meta.get("val", ())) == 2 and isinstance(source.args[0], fx.Node)
+        return (source.args[0], int(str(node.args[1]))) if is_two else None  # type: ignore[return-value]
+    if _op(node) == "slice" and len(node.args) >= 2:
+        dim, start = node.args[1], (*node.args[2:3], None)[0]
+        size = source.meta["val"].shape[dim]
+        if 2 * node.meta["val"].shape[dim] == size:
+            return source, 0 if start in (None, 0) else 1
+    return None
+
+
+def _op(node: fx.Node) -> str:
+    packet = getattr(node.target, "overloadpacket", None)
+    return str(getattr(packet if packet is not None else node.target, "__name__", ""))
+
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
 SILENT_TEXT = """
@@ -21,7 +60,6 @@ SILENT_TEXT = """
     diagonal unfold empty scalar_tensor sym_size
 """
 SILENT = frozenset(SILENT_TEXT.split())
-
 _SPELLED = {
     "_softmax": "softmax",
     "_log_softmax": "log_softmax",
@@ -58,7 +96,6 @@ _SPELLED = {
     "reciprocal": "reciprocal",
     "hardtanh": "clamp",
 }
-
 _ROOTS: dict[float | None, str] = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}  # powers that have a name
 _ACTIVATIONS = """
     gelu silu relu sigmoid tanh elu softplus mish hardswish leaky_relu swiglu geglu dropout
@@ -89,7 +126,6 @@ _TELLING = {
     **dict.fromkeys(_ACTIVATIONS.split(), 3),
     **dict.fromkeys(_REDUCTIONS.split(), 2),
 }
-
 # Runs of operations that have a name of their own, longest first.
 _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("power", "mean", "add", "rsqrt", "mul", "mul"), "rms_norm"),
@@ -104,10 +140,8 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("silu", "mul"), "swiglu"),
     (("gelu", "mul"), "geglu"),
 )
-
 # A derivative tells as much as what it differentiates.
 _TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
-
 _LONGEST = 40
 _MOST_OPS = 4
 _FORMULA = 3  # from this weight on a word tells what, and not how

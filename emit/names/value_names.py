@@ -1,9 +1,13 @@
-"""Which values of a kernel's body get a line of their own, and the word for each."""
+"""The words inside a kernel: for its axes, and for the values of its body that get a line of their own.
+
+row and col where there is one of each, otherwise what the axis runs over.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -11,10 +15,15 @@ import torch
 
 from longhand.capture.graph import GradientPart
 from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.dimension_names import DimWords
+from longhand.emit.names.dimension_propagation import PRODUCT
 from longhand.emit.names.operation_names import noun_of
+from longhand.emit.names.unit_names import AxisNames
 from longhand.emit.names.value_rules import Nameless, one_of, words_by_rule
-from longhand.emit.names.words import Scope, element_words, further_words, without_counter
+from longhand.emit.names.words import Scope, element_words, further_words, plural, without_counter
+from longhand.emit.text.sizes import grouped
 from longhand.lower.ir import (
+    Buffer,
     Constant,
     Extent,
     Load,
@@ -26,12 +35,114 @@ from longhand.lower.ir import (
     Store,
     Value,
     arguments,
+    memory_order,
 )
-from longhand.schedule.plan import Access, KernelPlan
+from longhand.schedule.plan import Access, AxisRole, KernelPlan, Launch, PlanAxis
+
+# From the innermost axis outwards: words for axes that came without one.
+_ROW_LADDER = ("row", "group", "batch", "outer")
+_COL_LADDER = ("col", "lane", "slab", "outer_col")
+_INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
+# What the indices of dimensions are called, by the customary words for the sizes.
+_INDEX_OF = {
+    ("batch",): "batch",
+    ("seq",): "position",
+    ("channels",): "channel",
+    ("height",): "line",
+    ("height", "width"): "pixel",
+}
+_IMAGE = ("batch", "channels", "height", "width")  # ``conv1_channels``: those of what a layer makes
+
+
+def name_axes(
+    plan: KernelPlan, scope: Scope, dimensions: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, AxisNames]:
+    """Words for each of the plan's axes, taken from `scope`.
+
+    Args:
+        plan: The kernel.
+        scope: Its names so far.
+        dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
+    """
+    names: dict[str, AxisNames] = {}
+    for role, ladder in ((AxisRole.ROW, _ROW_LADDER), (AxisRole.COL, _COL_LADDER)):
+        axes = [axis for axis in plan.axes if axis.role is role]
+        for steps_out, axis in enumerate(reversed(axes)):
+            index = _index_of((dimensions or {}).get(axis.name, ()))
+            found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
+            if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
+                found.insert(0, (index, f"n_{plural(index)}"))
+            names[axis.name] = _pick(found, scope)
+    return {axis.name: names[axis.name] for axis in plan.axes}
+
+
+def dimensions_of(
+    plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], dims: DimWords
+) -> dict[str, tuple[str, ...]]:
+    """For each axis the words of the dimensions that it walks in a launch, where all of them have one."""
+    sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
+    passed = [pointer for pointer in plan.pointers if not pointer.scratch]
+    found: dict[str, tuple[str, ...]] = {}
+    for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
+        buffer = buffers[name]
+        order, words = memory_order(buffer), dims.of(name, len(buffer.shape))
+        parts = grouped(
+            [buffer.shape[dim] for dim in order],
+            tuple(words[dim] for dim in order),
+            [sizes[axis] for axis in pointer.dims or ()],
+        )
+        for axis, group in zip(pointer.dims or (), parts or (), strict=False):
+            known = [word for _, word in group if word is not None]
+            if known and len(known) == len(group):
+                found.setdefault(axis, tuple(part for word in known for part in word.split(PRODUCT)))
+    return found
+
+
+def _index_of(words: tuple[str, ...]) -> str | None:
+    """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word."""
+    made = tuple(word.removeprefix("out_") for word in words)
+    parts = tuple(next((part for part in _IMAGE if word.endswith(f"_{part}")), word) for word in made)
+    if parts in _INDEX_OF:
+        return _INDEX_OF[parts]
+    counted = re.fullmatch(r"n_([a-z_]{2,}[^s])s", words[0]) if len(words) == 1 else None
+    return counted[1] if counted else None
+
+
+def _candidates(
+    plan: KernelPlan, axis: PlanAxis, steps_out: int, ladder: tuple[str, ...], n_axes: int
+) -> Iterator[tuple[str, str]]:
+    """(index, size), best first."""
+    is_only = n_axes == 1
+    if is_only and not plan.rows:
+        yield "i", "n_elements"
+    if is_only:
+        yield ladder[0], f"n_{plural(ladder[0])}"
+    word = _word(axis.name)
+    if word is not None:
+        index = _INDEX_WORDS.get(word, word)
+        yield index, f"n_{plural(index)}"
+    step = ladder[min(steps_out, len(ladder) - 1)]
+    yield step, f"n_{plural(step)}"
+    yield f"{step}_index", f"n_{plural(step)}"
+
+
+def _word(name: str) -> str | None:
+    """An axis's name if it is a word and no number of lowering's or fusion's."""
+    if re.fullmatch(r"[a-z]{3,}(_[a-z]+)*", name) and name not in ("row", "col"):
+        return name
+    return None
+
+
+def _pick(candidates: list[tuple[str, str]], scope: Scope) -> AxisNames:
+    for index, size in candidates:
+        if scope.is_free(index) and scope.is_free(size):
+            return AxisNames(scope.take(index), scope.take(size))
+    index, size = candidates[-1]
+    return AxisNames(scope.pick([index]), scope.pick([size]))
+
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
-
 _PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
 
 

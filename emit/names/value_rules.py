@@ -1,25 +1,27 @@
 """Words from what a value of a kernel is: ``exp_scores``, ``row_sum``, ``product``. A list of rules, best first.
 
-Each rule yields the words that it has for a value, none where it says nothing about it. The first word that is free is
-taken, so a rule's place in the list is its priority. docs/adding_a_naming_rule.md tells how to add one.
+What a ``where`` chooses is a thing, too: ``rotated``, ``wrapped_index``, ``masked_scores``, ``additive_mask``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
 
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.choice_names import choice_words
 from longhand.emit.names.operation_names import noun_of
 from longhand.emit.names.words import element_words, plural
 from longhand.lower.ir import (
     PRIMITIVES,
     Constant,
+    Extent,
     Load,
     Pointwise,
     PointwiseOp,
+    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -29,6 +31,59 @@ from longhand.lower.ir import (
     domains,
 )
 from longhand.schedule.plan import KernelPlan
+
+_HIDES = -1e4  # what is added to a score that shall not count is below
+
+
+def choice_words(value: Pointwise, body: Sequence[Value], operands: Mapping[int, str]) -> Iterator[str]:
+    """Words for a ``where``, best first.
+
+    Args:
+        value: The choice.
+        body: The kernel's values.
+        operands: The words of its arguments that have one, by position.
+    """
+    condition, chosen, other = value.args
+    constants = {at: one.value for at in (chosen, other) if isinstance(one := body[at], Constant)}
+    if _wraps(value, body):
+        yield f"wrapped_{operands[other]}" if other in operands else "wrapped"
+    if len(constants) == 2:
+        if value.dtype is not torch.bool and min(constants.values()) < _HIDES:
+            yield "additive_mask"
+    elif constants:
+        (number,) = constants.values()
+        kept = other if chosen in constants else chosen
+        if number == 0 or number < _HIDES:
+            yield f"masked_{operands[kept]}" if kept in operands else "masked"
+    elif _is_negated(body[chosen]) != _is_negated(body[other]) and _is_of_places(condition, body):
+        yield "rotated"
+
+
+def _wraps(value: Pointwise, body: Sequence[Value]) -> bool:
+    """``where(index < 0, index + size, index)``: an index that may count from the end."""
+    condition, chosen, other = (body[at] for at in value.args)
+    return (
+        isinstance(condition, Pointwise)
+        and condition.op is PointwiseOp.LT
+        and condition.args[0] == value.args[2]
+        and isinstance(chosen, Pointwise)
+        and chosen.op is PointwiseOp.ADD
+        and value.args[2] in chosen.args
+        and not other.dtype.is_floating_point  # type: ignore[union-attr]
+    )
+
+
+def _is_negated(value: Value) -> bool:
+    return isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
+
+
+def _is_of_places(position: int, body: Sequence[Value]) -> bool:
+    """Whether a value follows from where an element is, and from no tensor."""
+    value = body[position]
+    if isinstance(value, Pointwise):
+        return all(_is_of_places(argument, body) for argument in arguments(value))
+    return isinstance(value, Constant | Scalar | Extent | Position)
+
 
 _SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
 _SHORT = 12  # an operand's word that takes the operation's in front of it

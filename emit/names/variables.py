@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
-from longhand.emit.module.named_views import named_views, view_key
+from longhand.emit.module.paragraphs import named_views, view_key
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.trees import parameters
 from longhand.emit.names.buffer_names import BufferWords
@@ -152,6 +152,9 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
     return names
 
 
+EVERY = "every_"  # before the word of what every layer of a backward pass hands on
+
+
 class _Namer:
     """Names what steps make, in order.
 
@@ -257,8 +260,10 @@ class _Namer:
                 for position, run in zip(loop.positions, loop.repeat.outputs, strict=True):
                     self.names[run[place]] = f"{of_layers}[{position}][{loop.collected.index(place)}]"
                 continue
-            if place in loop.collected:
-                word = self.scope.pick(plural(word) for word in self.words.candidates(buffer))
+            if place in loop.collected or place in loop.gathered:
+                words = self.words.candidates(buffer)
+                is_gathered = place in loop.gathered
+                word = self.scope.pick(f"{EVERY}{word}" if is_gathered else plural(word) for word in words)
                 for layer, run in enumerate(loop.repeat.outputs):
                     self.names[run[place]] = f"{word}[{layer}]"
                 continue

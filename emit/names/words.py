@@ -1,4 +1,7 @@
-"""Words: what may stand as a name in Python and in C++, and which names a scope has given away."""
+"""What may stand in a unit's files: as a name, in Python and in C++, and as text that strangers wrote.
+
+Which names a scope has given away. One function for each language, through which all text of strangers goes.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,58 @@ import re
 import unicodedata
 from collections.abc import Container, Iterable, Iterator
 
+_LAST_BACKSLASH = re.compile(r"\\(?=\s|$)")
+
+
+def visible(text: str) -> str:
+    """One line of text in which every character shows: what is no plain character or space is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else _escape(one) for one in text)
+
+
+def visible_line(text: str) -> str:
+    """The same with its tabs: a line of a file, as a terminal may show it without obeying it."""
+    return "\t".join(map(visible, text.split("\t")))
+
+
+def python_string(text: str) -> str:
+    """A string literal of Python, on one line."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{visible(quoted)}"'
+
+
+def python_comment(text: str) -> str:
+    """What may stand behind ``# ``."""
+    return visible(text)
+
+
+def python_docstring(text: str) -> str:
+    r"""What may stand between triple quotes that are not raw: no ``\U`` of the user's begins an escape there."""
+    escaped = visible(text).replace("\\", "\\\\").replace('"""', r"\"\"\"")
+    return f'{escaped[:-1]}\\"' if escaped.endswith('"') and not escaped.endswith('\\"') else escaped
+
+
+def cpp_comment(text: str) -> str:
+    """What may stand behind ``// ``, wherever it is wrapped: a backslash that ends a line would go on with the next."""
+    text = visible(text).replace("??/", "? ?/").replace("/*", "/ *").replace("*/", "* /")
+    return _LAST_BACKSLASH.sub(r"\\x5c", text)
+
+
+def markdown(text: str) -> str:
+    """Plain text between a table's bars, no tag and no link."""
+    return re.sub(r"([\\`|<\[])", r"\\\1", visible(text))
+
+
+def markdown_code(text: str) -> str:
+    """What may stand between backticks in a table."""
+    return visible(text).replace("`", "'").replace("|", "\\|")
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
 # Builtins that users shadow all the time and that generated code never calls.
 _HARMLESS = frozenset(
     {"input", "id", "type", "filter", "hash", "format", "vars", "bin", "next", "iter", "dir"}
@@ -15,7 +70,6 @@ _HARMLESS = frozenset(
 _PYTHON = (
     frozenset(keyword.kwlist) | frozenset(dir(builtins)) - _HARMLESS | {"self", "torch", "nn", "F", "kernels"}
 )
-
 _CPP_TEXT = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const
     constexpr const_cast continue decltype default delete do double dynamic_cast else enum explicit export
@@ -29,7 +83,6 @@ _CPP_TEXT = """
     nextafter nexttoward rand roundeven scalb scalbn significand sincos tgamma
 """
 _CPP = frozenset(_CPP_TEXT.split())
-
 # Words that the kernel templates use for their own lines.
 _TEMPLATES_TEXT = """
     tl triton torch reference at pid in_row in_col in_range in_rows in_cols mask acc grid chunk tile block
@@ -46,10 +99,8 @@ _CPP_TEMPLATES_TEXT = """
     Tensor Exchange CPU tensor_class exchange take parameters arrange call plain_call method longhand_binding
 """
 _TEMPLATES = frozenset(_CPP_TEMPLATES_TEXT.split()) | frozenset(_TEMPLATES_TEXT.split())
-
 RESERVED_IN_MODULE = _PYTHON
 RESERVED_IN_KERNEL = (_PYTHON - {"self", "nn", "F"}) | _CPP | _TEMPLATES
-
 # What a C++ kernel's headers may define; they write most of it in capitals, as kernels write their tunables.
 _MACRO = re.compile(
     r"NULL|EOF|NAN|INFINITY|MAXFLOAT|errno|linux|unix|i386|assert|alloca|issubnormal|math_errhandling"
@@ -65,7 +116,6 @@ _OWN_TEXT = """
     check_value check_text check_apart check_lists_apart check_mode check_frozen check_distinct check_is_plain
 """
 OWN_WORDS = frozenset(_OWN_TEXT.split())
-
 _FALLBACKS = ("other", "further", "another", "extra", "spare")
 
 
@@ -134,6 +184,16 @@ def path_words(path: str) -> Iterator[str]:
         yield identifier("_".join(parts[start:]))
     if any(part.isdigit() for part in whole):
         yield identifier(f"layer_{path}" if path[0].isdigit() else path)
+
+
+def layer_and_leaf(path: str) -> str:
+    """``token_embedding_weight`` of ``model.token_embedding.weight``; ``layer_3_bias`` of a layer in a list."""
+    *owners, leaf = path.split(".")
+    positions: list[str] = []
+    while owners and owners[-1].isdigit():
+        positions.insert(0, owners.pop())
+    owner = owners[-1] if owners else "layer" if positions else ""
+    return identifier("_".join(word for word in (owner, *positions, leaf) if word))
 
 
 def plural(word: str) -> str:

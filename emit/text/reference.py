@@ -15,16 +15,23 @@ from collections import Counter
 from collections.abc import Mapping
 
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.kernel_purpose import fills_padding
 from longhand.emit.names.operation_names import noun_of
+from longhand.emit.names.people_names import fills_padding
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import Group, find_groups
-from longhand.emit.text.reference_joins import find_joins
-from longhand.emit.text.reference_numbers import number_text, prints_number
-from longhand.emit.text.reference_ops import operation, reduction
-from longhand.emit.text.reference_page import IndexWriter, JoinWriter, Page, is_slice
-from longhand.emit.text.reference_views import StridedView, ViewFinder, flat_pointers
+from longhand.emit.text.reference_ops import find_joins, operation, reduction
+from longhand.emit.text.reference_page import (
+    IndexWriter,
+    JoinWriter,
+    Page,
+    StridedView,
+    ViewFinder,
+    flat_pointers,
+    is_slice,
+    number_text,
+    prints_number,
+)
 from longhand.lower.ir import (
     Constant,
     Extent,

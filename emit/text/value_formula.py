@@ -9,15 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from longhand.emit.module.view_calls import literal_text
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import aten_name, op_word
 from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.text.expression import Operator, Precedence, Text
-from longhand.emit.text.numbers import number_operand
+from longhand.emit.text.expression import Operator, Precedence, Text, literal_text, number_operand
 from longhand.emit.text.reference_calls import Group, find_groups
-from longhand.emit.text.reference_joins import Join, find_joins
-from longhand.emit.text.reference_ops import operation
+from longhand.emit.text.reference_ops import Join, find_joins, operation
 from longhand.lower.ir import (
     Constant,
     Extent,

@@ -10,15 +10,17 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.text.expression import Precedence, Text, render
-from longhand.emit.text.numbers import number_operand
-from longhand.emit.triton.address import AddressText, address_text
-from longhand.emit.triton.narrow_positions import is_narrow
-from longhand.emit.triton.operators import OF_TENSORS, ONE_WAY, OperatorTable
-from longhand.emit.triton.reductions import combine_function, guarded_squares, reduce_identity
-from longhand.emit.triton.scope import FileScope
-from longhand.emit.triton.space import Kind, Line, Space
-from longhand.emit.triton.types import language_dtype, number, typed_numbers
+from longhand.emit.text.expression import Precedence, Text, number_operand, render
+from longhand.emit.triton.operators import (
+    OF_TENSORS,
+    ONE_WAY,
+    OperatorTable,
+    combine_function,
+    guarded_squares,
+    reduce_identity,
+)
+from longhand.emit.triton.scope import FileScope, language_dtype, number, typed_numbers
+from longhand.emit.triton.space import AddressText, Kind, Line, Space, address_text, is_narrow
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
     Constant,

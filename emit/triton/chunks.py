@@ -14,9 +14,8 @@ from longhand.emit.triton.functions import (
     side_words,
 )
 from longhand.emit.triton.loops import Accumulator, Loop, LoopPrinter, identity_of
-from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Side, Space
-from longhand.emit.triton.types import language_dtype
 from longhand.lower.ir import Reduce, arguments
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Pass
 

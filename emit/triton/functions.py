@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.triton.address import Flat, unflatten
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
-from longhand.emit.triton.space import Kind, Line, Space
-from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis
+from longhand.emit.triton.space import Flat, Kind, Line, Space, unflatten
+from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Pointer
 
 TO_WIDE = ".to(tl.int64)"
 _SHORT = 3  # statements that need no paragraph of their own
@@ -77,8 +76,10 @@ def side_words(
     is_wide, is_long = plan.has_wide_index(keys), plan.has_wide_count(keys)
     if len(keys) == 1:
         words = names.axes[keys[0]]
-        lines = (f"{words.size} = tl.cast({words.size}, tl.int64)",) if is_long and is_divided else ()
-        return Axes(keys, words.index, words.size, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
+        end = axes[0].end
+        until = words.size if end is None else names.scalars[end]
+        lines = (f"{until} = tl.cast({until}, tl.int64)",) if is_long and is_divided else ()
+        return Axes(keys, words.index, until, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
     if not keys:
         return Axes(keys, index, "1")
     index = scope.name(("index", keys), index, f"flat_{index}")
@@ -263,3 +264,25 @@ def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
     if not plan.schedule.is_compiled_for_cols:
         return set()
     return {names.axes[axis.name].size for axis in plan.axes if axis.role is AxisRole.COL}
+
+
+_TABLE = (("tensor_of_block", "int64, for each program"), ("first_block", "int64 (n_tensors,)"))
+
+
+def lists(plan: KernelPlan) -> tuple[Pointer, ...]:
+    """The pointers that stand for lists, in order."""
+    return tuple(pointer for pointer in plan.pointers if pointer.many)
+
+
+def table_parameters(plan: KernelPlan, names: KernelNames) -> list[tuple[str, str]]:
+    """(name, comment) of what the kernel finds its group by."""
+    sizes = [(names.axes[axis.name].size, "int64 (n_tensors,)") for axis in plan.cols]
+    return [(f"{name}_ptr", comment) for name, comment in (*_TABLE, *sizes)] if sizes else []
+
+
+def table_arguments(plan: KernelPlan) -> list[str]:
+    """What the host function passes for the lists and for `table_parameters`."""
+    return [
+        "*table.addresses",
+        *(["table.tensor_of_block", "table.first_block", "table.n_elements"] if plan.cols else []),
+    ]

@@ -17,16 +17,23 @@ from typing import Any, cast
 
 import jinja2
 
-from longhand.emit.module.view_calls import literal_text
-from longhand.emit.names.pointer_shapes import shape_comment
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.names.unit_names import KernelNames, as_printed
+from longhand.emit.names.words import python_docstring
+from longhand.emit.text.expression import literal_text
+from longhand.emit.text.kernel_head import shape_comment
 from longhand.emit.triton import schedules
-from longhand.emit.triton.functions import FunctionText, KernelText, constexpr_sizes, mentions, needed
-from longhand.emit.triton.lists import lists, table_arguments, table_parameters
+from longhand.emit.triton.functions import (
+    FunctionText,
+    KernelText,
+    constexpr_sizes,
+    lists,
+    mentions,
+    needed,
+    table_arguments,
+    table_parameters,
+)
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS
-from longhand.emit.triton.scope import FileScope
-from longhand.emit.triton.types import dtype_word, is_narrow
+from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
@@ -89,8 +96,9 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     """
     names = _with_scratch_words(plan, names)
     template = _ENVIRONMENT.get_template(f"triton/{plan.schedule.name}.jinja").module
-    scope = FileScope(plan, names)
-    text = _printer(plan.schedule)(plan, names, scope)
+    printed, words = as_printed(plan, names)
+    scope = FileScope(printed, words)
+    text = _printer(plan.schedule)(printed, words, scope)
     kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
     host = _host(plan, names, text.functions, kernels, template)
     ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
@@ -102,7 +110,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         needs_torch=mentions([reference, host], "torch"),
         needs_functional=mentions([reference], "F"),
         runtime=_runtime_names(host, bodies, ordered),
-        constants=(*text.constants, *_constant_lines(plan, scope)),
+        constants=(*text.constants, *_constant_lines(printed, scope)),
         tunables=plan.tunables,
         functions=ordered,
         kernels=kernels,

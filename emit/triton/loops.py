@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.functions import mentions, needed, paragraphs, share_addresses
-from longhand.emit.triton.reductions import combine_function, reduce_identity
-from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.operators import combine_function, reduce_identity
+from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Kind, Line, Space
-from longhand.emit.triton.types import language_dtype
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, arguments
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Partial, Pass

@@ -1,8 +1,6 @@
-"""Triton's way to write each pointwise operation, with PyTorch's semantics.
+"""Triton's way to write each pointwise operation and each reduction, with PyTorch's semantics.
 
-Triton's integer ``//`` and ``%`` round to zero, its maximum drops NaN, and its float ``/`` may be off by one unit in
-the last place: where PyTorch differs, the kernel file brings a small device function of its own
-(templates/triton/functions.jinja). Functions of libdevice are printed as ``libdevice.name(x)``.
+Of reductions: identities, functions that combine, and where a guard stands.
 """
 
 from __future__ import annotations
@@ -11,9 +9,8 @@ from collections.abc import Container
 
 import torch
 
-from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
-from longhand.emit.text.functions import FUNCTIONS, n_arguments
-from longhand.emit.triton.types import language_dtype
+from longhand.emit.text.expression import FUNCTIONS, SAME, Operator, Precedence, call, infix, n_arguments
+from longhand.emit.triton.scope import language_dtype, number
 from longhand.errors import LoweringError
 from longhand.lower.ir import (
     Constant,
@@ -26,7 +23,9 @@ from longhand.lower.ir import (
     Scalar,
     Store,
     Value,
+    arguments,
 )
+from longhand.schedule.plan import KernelPlan
 
 Op = PointwiseOp
 _P = Precedence
@@ -71,7 +70,6 @@ _ANY = {
     Op.SHIFT_RIGHT: infix(">>", _P.SHIFT),
     Op.WHERE: call("tl.where", 3),
 }
-
 _FLOAT = {
     Op.FLOOR_DIV: call("floor_quotient_float", 2),
     Op.TRUNC_DIV: Operator("libdevice.trunc(tl.div_rn({0}, {1}))"),
@@ -80,7 +78,6 @@ _FLOAT = {
     Op.MAXIMUM: call("nan_maximum", 2),
     Op.MINIMUM: call("nan_minimum", 2),
 }
-
 _INTEGER = {
     Op.FLOOR_DIV: call("floor_quotient", 2),
     Op.TRUNC_DIV: infix("//", _P.PRODUCT),
@@ -91,7 +88,6 @@ _INTEGER = {
     Op.SIGNBIT: Operator("{0} < 0", _P.COMPARE, (_P.BIT_OR,)),
     **dict.fromkeys((Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND), SAME),
 }
-
 # What Triton writes out for float32 alone: its own are exact for float64.
 _DOUBLE = {
     Op.SQRT: call("tl.sqrt"),
@@ -120,17 +116,14 @@ _FLIPPED = {
 }
 # The infix operations that cannot be turned round.
 ONE_WAY = frozenset({Op.SUB, Op.DIV, Op.TRUNC_DIV, Op.FMOD, Op.SHIFT_LEFT, Op.SHIFT_RIGHT})
-
 # Functions of libdevice: for them a number is of float32, whatever stands beside it, and one must be a tensor.
 OF_TENSORS = frozenset(
     {Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV, Op.EXP}
     | {op for op, function in FUNCTIONS.items() if function.is_in_libdevice}
 )
-
 # Operations whose result jumps where their argument is off by one unit in the last place.
 _ROUNDINGS = frozenset({Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.FMOD, Op.REMAINDER, Op.FLOOR_DIV})
 _COMPARISONS = frozenset({Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE})
-
 # The device functions that templates/triton/functions.jinja can write, in their order there.
 DEVICE_FUNCTIONS = (
     "nan_maximum",
@@ -251,3 +244,68 @@ def _cast(value: Pointwise) -> Operator:
     if dtype == "tl.int1":
         return Operator("{0} != 0", _P.COMPARE, (_P.BIT_OR,))
     return Operator(f"{{0}}.to({dtype})", _P.ATOM, (_P.ATOM,))
+
+
+def combine_function(op: ReduceOp) -> str:
+    """The device function that combines two partial results with PyTorch's rules for NaN."""
+    return {
+        ReduceOp.MAX: "nan_maximum",
+        ReduceOp.MIN: "nan_minimum",
+        ReduceOp.PROD: "times",
+        ReduceOp.ARGMAX: "first_max",
+        ReduceOp.ARGMIN: "first_min",
+    }[op]
+
+
+def reduce_identity(body: tuple[Value, ...], position: int) -> str:
+    """The element that changes nothing: 0 for a sum, minus infinity for a maximum."""
+    reduce = body[position]
+    assert isinstance(reduce, Reduce)
+    argument = body[reduce.arg]
+    assert not isinstance(argument, Store)
+    dtype = argument.dtype
+    match reduce.op:
+        case ReduceOp.SUM:
+            return number(0, dtype)
+        case ReduceOp.PROD:
+            return number(1, dtype)
+        case ReduceOp.ANY:
+            return "False"
+        case ReduceOp.ALL:
+            return "True"
+    is_max = reduce.op in (ReduceOp.MAX, ReduceOp.ARGMAX)
+    if dtype.is_floating_point:
+        return number(float("-inf") if is_max else float("inf"), dtype)
+    bits = 63 if "64" in str(dtype) else 31
+    return f"-(2**{bits})" if is_max else f"2**{bits} - 1"
+
+
+def guarded_squares(plan: KernelPlan, named: Container[int]) -> dict[int, int]:
+    """Guarded sums of x * x where x has a line: the guard goes there, once, and the square needs none.
+
+    Only where every reduction that x feeds is guarded, so that no other one sees the change.
+    """
+    found: dict[int, int] = {}
+    body = plan.body
+    for position in plan.guards:
+        reduce = body[position]
+        if not isinstance(reduce, Reduce) or reduce.op is not ReduceOp.SUM or plan.passes:
+            continue
+        square = body[reduce.arg]
+        if not isinstance(square, Pointwise) or square.op is not PointwiseOp.MUL or reduce.arg in named:
+            continue
+        factor, other = square.args
+        if factor != other or factor not in named or not isinstance(body[factor], Pointwise):
+            continue
+        fed = _fed_by(body, factor)
+        if factor not in found.values() and all(p in plan.guards for p in fed if isinstance(body[p], Reduce)):
+            found[position] = factor
+    return found
+
+
+def _fed_by(body: tuple[Value, ...], source: int) -> set[int]:
+    found = {source}
+    for position, value in enumerate(body):
+        if found & set(arguments(value)):
+            found.add(position)
+    return found

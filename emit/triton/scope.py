@@ -1,17 +1,130 @@
-"""The one scope of a Triton kernel file, in which every name is given once.
-
-naming.py has given words to parameters, axes and values. What printing adds to them (the base that addresses share, a
-mask, an accumulator) takes its name from here, so that it can be nobody else's.
-"""
+"""How names, dtypes and numbers are written in a Triton kernel file: one scope, in which every name is given once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+import math
+from collections.abc import Container, Hashable, Iterator
+
+import torch
 
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.names.words import RESERVED_IN_KERNEL, Scope
-from longhand.emit.text.named_constants import NamedConstant, named_constants
+from longhand.emit.text.kernel_head import NamedConstant, named_constants
+from longhand.lower.ir import Constant, Extent, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
 from longhand.schedule.plan import KernelPlan
+
+_LANGUAGE = {
+    torch.bool: "tl.int1",
+    torch.int8: "tl.int8",
+    torch.uint8: "tl.uint8",
+    torch.int16: "tl.int16",
+    torch.int32: "tl.int32",
+    torch.int64: "tl.int64",
+    torch.float16: "tl.float16",
+    torch.bfloat16: "tl.bfloat16",
+    torch.float32: "tl.float32",
+    torch.float64: "tl.float64",
+}
+_WORD = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+def language_dtype(dtype: torch.dtype) -> str:
+    """The dtype inside a kernel: ``tl.float32``."""
+    return _LANGUAGE[dtype]
+
+
+def dtype_word(dtype: torch.dtype) -> str:
+    """The dtype in a parameter's comment: ``bf16``, ``float32``."""
+    return _WORD.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def is_narrow(dtype: torch.dtype) -> bool:
+    """Whether a buffer of `dtype` is computed on in float32."""
+    return dtype in _WORD
+
+
+def number(value: float | int | bool, dtype: torch.dtype) -> str:
+    """A Python literal that Triton gives the kind (bool, integer, float) of `dtype`."""
+    if dtype is torch.bool:
+        return str(bool(value))
+    if not dtype.is_floating_point:
+        return str(int(value))
+    value = float(value)
+    if math.isnan(value):
+        return 'float("nan")'
+    if math.isinf(value):
+        return 'float("inf")' if value > 0 else 'float("-inf")'
+    return repr(value)
+
+
+def typed_numbers(
+    body: tuple[Value, ...],
+    named: Container[int] = frozenset(),
+    one_way: Container[PointwiseOp] = frozenset(),
+    of_tensors: Container[PointwiseOp] = frozenset(),
+) -> set[int]:
+    """Numbers whose literal would lose digits or give the operation too small a dtype.
+
+    Args:
+        body: The kernel's.
+        named: Constants that stand under a name at the top of the file: they cannot stand left of `one_way`.
+        one_way: Infix operations.
+        of_tensors: Functions for which a number is of float32 whatever stands beside it, and that want a tensor.
+    """
+    found = set()
+    for value in body:
+        args = arguments(value)
+        if isinstance(value, Pointwise) and value.op in one_way and args[0] in named:
+            found.add(args[0])
+        if isinstance(value, Pointwise) and value.op in of_tensors:
+            found.update(arg for arg in args if isinstance(body[arg], _NUMBERS) and _is_double(body[arg]))
+            if all(_is_number(arg, body) for arg in args):
+                found.update(_first_leaf(arg, body) for arg in args)
+        if isinstance(value, Pointwise) and all(
+            isinstance(body[arg], Constant | Scalar | Extent) for arg in args
+        ):
+            found.update(arg for arg in args if _is_double(body[arg]))
+        for arg in args:
+            constant = body[arg]
+            if not isinstance(constant, Constant) or _fits_literal(constant.value, constant.dtype):
+                continue
+            infix = isinstance(value, Pointwise) and len(args) == 2 and not isinstance(value, Store)
+            if not infix or all(isinstance(body[other], Constant) for other in args):
+                found.add(arg)
+        chooses = isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.dtype.itemsize == 8
+        if chooses and all(isinstance(body[arg], Constant) for arg in args[1:]):
+            found.add(args[1])
+    return found
+
+
+_NUMBERS = (Constant, Scalar, Extent)
+
+
+def _is_number(position: int, body: tuple[Value, ...]) -> bool:
+    """Whether a value is made of numbers alone, so that Triton may not take it for a tensor."""
+    value = body[position]
+    if isinstance(value, Pointwise):
+        return all(_is_number(arg, body) for arg in value.args)
+    return isinstance(value, _NUMBERS)
+
+
+def _first_leaf(position: int, body: tuple[Value, ...]) -> int:
+    """The number that stands first in it: as a tensor it makes one of the whole."""
+    value = body[position]
+    return _first_leaf(value.args[0], body) if isinstance(value, Pointwise) else position
+
+
+def _is_double(value: Value) -> bool:
+    """Whether it is of float64: without a tensor beside it Triton would compute in float32."""
+    return not isinstance(value, Store) and value.dtype is torch.float64
+
+
+def _fits_literal(value: float | int | bool, dtype: torch.dtype) -> bool:
+    """Whether a literal that stands alone keeps the value: Triton reads it as int32 or float32."""
+    if dtype is torch.float64:
+        return math.isnan(value) or torch.tensor(float(value), dtype=torch.float32).item() == value
+    return dtype is not torch.int64 or -(2**31) <= value < 2**31
+
 
 # Constants that the templates and the printers of kernels write by these names.
 CONSTEXPRS = frozenset({"ALIGNMENT", "BLOCK", "COLS", "ELEMENTS", "LOWEST", "ROWS", "SPLITS", "TILE"})

@@ -1,12 +1,196 @@
-"""How a Triton function holds a plan's space: index variables, lanes and masks; and the statements printed over it."""
+"""Where a Triton function works: index variables, lanes and masks, and the addresses made of them.
+
+Positions that are data are kept in Triton's 32 bits where they fit, though a body's whole numbers have 64.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Container
+import math
+from collections.abc import Callable, Container, Mapping
 
-from longhand.emit.triton.address import Flat
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.text.expression import Precedence, Text
+from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.schedule.plan import Address, Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
+
+
+@dataclasses.dataclass(frozen=True)
+class Flat:
+    """Axes that one index variable walks together, outermost first: ``row`` over (batch, head, seq).
+
+    Attributes:
+        index: The variable.
+        axes: The axes' keys.
+    """
+
+    index: str
+    axes: tuple[str, ...]
+
+
+def factor_text(factor: Factor, names: KernelNames) -> str:
+    """A size or stride argument, or a number."""
+    match factor:
+        case SizeOf(axis):
+            return names.axes[axis].size
+        case ParameterRef(name):
+            return names.ints[name]
+        case ScalarRef(position):
+            return names.scalars[position]
+    return str(factor)
+
+
+def unflatten(flat: Flat, names: KernelNames, is_long: bool = False) -> list[tuple[str, str]]:
+    """For each axis of a flattened index its variable and the div and mod that yield it, innermost first.
+
+    Args:
+        is_long: There may be so many elements that a product of sizes passes 32 bits: divide by one after the other.
+    """
+    lines = []
+    inner: list[str] = []
+    for position in range(len(flat.axes) - 1, -1, -1):
+        words = names.axes[flat.axes[position]]
+        quotient = flat.index
+        if inner:
+            divisor = " // ".join(reversed(inner)) if is_long else " * ".join(inner)
+            quotient += f" // {divisor}" if len(inner) == 1 or is_long else f" // ({divisor})"
+        lines.append((words.index, quotient if position == 0 else f"{quotient} % {words.size}"))
+        inner.insert(0, words.size)
+    return lines
+
+
+@dataclasses.dataclass(frozen=True)
+class AddressText:
+    """An address in two parts, either of which may be empty.
+
+    Attributes:
+        base: What the rows contribute: ``row * n_cols``.
+        rest: What gathered values, the cols and the offset add: ``token * n_cols + col``.
+    """
+
+    base: str
+    rest: str
+
+    @property
+    def whole(self) -> str:
+        """Both parts."""
+        if not self.base or not self.rest:
+            return self.base or self.rest
+        return self.base + (f" {self.rest}" if self.rest.startswith("- ") else f" + {self.rest}")
+
+
+def address_text(
+    address: Address,
+    rows: Flat | None,
+    flats: tuple[Flat, ...],
+    names: KernelNames,
+    value_text: Callable[[int], Text],
+) -> AddressText:
+    """An address as text.
+
+    Args:
+        rows: The flattened index that walks the rows, if there is one.
+        flats: All flattened indices; an address that steps through all axes of one contiguously uses it.
+        value_text: Prints a value of the body (a gathered index).
+    """
+    # What is walked from its end: (size - 1 - axis) * product, without the minus and the offset.
+    offset = () if address.reversed else address.offset
+    remaining: Mapping[str, Product] = {
+        axis: product[1:] if axis in address.reversed else product for axis, product in address.axes
+    }
+    index_of = {
+        axis: (
+            Text(f"{words.size} - 1 - {words.index}", Precedence.SUM)
+            if axis in address.reversed
+            else Text(words.index)
+        )
+        for axis, words in names.axes.items()
+    }
+    if len(flats) > 2 and not address.values and not offset and all(len(f.axes) == 1 for f in flats):
+        return AddressText("", _sum(_nested(remaining, names, index_of)))  # a tile of a batch: one nested sum
+    base: list[str] = []
+    rest = [_scaled(value_text(position), product, names) for position, product in address.values]
+    for flat in flats:
+        terms = base if flat == rows else rest
+        steps = {axis: remaining[axis] for axis in flat.axes if axis in remaining}
+        remaining = {axis: product for axis, product in remaining.items() if axis not in steps}
+        merged = None if address.reversed else _merged(flat, steps)
+        if merged is not None:
+            terms.append(_scaled(Text(flat.index), merged, names))
+        else:
+            terms += _nested(steps, names, index_of)
+    rest += _nested(remaining, names, index_of)
+    rest += [_scaled(None, product, names) for product in offset]
+    return AddressText(_sum(base), _sum(rest))
+
+
+def _sum(terms: list[str]) -> str:
+    """Terms added up; those that begin with a minus come last."""
+    plus = [term for term in terms if not term.startswith("-")]
+    minus = [f"- {term.removeprefix('-')}" for term in terms if term.startswith("-")]
+    text = " + ".join(plus)
+    for term in minus:
+        text = f"{text} {term}" if text else f"-{term.removeprefix('- ')}"
+    return text
+
+
+def _scaled(index: Text | None, product: Product, names: KernelNames) -> str:
+    """index * product, with the sign of its number in front."""
+    number = math.prod(factor for factor in product if isinstance(factor, int))
+    factors = [factor_text(factor, names) for factor in product if not isinstance(factor, int)]
+    if abs(number) != 1 or (index is None and not factors):
+        factors.append(str(abs(number)))
+    if index is not None:
+        factors.insert(0, index.within(Precedence.PRODUCT if factors or number < 0 else Precedence.SUM))
+    return ("-" if number < 0 else "") + " * ".join(factors)
+
+
+def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[str, Text]) -> list[str]:
+    """Terms for axes; those that lie one inside the other are nested: ``(batch * n_seqs + seq) * stride``."""
+    terms = []
+    remaining = dict(steps)
+    while remaining:
+        inner = next(
+            axis
+            for axis, product in remaining.items()
+            if not any(_is_around(remaining, inside, axis) for inside in remaining)
+        )
+        innermost = remaining.pop(inner)
+        chain = [inner]
+        product = innermost
+        while True:
+            around = (*product, SizeOf(chain[-1]))
+            outer = next((a for a, p in remaining.items() if _canonical(p) == _canonical(around)), None)
+            if outer is None:
+                break
+            product = remaining.pop(outer)
+            chain.append(outer)
+        index = index_of[chain[-1]]
+        for axis in reversed(chain[:-1]):
+            size = names.axes[axis].size
+            text = f"{index.within(Precedence.PRODUCT)} * {size} + {index_of[axis].text}"
+            index = Text(text, Precedence.SUM)
+        terms.append(_scaled(index, innermost, names))
+    return terms
+
+
+def _is_around(steps: Mapping[str, Product], inner: str, outer: str) -> bool:
+    return inner != outer and _canonical(steps[outer]) == _canonical((*steps[inner], SizeOf(inner)))
+
+
+def _merged(flat: Flat, products: Mapping[str, Product]) -> Product | None:
+    """The step of the flattened index, if the address walks all its axes contiguously one inside the other."""
+    if not flat.axes or any(axis not in products for axis in flat.axes):
+        return None
+    for outer, inner in zip(flat.axes, flat.axes[1:], strict=False):
+        if _canonical(products[outer]) != _canonical((*products[inner], SizeOf(inner))):
+            return None
+    return products[flat.axes[-1]]
+
+
+def _canonical(product: Product) -> tuple[str, ...]:
+    return tuple(sorted(repr(factor) for factor in product if factor != 1))
 
 
 class Kind(enum.Enum):
@@ -74,3 +258,45 @@ class Space:
             if side.lanes
         ]
         return f"[{', '.join(sizes)}]"
+
+
+# Operations that mean the same on an int32 position as on an int64 one.
+_ANY_WIDTH = frozenset(
+    {
+        *(PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE),
+        *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
+    }
+)
+
+
+def is_narrow(plan: KernelPlan, position: int) -> bool:
+    """Whether a value that is a position, or a place made of one, is right in 32 bits for all that reads it."""
+    if any(position == at for address in plan.addresses.values() for at, _ in address.values):
+        return False
+    users = [(at, v) for at, v in enumerate(plan.body) if isinstance(v, Pointwise) and position in v.args]
+    return all(user.op in _ANY_WIDTH or _is_place(plan, at) for at, user in users)
+
+
+def _is_place(plan: KernelPlan, at: int) -> bool:
+    """Whether a value is a moved position that only addresses read, or another such value."""
+    match plan.body[at]:
+        case Pointwise(op=PointwiseOp.SUB, args=(_, taken)):
+            is_moved = isinstance(plan.body[taken], Scalar)
+        case Pointwise(op=PointwiseOp.WHERE):
+            is_moved = True
+        case _:
+            is_moved = False
+    users = [(other, value) for other, value in enumerate(plan.body) if at in arguments(value)]
+    return (
+        is_moved
+        and not plan.widths.large
+        and bool(users)
+        and all(_addresses(value, at) or _is_place(plan, other) for other, value in users)
+    )
+
+
+def _addresses(value: Value, at: int) -> bool:
+    """Whether a value is in memory, at a place that another one says, and reads that one for nothing else."""
+    if not isinstance(value, Load | Store):
+        return False
+    return at not in (value.mask, value.value if isinstance(value, Store) else None)

@@ -1,26 +1,231 @@
-"""longhand.lock: what the unit was made from and with, and the ledger of names. The only file with such facts."""
+"""What a unit says of itself: longhand.lock, what it was made from and with, and for people README.md.
+
+The lock is the only file with such facts; it has the ledger of names. README.md tells which kernel computes what,
+for which module, and how many bytes it moves; of training also what the forward pass keeps.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
-from longhand.capture.graph import CapturedGraph, InputKind, Literal, Provenance
-from longhand.emit.module.call_checks import as_size
-from longhand.emit.module.passes import Pass, kernels_of
+from longhand.capture.graph import (
+    BackwardKind,
+    CapturedGraph,
+    InputKind,
+    Literal,
+    Provenance,
+    TrainingGraphs,
+    differentiated,
+)
+from longhand.emit.module.call_checks import as_size, described_list, updated_arguments
+from longhand.emit.module.trees import find_lists, parameters
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.ledger import Ledger
-from longhand.emit.text.size_text import condition_text, size_text
-from longhand.emit.unit.lock_file import tool_versions
-from longhand.emit.unit.lock_schema import FORMAT, lock_text
+from longhand.emit.names.naming import launches
+from longhand.emit.names.operation_names import op_word, provenance_of
+from longhand.emit.names.unit_names import Ledger, Pass, kernels_of
+from longhand.emit.names.words import listed, markdown_code
+from longhand.emit.text.expression import condition_text, size_text
+from longhand.emit.unit.lock_file import FORMAT, lock_text, tool_versions
 from longhand.emit.unit.picture import picture_of
-from longhand.emit.unit.readme import traffic
-from longhand.emit.unit.source_files import in_project, source_fingerprints
+from longhand.emit.unit.sources import in_project, source_fingerprints
+from longhand.emit.unit.templates import render_template
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_for_lock
+from longhand.lower.ir import Extern
 from longhand.options import Frontend
+from longhand.schedule.plan import PlanStep, Repeat, facts_of
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelRow:
+    """One line of the map."""
+
+    name: str
+    title: str
+    used_by: str
+    n_calls: int
+    traffic: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryRow:
+    """One library operation; `reason` says why it is no kernel, where that is not that a library does it best."""
+
+    target: str
+    n_calls: int
+    reason: str
+
+
+def write_readme(passes: list[Pass], exported: str, report: Sequence[str] = ()) -> str:
+    """The text of README.md.
+
+    Args:
+        passes: The forward, and in training the backward.
+        exported: The class or function.
+        report: In training: what is saved for the backward and what is computed again, in lines.
+    """
+    plan, words = passes[0].plan, passes[0].words
+    graph = plan.program.graph
+    rows = [_row(passes, key) for key in kernels_of(passes)]
+    target = plan.options.target
+    guards = []
+    lists = find_lists(plan, parameters(graph), words.nodes)
+    first_of = {one.nodes[0]: one for one in lists}
+    inside = {node for one in lists for node in one.nodes}
+    for entry in graph.inputs:
+        value = words.nodes[entry.node].meta.get("val")
+        if entry.node in first_of:
+            guards.append(f"`{first_of[entry.node].name}`: {described_list(first_of[entry.node])}")
+        elif entry.node in inside:
+            continue
+        elif entry.kind is InputKind.ARGUMENT and isinstance(value, torch.Tensor):
+            shape = ", ".join(map(str, value.shape))
+            guards.append(
+                f"`{markdown_code(entry.target)}`: {str(value.dtype).removeprefix('torch.')}, shape ({shape})"
+            )
+    for size in graph.symbols:
+        most = f" and at most {size.maximum}" if size.maximum is not None else ""
+        guards.append(f"size `{size.name}`: at least {size.minimum}{most}")
+    named = {str(size.symbol): size.name for size in graph.symbols}
+    guards += [f"sizes: {condition_text(condition, named)}" for condition in graph.conditions]
+    return render_template(
+        "README.md.jinja",
+        name=exported,
+        is_module=graph.is_module,
+        source=graph.source,
+        updated=listed(f"`{name}`" for name in updated_arguments(plan)),
+        target=target.name + (f" ({target.arch})" if target.arch else ""),
+        extension=facts_of(target).extension,
+        kernels=rows,
+        library=_library_rows(passes),
+        report=report,
+        guards=guards,
+        facts=graph.facts,
+        has_constants=any(entry.kind is InputKind.CONSTANT for entry in graph.inputs),
+    )
+
+
+def _row(passes: list[Pass], key: str) -> KernelRow:
+    calls = [(one, launch) for one in passes for launch in launches(one.plan) if launch.kernel == key]
+    users = dict.fromkeys(
+        one.words.provenance(origin).qualname.removesuffix(".forward")
+        for one, launch in calls
+        for origin in launch.origins
+        if one.words.provenance(origin).qualname
+    )
+    sizes = Counter(_bytes(launch.bytes_moved) for _, launch in calls)
+    traffic = ", ".join(f"{n} x {size}" if n > 1 else size for size, n in sizes.items())
+    found = calls[0][0].names.kernels[key]
+    return KernelRow(found.kernel, found.title, ", ".join(users), len(calls), traffic)
+
+
+def traffic(passes: list[Pass], key: str) -> tuple[int, int]:
+    """How often a kernel is called in one call of the unit, and the bytes it moves then, at the example's sizes."""
+    examples = {key: size for one in passes for key, size in one.plan.program.graph.examples.items()}
+    sizes = [launch.bytes_moved for one in passes for launch in launches(one.plan) if launch.kernel == key]
+    return len(sizes), sum(size if isinstance(size, int) else int(size.subs(examples)) for size in sizes)
+
+
+def _bytes(size: object) -> str:
+    if not isinstance(size, int):
+        return f"{size} B"
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size} B"
+
+
+def _library_rows(passes: list[Pass]) -> list[LibraryRow]:
+    found: Counter[tuple[str, str]] = Counter()
+    for step in (step for one in passes for step in one.plan.steps):
+        inner: tuple[PlanStep, ...] = (
+            tuple(one for run in step.runs for one in run) if isinstance(step, Repeat) else (step,)
+        )
+        for one in inner:
+            if isinstance(one, Extern):
+                which = differentiated(one.target)
+                named = one.target if which is None else which.target
+                target = f"{named.namespace}.{named.overloadpacket.__name__}"
+                target += " and its gradients" if which is not None else ""
+                found[target, one.reason or ""] += 1
+    return [LibraryRow(target, n, reason) for (target, reason), n in found.items()]
+
+
+_MOST_LINES = 8
+
+
+def training_report(training: TrainingGraphs, forward: Pass, backward: Pass) -> list[str]:
+    """The partition's totals, each above what it consists of."""
+    totals = [line for line in training.report.splitlines() if not line.startswith(" ")]
+    return [
+        line
+        for total in totals
+        for line in (total, *_tensors(_items(total, training, forward, backward), forward.words))
+    ]
+
+
+def _items(total: str, training: TrainingGraphs, forward: Pass, backward: Pass) -> list[fx.Node]:
+    nodes = forward.words.nodes
+    if total.startswith("saved"):
+        kept = (BackwardKind.SAVED, BackwardKind.RESULT)
+        places = [entry.source for entry in training.inputs if entry.kind in kept]
+        saved = [training.forward.outputs[place].value for place in places if isinstance(place, int)]
+        return [
+            nodes[value] for value in saved if isinstance(value, str) and value not in forward.words.inputs
+        ]
+    if total.startswith("computed again"):
+        again = [node for node in backward.words.nodes.values() if _is_again(node, nodes.get(node.name))]
+        return [nodes[node.name] for node in again]
+    return []
+
+
+def _is_again(node: fx.Node, source: fx.Node | None) -> bool:
+    """Whether a node of the backward pass is one of the forward pass, computed once more."""
+    return (
+        source is not None
+        and node.op == "call_function"
+        and node.target is source.target
+        and not provenance_of(node).differentiates
+        and not op_word(_whole(node)).silent
+    )
+
+
+def _whole(node: fx.Node) -> fx.Node:
+    """The call that a node is one result of."""
+    source = node.args[0] if node.target is operator.getitem else node
+    return source if isinstance(source, fx.Node) else node
+
+
+def _tensors(nodes: Iterable[fx.Node], words: BufferWords) -> list[str]:
+    """A line for each kind of tensor, the largest first; one for all that are left."""
+    kinds: Counter[tuple[str, str, int]] = Counter()
+    for node in nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            word = next(words.variables(node.name))
+            shape = ", ".join(map(str, value.shape))
+            kinds[word, f"{str(value.dtype).removeprefix('torch.')} ({shape})", _bytes_of(value)] += 1
+    ordered = sorted(kinds.items(), key=lambda kind: -kind[0][2] * kind[1])
+    lines = [
+        f"    {word:<32} {f'{n} x ' if n > 1 else '':>6}{size:>14,}  {what}"
+        for (word, what, size), n in ordered[:_MOST_LINES]
+    ]
+    rest = sum(n for _, n in ordered[_MOST_LINES:])
+    if rest:
+        size = sum(n * kind[2] for kind, n in ordered[_MOST_LINES:])
+        lines.append(f"    {f'and {rest} smaller ones':<32} {'':>6}{size:>14,}")
+    return lines
+
+
+def _bytes_of(value: torch.Tensor) -> int:
+    return value.numel() * value.element_size() if all(isinstance(size, int) for size in value.shape) else 0
 
 
 def write_lock(

@@ -15,13 +15,19 @@ import re
 from collections.abc import Mapping, Set
 from pathlib import PurePath, PurePosixPath
 
-from longhand.emit.unit.contract import Breach, find_breaches, has_markers
-from longhand.emit.unit.lock_schema import LOCK, lock_text
-from longhand.emit.unit.merge_report import ConflictStyle, FileReport, MergePlan, MergeReport, Outcome
+from longhand.emit.unit.contract import Breach, Move, find_breaches, find_moves, has_markers, tuned_at_home
+from longhand.emit.unit.lock_file import LOCK, lock_text
 from longhand.emit.unit.on_disk import ASIDE, BASE, NEW, UnitOnDisk
-from longhand.emit.unit.prose import with_new_prose
-from longhand.emit.unit.renamed_kernels import Move, find_moves, tuned_at_home
-from longhand.emit.unit.threeway import Conflict, merge
+from longhand.emit.unit.threeway import (
+    Conflict,
+    ConflictStyle,
+    FileReport,
+    MergePlan,
+    MergeReport,
+    Outcome,
+    merge,
+    with_new_prose,
+)
 from longhand.errors import EditError
 
 _QUOTE = re.compile(r"^(?://)? +([\w.]+    \S.*)$", re.MULTILINE)  # Mlp.forward    hidden = F.gelu(x)

@@ -17,8 +17,7 @@ from typing import Any
 
 from longhand.capture.graph import InputKind, differentiated
 from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps
-from longhand.emit.module.passes import Pass, kernels_of
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, Pass, kernels_of
 from longhand.lower.ir import Buffer, Extern, Load, Size, Store, View, arguments
 from longhand.schedule.plan import (
     Access,
@@ -59,7 +58,7 @@ class _PassPicture:
 
     def __init__(self, one: Pass) -> None:
         self.one = one
-        self.sizes = {size.symbol: size.example for size in one.plan.program.graph.symbols}
+        self.sizes = one.plan.program.graph.examples
         self.ids: dict[str, str] = {}
         self._taken: set[str] = set()
         self._n_steps = 0

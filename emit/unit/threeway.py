@@ -1,18 +1,18 @@
-"""Merges two versions of a text that come from one base, line by line.
+"""Merges two versions of a text that come from one base, line by line; and what became of a unit's files by it.
 
-Our own and not `git merge-file`, so that a merge is the same on every machine, with git or without; the tests hold
-it against git's. Where both sides changed the same lines, or neighbouring ones, in different ways, that is a conflict.
+Docstrings and whole-line comments say what the code beside them is: an edited file gets those of the new version.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
+import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 OURS, _BETWEEN, THEIRS = "<<<<<<<", "=======", ">>>>>>>"  # git's markers
-
 # A tunable: neighbours are independent of each other, so one may change on each side.
 _ASSIGNMENT = re.compile(r"\s*(?:(?:static\s+)?constexpr\s+[\w:]+\s+)?(?P<name>[A-Z][A-Z0-9_]*)\s*=[^=]")
 
@@ -160,3 +160,148 @@ def _merged_tunables(base: list[str], ours: list[str], theirs: list[str]) -> lis
 def _name_assigned(line: str) -> str | None:
     match = _ASSIGNMENT.match(line)
     return match["name"] if match else None
+
+
+class Outcome(enum.Enum):
+    """What became of one file."""
+
+    SAME = "same"
+    NEW = "new"
+    REPLACED = "replaced"
+    KEPT = "kept"
+    MERGED = "merged"
+    CONFLICT = "conflict"
+    ASIDE = "aside"
+    RESTORED = "restored"
+    EJECTED = "ejected"
+    REMOVED = "removed"
+    MOVED = "moved"
+
+
+class ConflictStyle(enum.Enum):
+    """What is put into the unit where both sides changed the same lines."""
+
+    BESIDE = "new"  # the new text, as FILE.new beside the file
+    MARKERS = "merge"  # both sides in the file, between markers, as git writes them
+
+
+@dataclasses.dataclass(frozen=True)
+class FileReport:
+    """What became of one file, and why.
+
+    Attributes:
+        path: Relative to the unit.
+        outcome: In a word.
+        detail: More of it: where it went, why it conflicts; else empty.
+        conflicts: The lines that both sides changed.
+        problem: What is wrong with an edit that was kept, else empty.
+        source: The file that the edit was in before, where its kernel has another name now; else empty.
+        is_marked: Whether the conflict stands in the file itself, between markers.
+    """
+
+    path: str
+    outcome: Outcome
+    detail: str = ""
+    conflicts: tuple[Conflict, ...] = ()
+    problem: str = ""
+    source: str = ""
+    is_marked: bool = False
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether somebody has to decide, or to mend what was kept."""
+        return self.outcome is Outcome.CONFLICT or bool(self.problem)
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeReport:
+    """What `write_unit` did, file by file."""
+
+    files: tuple[FileReport, ...]
+
+    def of(self, *outcomes: Outcome) -> tuple[str, ...]:
+        """The paths with one of these outcomes."""
+        return tuple(file.path for file in self.files if file.outcome in outcomes)
+
+    @property
+    def has_conflicts(self) -> bool:
+        """Whether the unit stayed as it was because somebody has to decide."""
+        return any(file.outcome is Outcome.CONFLICT for file in self.files)
+
+    @property
+    def has_markers(self) -> bool:
+        """Whether a file holds both sides of a conflict, so that the unit does not run until it is settled."""
+        return any(file.is_marked for file in self.files)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is left to do."""
+        return not any(file.is_unsettled for file in self.files)
+
+
+@dataclasses.dataclass(frozen=True)
+class MergePlan:
+    """What the folder shall hold.
+
+    Attributes:
+        contents: New bytes by path.
+        carried: Old files that stay as they are.
+        report: What that means for each file.
+    """
+
+    contents: Mapping[str, bytes]
+    carried: tuple[str, ...]
+    report: MergeReport
+
+
+def with_new_prose(ours: str, base: str, theirs: str) -> str:
+    """Our text with what `theirs` changed in the prose of `base`, wherever we have that as it was.
+
+    A comment right above a line that we changed counts as ours: it speaks of that line.
+    """
+    if not (prose := _new_prose(base, theirs)):
+        return ours
+    return merge(ours, base, prose).text  # where both changed the same lines it has ours
+
+
+def code_lines(text: str) -> list[str]:
+    """The lines that are no prose, and not blank."""
+    prose = _prose_lines(text)
+    return [line for number, line in enumerate(lines_of(text)) if number not in prose and line.strip()]
+
+
+def _new_prose(base: str, theirs: str) -> str:
+    """The base with those changes of the other side that are of prose alone; empty if there is none."""
+    base_lines, their_lines = lines_of(base), lines_of(theirs)
+    old, new = _prose_lines(base), _prose_lines(theirs)
+    result: list[str] = []
+    done = 0
+    for hunk in hunks(base_lines, their_lines):
+        is_prose = all(
+            number in prose or not lines[number].strip()
+            for lines, prose, numbers in (
+                (base_lines, old, range(hunk.begin, hunk.end)),
+                (their_lines, new, range(hunk.start, hunk.stop)),
+            )
+            for number in numbers
+        )
+        if is_prose:
+            result += [*base_lines[done : hunk.begin], *their_lines[hunk.start : hunk.stop]]
+            done = hunk.end
+    return "".join(f"{line}\n" for line in [*result, *base_lines[done:]]) if done or result else ""
+
+
+def _prose_lines(text: str) -> set[int]:
+    """The numbers of the lines of prose, counted from 0."""
+    found = {
+        number for number, line in enumerate(lines_of(text)) if line.lstrip().startswith(("# ", "//", "#\n"))
+    }
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return found  # C++
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            docstring = node.body[0]
+            found.update(range(docstring.lineno - 1, docstring.end_lineno or docstring.lineno))
+    return found

@@ -14,13 +14,22 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from longhand.emit.names.ledger import Ledger
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.names.unit_names import Ledger
+from longhand.emit.unit.lock_file import LOCK, lock_versions, read_regular
 from longhand.emit.unit.merge import plan_merge, with_conflicts, with_problems
-from longhand.emit.unit.merge_report import ConflictStyle, MergePlan, MergeReport, Outcome
-from longhand.emit.unit.on_disk import BASE, UnitOnDisk, content_of, lock_versions, read_unit
-from longhand.emit.unit.one_step import carry, mode_of, recover, scratch_beside, sole, swap
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.on_disk import (
+    BASE,
+    UnitOnDisk,
+    carry,
+    content_of,
+    mode_of,
+    read_unit,
+    recover,
+    scratch_beside,
+    sole,
+    swap,
+)
+from longhand.emit.unit.threeway import ConflictStyle, MergePlan, MergeReport, Outcome
 from longhand.errors import EditError, OutputError
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.

@@ -19,9 +19,9 @@ from .kernels.cross_entropy_and_d_cross_entropy import (
     reference as cross_entropy_and_d_cross_entropy_reference,
 )
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
-from .kernels.d_causal_self_attention import reference as d_causal_self_attention_reference
-from .kernels.d_gpt_weight import reference as d_gpt_weight_reference
 from .kernels.d_layer_norm import reference as d_layer_norm_reference
+from .kernels.d_qkv_and_bias import reference as d_qkv_and_bias_reference
+from .kernels.d_token_embedding_weight import reference as d_token_embedding_weight_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
@@ -177,7 +177,24 @@ def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
     return read, written
 
 
-def d_causal_self_attention_windows(
+def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
+    read = {
+        "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
+        "d_loss": window(d_loss, (), ()),
+        "weight": window(weight, (n_cols,), (1,)),
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "n_cols": n_cols,
+        "eps": eps,
+    }
+    written = [
+        window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        window(d_weight, (1, n_cols), (0, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+    ]
+    return read, written
+
+
+def d_qkv_and_bias_windows(
     d_q,
     d_k,
     d_v,
@@ -200,7 +217,7 @@ def d_causal_self_attention_windows(
     return read, written
 
 
-def d_gpt_weight_windows(
+def d_token_embedding_weight_windows(
     unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements
 ):
     read = {
@@ -209,23 +226,6 @@ def d_gpt_weight_windows(
         "d_token_embedding_from_lookup": window(d_token_embedding_from_lookup, (n_elements,), (1,)),
     }
     written = [window(d_token_embedding, (n_elements,), (1,))]
-    return read, written
-
-
-def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
-    read = {
-        "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
-        "d_loss": window(d_loss, (), ()),
-        "weight": window(weight, (n_cols,), (1,)),
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "n_cols": n_cols,
-        "eps": eps,
-    }
-    written = [
-        window(d_x, (n_rows, n_cols), (n_cols, 1)),
-        window(d_weight, (1, n_cols), (0, 1)),
-        window(d_bias, (1, n_cols), (0, 1)),
-    ]
     return read, written
 
 
@@ -331,9 +331,9 @@ KERNELS = {
         cross_entropy_and_d_cross_entropy_reference,
     ),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
-    "d_causal_self_attention": (d_causal_self_attention_windows, d_causal_self_attention_reference),
-    "d_gpt_weight": (d_gpt_weight_windows, d_gpt_weight_reference),
     "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
+    "d_qkv_and_bias": (d_qkv_and_bias_windows, d_qkv_and_bias_reference),
+    "d_token_embedding_weight": (d_token_embedding_weight_windows, d_token_embedding_weight_reference),
     "embedding_add_and_layer_norm": (
         embedding_add_and_layer_norm_windows,
         embedding_add_and_layer_norm_reference,

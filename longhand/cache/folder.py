@@ -25,7 +25,7 @@ import triton
 
 from longhand.cache.owned_folder import owned_cache
 from longhand.capture.graph import CapturedGraph
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.lock_file import read_regular
 from longhand.errors import UnitError
 from longhand.options import Options
 
@@ -112,6 +112,7 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
         graph.tied,
         graph.shared_storage,
         graph.symbols,
+        graph.data_sizes,
         graph.conditions,
         graph.grad_inputs,
         graph.rewritten,

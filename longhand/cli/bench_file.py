@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.lock_file import read_regular
 from longhand.errors import OptionError, UnitError
 
 

@@ -18,7 +18,7 @@ from longhand.cli.styles import Style, report
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import renewable_here
 from longhand.compiled.parts import Parts
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK
 from longhand.errors import LonghandError, OptionError
 from longhand.factory import resolve
 from longhand.staleness.renewal import make, renew

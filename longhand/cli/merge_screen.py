@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from longhand.emit.unit.merge_report import FileReport, MergeReport, Outcome
-from longhand.emit.unit.threeway import Conflict
+from longhand.emit.unit.threeway import Conflict, FileReport, MergeReport, Outcome
 
 _WORDS = {
     Outcome.KEPT: "kept",

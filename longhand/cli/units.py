@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from longhand.cli.settings import unit_globs
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK
 from longhand.errors import UnitError
 
 GRAPHS = "graphs.json"  # as longhand.compiled.parts writes it, which imports torch

@@ -43,7 +43,7 @@ from longhand.compiled.call_state import (
 from longhand.compiled.captured_call import captured_call
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 from longhand.emit.unit.loading import load_unit
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
 from longhand.lower.layouts import input_strides
 from longhand.options import Device, Options

@@ -16,10 +16,9 @@ from longhand.capture.bytecode.entry.breaks import BreakRecord
 from longhand.capture.bytecode.entry.entries import Capture, Event
 from longhand.capture.frontends.call import told_apart
 from longhand.compiled.backend import GraphReport, longhand_backend, number_from_one
-from longhand.emit.module.templates import render_template
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.one_step import replace_file
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.lock_file import LOCK, read_regular
+from longhand.emit.unit.on_disk import replace_file
+from longhand.emit.unit.templates import render_template
 from longhand.errors import OutputError, UnitError
 
 __all__ = ["OPTIONS", "Parts", "options_of_parts", "write_parts"]

@@ -21,12 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from longhand.deploy.cubins import Cubins, compile_cubins
-from longhand.emit.text.formatting import format_python
-from longhand.emit.unit.lock_file import read_lock
+from longhand.emit.unit.lock_file import leaves, read_lock
 from longhand.emit.unit.merge import refuse
 from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.reading import leaves
-from longhand.emit.unit.runtime_py import imported_from_runtime, write_runtime
+from longhand.emit.unit.templates import format_python, imported_from_runtime, write_runtime
 from longhand.errors import OptionError, OutputError, ToolError, UnitError
 from longhand.loading import import_file
 from longhand.staleness.currency import broken_edits

@@ -16,10 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from longhand.emit.unit.lock_schema import LOCK, is_path
-from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.one_step import replace_files, sole
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.lock_file import LOCK, is_path, read_regular
+from longhand.emit.unit.on_disk import BASE, replace_files, sole
 from longhand.errors import NotRunHereError, UnitError
 from longhand.handoff.writing import CONTRACT
 from longhand.staleness.currency import broken_edits

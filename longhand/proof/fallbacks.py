@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.unit.lock_file import read_lock
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK, read_lock
 from longhand.emit.unit.torch_kernels import InTorch
 from longhand.errors import KernelWarning, ProofError
 

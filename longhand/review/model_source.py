@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from longhand.capture.source import Statement, statements_in
-from longhand.emit.unit.lock_schema import is_path
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.lock_file import is_path, read_regular
 from longhand.errors import UnitError
 from longhand.staleness.revisions import file_at
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.unit.lock_file import read_lock
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.on_disk import BASE, lock_versions, read_unit
+from longhand.emit.unit.lock_file import LOCK, lock_versions, read_lock
+from longhand.emit.unit.on_disk import BASE, read_unit
 from longhand.errors import OptionError
 from longhand.review.model_source import ReadsSource, project_root, source_at, source_on_disk
 from longhand.staleness.revisions import files_at, need_revision

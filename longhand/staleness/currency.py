@@ -16,8 +16,7 @@ import torch
 from longhand.capture.graph import CapturedGraph
 from longhand.emit.cpp.syntax import syntax_errors
 from longhand.emit.unit.contract import Breach, find_breaches
-from longhand.emit.unit.lock_file import read_lock
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK, read_lock
 from longhand.emit.unit.on_disk import ASIDE, BASE, NEW, UnitOnDisk, edits, read_unit
 from longhand.emit.unit.threeway import changed_lines
 from longhand.factory import dynamic_shapes, resolve

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.unit.lock_file import read_lock
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.on_disk import edits, lock_versions, read_unit
+from longhand.emit.unit.lock_file import LOCK, lock_versions, read_lock
+from longhand.emit.unit.on_disk import edits, read_unit
 from longhand.errors import UnitError
 from longhand.staleness.revisions import files_at, need_revision
 from longhand.verify.checking import KernelCheck, check_kernels

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longhand.emit.unit.lock_file import settled_lock
-from longhand.emit.unit.lock_schema import LOCK, lock_text
-from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.one_step import replace_file, sole
+from longhand.emit.unit.lock_file import LOCK, lock_text, settled_lock
+from longhand.emit.unit.on_disk import BASE, replace_file, sole
 from longhand.errors import UnitError
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from longhand.emit.unit.contract import Breach, find_breaches
-from longhand.emit.unit.lock_file import read_lock, tool_versions
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK, read_lock, tool_versions
 from longhand.emit.unit.on_disk import BASE, NEW, UnitOnDisk, edits, read_unit
 from longhand.staleness.load_time import changed_sources, listed_briefly, texts_of
 

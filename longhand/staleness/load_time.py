@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from longhand.emit.unit.contract import find_breaches
-from longhand.emit.unit.lock_schema import LOCK, is_path
+from longhand.emit.unit.lock_file import LOCK, is_path, lock_versions, read_regular
 from longhand.emit.unit.merge import refuse
-from longhand.emit.unit.on_disk import ASIDE, BASE, NEW, UnitOnDisk, lock_versions, read_unit
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.on_disk import ASIDE, BASE, NEW, UnitOnDisk, read_unit
 from longhand.emit.unit.sources import changed_functions
 from longhand.errors import StaleUnitWarning, UnitError
 

@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from longhand.cache.owned_folder import owned_cache
-from longhand.emit.unit.lock_file import tool_versions
+from longhand.emit.unit.lock_file import read_regular, tool_versions
 from longhand.emit.unit.on_disk import read_unit
-from longhand.emit.unit.reading import read_regular
 from longhand.errors import LonghandError
 from longhand.staleness.file_check import CheckResult, Currency, check_files
 

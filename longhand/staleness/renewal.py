@@ -15,7 +15,7 @@ import torch
 from longhand.api import generate
 from longhand.compiled.parts import Parts, options_of_parts
 from longhand.emit.unit.lock_file import read_lock
-from longhand.emit.unit.merge_report import ConflictStyle
+from longhand.emit.unit.threeway import ConflictStyle
 from longhand.errors import OptionError, UnitError
 from longhand.factory import dynamic_shapes, resolve
 from longhand.options import Device, Frontend, Mode, Options, Target, parse_enum

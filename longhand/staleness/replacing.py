@@ -9,9 +9,7 @@ from typing import Any
 
 from longhand.capture.frontends.fixed_sizes import varies
 from longhand.capture.graph import CapturedGraph, InputKind
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.on_disk import lock_versions
-from longhand.emit.unit.reading import read_regular
+from longhand.emit.unit.lock_file import LOCK, lock_versions, read_regular
 from longhand.errors import ReplacementError, UnitError
 from longhand.options import Options
 

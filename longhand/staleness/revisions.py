@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from longhand.emit.unit.reading import LARGEST_TEXT
+from longhand.emit.unit.lock_file import LARGEST_TEXT
 from longhand.errors import OptionError
 
 # A repository's own configuration may name programs to run.

@@ -9,7 +9,7 @@ from pathlib import Path
 import sympy
 import torch.utils._pytree as pytree
 
-from longhand.emit.unit.merge_report import MergeReport
+from longhand.emit.unit.threeway import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.plan import Launch, PlanStep, Repeat, TrainingPlan, UnitPlan
 from longhand.telling.clock import Timings
@@ -133,7 +133,7 @@ def summarize(
     plans = [plan] if training is None else [plan, training.backward]
     placed = [(one, step) for one in plans for step in flat_steps(one)]
     steps = [step for _, step in placed]
-    examples = {size.symbol: size.example for size in plan.program.graph.symbols}
+    examples = plan.program.graph.examples
     calls: dict[tuple[str, str | None], int] = {}
     for step in steps:
         if isinstance(step, Extern):

@@ -34,11 +34,9 @@ from pathlib import Path
 
 import torch
 
-from longhand.emit.unit.lock_file import read_lock, settled_lock
-from longhand.emit.unit.lock_schema import LOCK, lock_text
+from longhand.emit.unit.lock_file import LOCK, lock_text, read_lock, settled_lock
 from longhand.emit.unit.merge import refuse
-from longhand.emit.unit.on_disk import NEW, UnitOnDisk, content_of, read_unit
-from longhand.emit.unit.one_step import replace_files, sole
+from longhand.emit.unit.on_disk import NEW, UnitOnDisk, content_of, read_unit, replace_files, sole
 from longhand.errors import UnitError
 from longhand.staleness.currency import broken_edits
 from longhand.tune.contest import Contest, Course, TimeUpError

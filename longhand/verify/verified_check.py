@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from longhand.emit.unit.lock_file import read_lock
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK, read_lock
 from longhand.errors import LonghandError, NotRunHereError, OptionError
 from longhand.staleness.file_check import CheckResult
 from longhand.verify.verification import verify

@@ -77,7 +77,7 @@ class _Product:
 
     def operand(self, letters: str, view: View) -> Handle:
         """The element of an operand whose dimensions have these letters."""
-        return self.load(view, self.at(letters, view.shape))
+        return self.body.load(view.buffer, _whole(letters, view), self.result.dtype)
 
     def total(self, left: Handle, right: Handle, letters: str) -> Handle:
         """The sum of the products over the letters."""
@@ -87,11 +87,7 @@ class _Product:
     def store(self, letters: str, value: Handle) -> None:
         """Writes the result, whose dimensions have these letters."""
         whole = View(self.result.name, self.result.shape, self.result.stride)
-        self.body.store(
-            whole.buffer,
-            _index(whole, self.at(letters, whole.shape)),
-            value.to(self.result.dtype),
-        )
+        self.body.store(whole.buffer, _whole(letters, whole), value.to(self.result.dtype))
 
     def contraction(self) -> Contraction | None:
         """What was written; None if nothing is summed, or a factor is the same for all that is summed."""
@@ -109,6 +105,15 @@ class _Product:
 def _index(view: View, places: Sequence[Coordinate]) -> Index:
     terms = [place.times(stride) for place, stride in zip(places, view.stride, strict=True)]
     return combine([*terms, Coordinate(offset=view.offset)])
+
+
+def _whole(letters: str, view: View) -> Index:
+    """The place of the element at these letters, one for each dimension: `_index` of `_Product.at`."""
+    steps = zip(letters, view.shape, view.stride, strict=True)
+    return Index(
+        view.offset,
+        tuple(sorted((letter, step) for letter, size, step in steps if not same(size, 1) and step != 0)),
+    )
 
 
 def _product(product: _Product, result: str, left: str, one: View, right: str, other: View) -> Handle:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 
 from longhand.lower.ir import (
     PRIMITIVES,
@@ -24,6 +25,7 @@ from longhand.options import Options
 from longhand.schedule.fusion.traffic import accesses, bytes_moved
 from longhand.schedule.kernels.address import Addresses, find_addresses
 from longhand.schedule.kernels.axis_collapsing import POSITIONAL
+from longhand.schedule.kernels.halves import Halves, find_halves
 from longhand.schedule.kernels.index_width import Bounds, find_index_widths, largest, most_elements
 from longhand.schedule.kernels.kernel_plan import (
     Access,
@@ -42,7 +44,7 @@ from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
 from longhand.schedule.kernels.space import Space, find_space
 from longhand.schedule.kernels.tensor_shapes import find_regions
 from longhand.schedule.kernels.transposed_staging import turned_loads
-from longhand.schedule.numerics.numerics import find_numerics
+from longhand.schedule.numerics.numerics import Numerics, find_numerics
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, Limits
 from longhand.schedule.targets import facts_of
@@ -81,6 +83,12 @@ def plan_kernel(
     partials, scratch = _partials(space.body, chunked)
     scalars = _scalars(space.body)
     turned = turned_loads(space, schedule, addresses.by_position, target)
+    numerics_of = functools.partial(
+        find_numerics,
+        memory={name: buffers[name].dtype for name in used},
+        has_free_doubles=target.has_free_doubles,
+        looped_cols=frozenset(axis.name for axis in space.cols if schedule.is_row_by_row),
+    )
     plan = KernelPlan(
         key="",
         schedule=schedule,
@@ -98,14 +106,10 @@ def plan_kernel(
         partials=partials,
         guards=loops.masking.guards,
         padding=loops.masking.padding,
-        numerics=find_numerics(
-            space.body,
-            {name: buffers[name].dtype for name in used},
-            has_free_doubles=target.has_free_doubles,
-            looped_cols=frozenset(axis.name for axis in space.cols if schedule.is_row_by_row),
-        ),
+        numerics=numerics_of(space.body),
         origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
         bytes_moved=bytes_moved(space.body, space.axes, buffers),
+        halves=_halves(space, addresses, schedule, hints, numerics_of),
     )
     launch = _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
     if target.has_narrow_indices:
@@ -115,6 +119,20 @@ def plan_kernel(
     key = kernel_key(plan)
     plan = find_regions(dataclasses.replace(plan, key=key), launch.sizes, launch.scalars, buffers)
     return plan, dataclasses.replace(launch, kernel=key)
+
+
+def _halves(
+    space: Space,
+    addresses: Addresses,
+    schedule: KernelSchedule,
+    hints: Hints,
+    numerics_of: Callable[[tuple[Value, ...]], Numerics],
+) -> Halves | None:
+    """The body by halves, of elements that are computed each for itself along one column axis."""
+    if not schedule.has_independent_elements or len(space.cols) != 1:
+        return None
+    found = find_halves(space.body, addresses.by_position, space.cols[0], hints)
+    return None if found is None else dataclasses.replace(found, numerics=numerics_of(found.body))
 
 
 def _bounds(plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], limits: Limits) -> Bounds:

@@ -23,6 +23,7 @@ import torch
 
 from longhand.lower.ir import Size, Value
 from longhand.schedule.kernels.address_terms import Address
+from longhand.schedule.kernels.halves import Halves
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.numerics.numerics import Numerics
 
@@ -34,10 +35,12 @@ class PlanAxis:
     Attributes:
         name: The axis's key in the kernel's body and addresses.
         role: Row or col.
+        end: The position of the Scalar that a loop over it ends at; None: it ends at the axis's size.
     """
 
     name: str
     role: AxisRole
+    end: int | None = None
 
 
 class Access(enum.Enum):
@@ -278,6 +281,8 @@ class KernelPlan:
         widths: CUDA: what must be counted in 64 bits. The key does not hold it: a kernel with one call that needs it
             has it for all.
         numerics: How exactly its values are computed. It follows from body and dtypes, so the key does not hold it.
+        halves: What is printed where the columns are walked half by half. It follows from body, addresses and the
+            sizes of every launch, so the key does not hold it.
         origins: Nodes of the captured graph that the body computes, in order, from the first launch.
         bytes_moved: Bytes read and written by the first launch, each element once.
     """
@@ -299,6 +304,7 @@ class KernelPlan:
     padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
     widths: IndexWidths = IndexWidths()
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
+    halves: Halves | None = None
     origins: tuple[str, ...] = ()
     bytes_moved: Size = 0
 
@@ -308,7 +314,8 @@ class KernelPlan:
             dataclasses.replace(one, region=one.region | two.region)
             for one, two in zip(self.pointers, other.pointers, strict=True)
         )
-        return dataclasses.replace(self, widths=self.widths | other.widths, pointers=pointers)
+        halves = self.halves if other.halves is not None else None
+        return dataclasses.replace(self, widths=self.widths | other.widths, pointers=pointers, halves=halves)
 
     @property
     def rows(self) -> tuple[PlanAxis, ...]:

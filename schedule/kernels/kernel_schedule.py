@@ -23,7 +23,7 @@ class KernelSchedule:
 
     Attributes:
         name: What its printers and templates are called, and what the kernel's key holds. Words for people stand in
-            emit/names/schedule_words.py.
+            emit/names/people_names.py.
         has_passes: Whether the plan lists `passes`; without, the body is computed in order.
         is_row_wise: Whether it reduces over all cols and goes from row to row, for the title.
         is_row_by_row: Whether one program or thread has one whole row, and loops over its cols.
@@ -32,6 +32,7 @@ class KernelSchedule:
             last of which makes the lanes; further ones are a batch.
         is_tiled: Whether the last row axis and the only col axis make tiles; further row axes are a batch.
         has_grid_of_blocks: CUDA: whether blocks of rows and of cols lie along two sides of the grid.
+        has_independent_elements: Whether each element is computed for itself, in the body's order.
         chunked: The side that is cut into chunks where there are `partials`.
         is_over_lists: Whether one launch takes lists of tensors; pointers that are `many` stand for lists.
     """
@@ -44,5 +45,6 @@ class KernelSchedule:
     is_down_columns: bool = False
     is_tiled: bool = False
     has_grid_of_blocks: bool = False
+    has_independent_elements: bool = False
     chunked: AxisRole = AxisRole.ROW
     is_over_lists: bool = False

@@ -323,6 +323,7 @@ def references(step: PlanStep) -> tuple[str, ...]:
         case Extern():
             return (
                 *(v.buffer for v in step.views()),
+                *step.measured,
                 *(name for name in step.outputs if name),
                 *step.mutates,
             )

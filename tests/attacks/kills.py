@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 import longhand
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK
 from longhand.errors import LonghandError
 from longhand.staleness.eject import eject
 from longhand.tune.tuning import tune

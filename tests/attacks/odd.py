@@ -31,7 +31,7 @@ import torch
 
 import longhand.cli.commands  # here, and not while a clock runs
 from longhand import cli
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.errors import LonghandError, ProofError
 from tests.attacks import test_locks, test_names, test_quoted_source

@@ -17,7 +17,7 @@ import torch
 from longhand.cache.folder import cached_unit, unit_key
 from longhand.cache.owned_folder import strange_parent
 from longhand.capture.frontends.export import capture_export
-from longhand.emit.unit.one_step import locked, scratch_beside
+from longhand.emit.unit.on_disk import locked, scratch_beside
 from longhand.emit.unit.writer import write_unit
 from longhand.errors import OutputError, UnitError
 from longhand.options import Device, Options, Target
@@ -147,7 +147,7 @@ def test_a_scratch_folder_of_a_living_run_stays(tmp_path):
     out = tmp_path / "unit"
     code = f"""
         import contextlib, pathlib, sys
-        from longhand.emit.unit.one_step import scratch_beside
+        from longhand.emit.unit.on_disk import scratch_beside
         with contextlib.ExitStack() as held:
             print(scratch_beside(pathlib.Path({str(out)!r}), held), flush=True)
             sys.stdin.read()

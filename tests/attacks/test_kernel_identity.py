@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import longhand
-from longhand.emit.unit.kernel_files import _refuse_clash
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.files import _refuse_clash
+from longhand.emit.unit.lock_file import LOCK, sides
 from longhand.emit.unit.merge import plan_merge
-from longhand.emit.unit.on_disk import UnitOnDisk, sides
+from longhand.emit.unit.on_disk import UnitOnDisk
 from longhand.errors import EditError, LonghandError
 from longhand.staleness.currency import check
 from longhand.staleness.file_check import Currency

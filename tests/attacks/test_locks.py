@@ -13,9 +13,8 @@ import torch
 import longhand
 import longhand.cli.commands  # here, and not while the clock runs
 from longhand import cli
-from longhand.emit.names.ledger import Ledger
-from longhand.emit.unit.lock_schema import LOCK, is_path, parsed
-from longhand.emit.unit.on_disk import sides
+from longhand.emit.names.unit_names import Ledger
+from longhand.emit.unit.lock_file import LOCK, is_path, parsed, sides
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.errors import LonghandError, UnitError
 from tests.attacks.odd_locks import POISON, odd_locks

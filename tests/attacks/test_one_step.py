@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from longhand.emit.unit.lock_schema import LOCK
+from longhand.emit.unit.lock_file import LOCK
 from longhand.emit.unit.writer import write_unit
 from longhand.errors import LonghandError, OutputError
 from longhand.staleness.eject import eject
@@ -136,7 +136,7 @@ def test_a_kill_between_any_two_steps(
 ) -> None:
     """Then the unit is as before or as after; the next run tidies up, and an own value is no person's."""
     if not exchanges:
-        monkeypatch.setattr("longhand.emit.unit.one_step.exchange", lambda *_: False)
+        monkeypatch.setattr("longhand.emit.unit.on_disk.exchange", lambda *_: False)
     ours = {"tune": lambda: tuned(out, 128)}.get(command, commands(out)[command])
     tuned(out)
     for step in looked_at(n_steps(ours, out), stride):
@@ -184,7 +184,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_unit_that_somebody_holds_is_told(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longhand.emit.unit.one_step.MOST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("longhand.emit.unit.on_disk.MOST_WAIT_SECONDS", 0.2)
     before = snapshot(out)
     descriptor = os.open(out, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.readability.baseline import regressions, table
 from benchmarks.readability.counts import COUNTERS
+from benchmarks.readability.depth import KERNELS, LINES, MOST, Growth
 from benchmarks.readability.text import UnitText
 
 KERNEL = '''"""{name}: {title}.
@@ -77,6 +78,10 @@ CASES = {
     "repeated quotes": (unit(line="y = x\n        # Block.forward    y = self.norm(x)"), 1),
     "repeated quotes, not others": (unit(line="y = x\n        # Block.forward    y = self.norm(y)"), 0),
     "unrolled layers": (unit(line="y = self.layers[0].weight + self.layers[1].weight"), 1),
+    "unrolled layers, not what is fused with a neighbour": (
+        unit(line="y = self.h[0].a + self.h[0].b + self.h[0].c\n        y = y + self.h[3].scale"),
+        0,
+    ),
     "unrolled layers, not the first alone": (unit(line="y = self.layers[0].weight + x.shape[1]"), 0),
 }
 
@@ -94,4 +99,19 @@ def test_more_than_before_is_a_regression_and_less_is_none():
     assert regressions(worse, before) == ["a cpu: glue: 2, before 1"]
     assert regressions(before, before) == []
     assert "does not have it" in regressions(before, {})[0]
-    assert table(before)[-1] == ["all", "3", *["1"] * len(COUNTERS)]
+    assert table(before)[-1] == ["all", "3", *["1"] * len(COUNTERS), *["0"] * len(MOST)]
+
+
+def test_a_deep_model_may_be_somewhat_longer_and_no_more():
+    before = {"a cpu": {"kernels": 3, **dict.fromkeys(COUNTERS, 0), LINES: 100}}
+    longer = {"a cpu": {**before["a cpu"], LINES: 130}}
+    assert regressions(longer, before) == []
+    longer["a cpu"][LINES] = 131
+    assert regressions(longer, before) == [f"a cpu: {LINES}: 131, before 100"]
+    assert regressions(longer, longer) == [], "what was long before is no regression"
+
+
+def test_percentages_of_lines_and_kernels():
+    few = unit()
+    many = UnitText(few.model, "cuda", {**few.files, "backward.py": few.files["model.py"]})
+    assert Growth(few, many).percentages == {LINES: 200, KERNELS: 100}

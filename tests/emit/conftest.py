@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from longhand.capture.frontends.export import capture_export
-from longhand.emit.names.ledger import Ledger
+from longhand.emit.names.unit_names import Ledger
 from longhand.emit.unit.files import emit_unit
 from longhand.emit.unit.writer import write_unit
 from longhand.lower.lowering import lower

@@ -12,8 +12,7 @@ from types import ModuleType
 import torch
 
 from longhand.emit.cpp.format import format_cpp
-from longhand.emit.cpp.headers import print_cpp_headers
-from longhand.emit.cpp.kernel import print_cpp_kernel
+from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.emit.names.unit_names import AxisNames, KernelNames
 from longhand.lower.ir import Constant, Extent, Pointwise, Reduce, Scalar, Store, arguments
 from longhand.schedule.plan import KernelPlan, Launch

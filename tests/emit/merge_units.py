@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.merge_report import MergeReport, Outcome
+from longhand.emit.unit.lock_file import LOCK
+from longhand.emit.unit.threeway import MergeReport, Outcome
 
 Files = dict[str, str | bytes]
 

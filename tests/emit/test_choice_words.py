@@ -2,7 +2,7 @@
 
 import torch
 
-from longhand.emit.names.choice_names import choice_words
+from longhand.emit.names.value_rules import choice_words
 from longhand.emit.names.words import element_words, first_free
 from longhand.lower.ir import Constant, Index, Load, Pointwise, PointwiseOp, Position
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from longhand.emit.cpp.format import LINE_LENGTH, format_cpp
-from longhand.emit.cpp.headers import print_cpp_headers
-from longhand.emit.cpp.kernel import print_cpp_kernel
+from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.cpp_kernels import plain_names
 from tests.emit.test_cpp_text import add_layer_norm, bias_gelu

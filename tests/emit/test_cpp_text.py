@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from longhand.emit.cpp.format import format_cpp
-from longhand.emit.cpp.headers import print_cpp_headers
-from longhand.emit.cpp.kernel import print_cpp_kernel
+from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.emit.names.unit_names import AxisNames, KernelNames, Quote
 from longhand.lower.ir import (
     Constant,

@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.unit.runtime_py import write_runtime
+from longhand.emit.unit.templates import write_runtime
 
 
 class StandInGraph:

@@ -100,3 +100,49 @@ def test_gradients_are_the_models(layer: Callable[[], nn.Module], tmp_path: Path
     assert not re.search(
         r"\b\w+\[\d+\]\[\d+\]\.reshape", text
     ), "a layer's function returns what the caller gets"
+
+
+class Cross(nn.Module):
+    """A layer that reads what all layers read: each has a part of its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.q = nn.Linear(16, 16)
+        self.k = nn.Linear(16, 16)
+        self.up = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        weights = torch.softmax(self.q(self.norm(x)) @ self.k(memory).transpose(-2, -1), -1)
+        x = x + weights @ memory
+        return x + torch.tanh(self.up(x))
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(16, 16)
+        self.layers = nn.ModuleList(Cross() for _ in range(6))
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        memory = torch.tanh(self.embed(memory))
+        for layer in self.layers:
+            x = layer(x, memory)
+        return x
+
+
+def test_parts_of_a_gradient_are_gathered_from_the_layers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x, memory = Decoder(), torch.randn(2, 5, 16), torch.randn(2, 7, 16)
+    longhand.generate(model, (x, memory), out=tmp_path / "unit", device="cpu", train=True)
+    ours = longhand.load(tmp_path / "unit")()
+    ours.load_state_dict(model.state_dict())
+    for module in (model, ours):
+        module(x, memory).square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-4)
+    text = (tmp_path / "unit" / "backward.py").read_text()
+    gathered = re.findall(r"^        (every_\w+)\.append\((\w+)\)$", text, re.M)
+    assert len(gathered) == 2, "of the keys and of the values"
+    assert len(re.findall("= cross_backward\\(", text)) == 1

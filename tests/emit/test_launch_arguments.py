@@ -8,7 +8,7 @@ import torch
 import triton
 from triton.backends.nvidia.driver import CudaLauncher
 
-from longhand.emit.unit.runtime_py import write_runtime
+from longhand.emit.unit.templates import write_runtime
 
 SIZES = ("global_scratch_size", "global_scratch_align", "profile_scratch_size", "profile_scratch_align")
 

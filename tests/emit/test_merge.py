@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.lock_file import LOCK
+from longhand.emit.unit.threeway import Outcome
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.errors import EditError
 from tests.emit.merge_units import KERNEL, bytes_of, edit, outcome, snapshot, version

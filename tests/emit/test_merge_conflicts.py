@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from longhand.emit.unit.contract import find_breaches
-from longhand.emit.unit.merge_report import ConflictStyle, Outcome
 from longhand.emit.unit.on_disk import read_unit
-from longhand.emit.unit.prose import code_lines, with_new_prose
+from longhand.emit.unit.threeway import ConflictStyle, Outcome, code_lines, with_new_prose
 from longhand.emit.unit.writer import write_unit
 from longhand.errors import EditError
 from longhand.staleness.load_time import look_at, texts_of

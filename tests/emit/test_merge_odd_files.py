@@ -11,8 +11,8 @@ import pytest
 
 from longhand.emit.unit import writer
 from longhand.emit.unit.contract import find_breaches
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.lock_file import LOCK
+from longhand.emit.unit.threeway import Outcome
 from longhand.emit.unit.writer import write_unit
 from longhand.errors import EditError, OutputError
 from tests.emit.merge_units import KERNEL, bytes_of, edit, outcome, snapshot, version

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.emit.unit.writer import write_unit
 from tests.emit.merge_units import bytes_of, snapshot, version
 

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from longhand.emit.text.expression import Precedence
-from longhand.emit.text.named_constants import named_constants
-from longhand.emit.text.numbers import log_of, number, number_operand, root_text
+from longhand.emit.text.expression import Precedence, log_of, number, number_operand, root_text
+from longhand.emit.text.kernel_head import named_constants
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp
 
 

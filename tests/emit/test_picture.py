@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from longhand.emit.unit import picture as section
-from longhand.emit.unit.lock_schema import checked
+from longhand.emit.unit.lock_file import checked
 
 GALLERY = Path(__file__).resolve().parents[2] / "generated"
 UNITS = sorted(lock.parent for lock in GALLERY.rglob("longhand.lock"))

@@ -13,7 +13,7 @@ import triton
 from torch import nn
 
 import longhand
-from longhand.emit.unit.runtime_py import write_runtime
+from longhand.emit.unit.templates import write_runtime
 from longhand.tune.own_calls import as_the_unit_calls
 from tests.emit.cpp_kernels import runtime_in
 

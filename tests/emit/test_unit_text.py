@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.names.ledger import Ledger
+from longhand.emit.names.unit_names import Ledger
 
 _ROOT = Path(__file__).resolve().parents[2]
 _HASH_IN_NEW_PROCESS = """

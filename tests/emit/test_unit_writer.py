@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.unit import one_step, writer
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit import on_disk, writer
+from longhand.emit.unit.threeway import Outcome
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.errors import OutputError
 
@@ -74,7 +74,7 @@ def test_swapping_without_the_system_call_works_too(versions: Any, tmp_path: Pat
     old, new = versions
     out = tmp_path / "unit"
     write_unit(old, out)
-    monkeypatch.setattr(one_step, "exchange", lambda *_: False)
+    monkeypatch.setattr(on_disk, "exchange", lambda *_: False)
     write_unit(new, out)
     assert (out / "model.py").read_text() == new["model.py"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["unit"]

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.emit.names.ledger import Ledger
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, Ledger
 from longhand.emit.names.words import snake_case
 
 

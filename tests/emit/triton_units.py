@@ -14,7 +14,7 @@ import torch
 
 from longhand.emit.names.unit_names import AxisNames, KernelNames
 from longhand.emit.triton.kernel import print_triton_kernel
-from longhand.emit.unit.runtime_py import write_runtime
+from longhand.emit.unit.templates import write_runtime
 from longhand.lower.ir import Load, Pointwise, Reduce, Size, Store, arguments
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from longhand.emit.unit.runtime_py import write_runtime
+from longhand.emit.unit.templates import write_runtime
 from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.triton_units import printed
 from tests.schedule import nests

@@ -9,7 +9,7 @@ import pytest
 
 import longhand
 from longhand import cli
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.errors import EditError
 from tests.longhand import git
 from tests.longhand.pair_models import FACTORY, generate

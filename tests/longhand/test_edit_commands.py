@@ -8,7 +8,7 @@ import pytest
 
 from longhand import cli
 from longhand.cli import generating
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.staleness.currency import check
 from longhand.staleness.file_check import Currency
 from tests.longhand import git

@@ -16,8 +16,8 @@ import pytest
 from longhand.capture.frontends.export import capture_export
 from longhand.emit.cpp.syntax import syntax_errors
 from longhand.emit.unit.files import emit_unit
-from longhand.emit.unit.lock_schema import LOCK
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.lock_file import LOCK
+from longhand.emit.unit.threeway import Outcome
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.options import Device, Options, Target
 from longhand.pipeline import plan_and_text

@@ -13,7 +13,7 @@ import torch
 
 import longhand
 from longhand import cli
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.factory import resolve
 from longhand.staleness.currency import check
 from longhand.staleness.edit_report import edits_of

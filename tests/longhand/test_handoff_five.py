@@ -7,7 +7,7 @@ import pytest
 
 import longhand
 from longhand import cli
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.staleness.renewal import renew
 from tests.longhand.handoff_model import make
 

@@ -11,7 +11,7 @@ import torch
 
 import longhand
 from longhand import cli
-from longhand.emit.unit.merge_report import Outcome
+from longhand.emit.unit.threeway import Outcome
 from longhand.staleness.edit_report import edits_of
 from longhand.tune.contest import Contest
 from longhand.tune.search import crowding, search

@@ -18,8 +18,7 @@ from longhand.emit.cpp.reductions import accumulators, value_reduction
 from longhand.emit.names.operation_names import noun_of
 from longhand.emit.text.expression import Text
 from longhand.emit.text.reference_ops import operation, reduction
-from longhand.emit.triton.operators import OperatorTable
-from longhand.emit.triton.reductions import reduce_identity
+from longhand.emit.triton.operators import OperatorTable, reduce_identity
 from longhand.errors import LonghandError
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp, Value
 from longhand.lower.ops import PRIMITIVES, REDUCTIONS

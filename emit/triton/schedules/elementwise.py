@@ -40,5 +40,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     else:
         constants = ()
         does = "The only program computes the one element"
+    if plan.cols and plan.cols[-1].end is not None:
+        does += " of each half"
     context = paragraph_context(plan, rows, cols, body)
     return one_function(does, context, constants, (rows, cols), block)

@@ -7,13 +7,12 @@ from longhand.emit.triton.functions import (
     FunctionText,
     KernelText,
     block_body,
+    lists,
     paragraph_context,
     side_words,
 )
-from longhand.emit.triton.lists import lists
-from longhand.emit.triton.scope import FileScope
+from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Side, Space
-from longhand.emit.triton.types import language_dtype
 from longhand.schedule.plan import KernelPlan
 
 

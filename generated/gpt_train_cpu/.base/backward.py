@@ -126,7 +126,7 @@ def block_backward(saved, d_x_plus_mlp):
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv = empty((batch, seq, qkv_dim), torch.float32)
     d_qkv_bias = empty((qkv_dim,), torch.float32)
-    kernels.d_causal_self_attention(
+    kernels.d_qkv_and_bias(
         d_q,
         d_k,
         d_v,
@@ -225,7 +225,7 @@ def language_model_backward(saved, d_loss):
     )
 
     d_token_embedding = empty(unscaled_d_token_embedding.shape, torch.float32)
-    kernels.d_gpt_weight(
+    kernels.d_token_embedding_weight(
         unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, vocab_size * dim
     )
     return (

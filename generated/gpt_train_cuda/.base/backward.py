@@ -144,7 +144,7 @@ def block_backward(saved, d_x_plus_mlp):
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
-    kernels.d_causal_self_attention(
+    kernels.d_qkv_and_bias(
         d_q,
         d_k,
         d_v,
@@ -238,7 +238,7 @@ def language_model_backward(saved, d_loss):
     )
 
     d_token_embedding = torch.empty_like(unscaled_d_token_embedding)
-    kernels.d_gpt_weight(
+    kernels.d_token_embedding_weight(
         unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, vocab_size * dim
     )
     return (

@@ -112,15 +112,15 @@ def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols, eps):
     return read, written
 
 
-def rotary_windows(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_positions, n_heads, n_cols, half):
+def rotary_windows(q, cos, sin, rotary_q, n_batches, n_positions, n_heads, n_cols, half):
     read = {
         "q": window(
             q,
             (n_batches, n_positions, n_heads, n_cols),
             (n_positions * n_heads * n_cols, n_heads * n_cols, n_cols, 1),
         ),
-        "rotary_cos": window(rotary_cos, (n_positions, 1, n_cols), (n_cols, 0, 1)),
-        "rotary_sin": window(rotary_sin, (n_positions, 1, n_cols), (n_cols, 0, 1)),
+        "cos": window(cos, (n_positions, 1, n_cols), (n_cols, 0, 1)),
+        "sin": window(sin, (n_positions, 1, n_cols), (n_cols, 0, 1)),
         "half": half,
     }
     written = [

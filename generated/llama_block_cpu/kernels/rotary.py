@@ -1,4 +1,4 @@
-"""rotary: rotary_q = q * rotary_cos + rotate_half(q) * rotary_sin.
+"""rotary: rotary_q = q * cos + rotate_half(q) * sin.
 
 The kernel is rotary.cpp, built when it changes.
 """
@@ -10,7 +10,7 @@ from ..runtime import load_kernel
 rotary = load_kernel("rotary.cpp")
 
 
-def reference(q, rotary_cos, rotary_sin, half):
+def reference(q, cos, sin, half):
     """What rotary() must fill rotary_q with."""
     rotated = torch.cat([-q[..., half:], q[..., :half]], dim=-1)
-    return q * rotary_cos + rotated * rotary_sin
+    return q * cos + rotated * sin

@@ -13,7 +13,7 @@ from longhand.schedule.kernels.schedules.registers import in_registers
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
-ELEMENTWISE = KernelSchedule("elementwise", has_grid_of_blocks=True)
+ELEMENTWISE = KernelSchedule("elementwise", has_grid_of_blocks=True, has_independent_elements=True)
 
 
 def _loops(candidate: Candidate) -> Loops | None:

@@ -5,9 +5,8 @@ import textwrap
 
 import pytest
 
-from longhand.emit.proof.bindings import binding_faults
-from longhand.emit.proof.kernel_scopes import kernel_faults
-from longhand.emit.proof.python import prove_python, python_faults
+from longhand.emit.proof.python import binding_faults, prove_python, python_faults
+from longhand.emit.proof.scopes import kernel_faults
 from longhand.errors import ProofError, UntidyWarning
 
 FAULTY = {

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.unit.languages import LANGUAGES, Cpp
+from longhand.emit.unit.files import LANGUAGES, Cpp
 from longhand.errors import KernelWarning
 from longhand.loading import bound
 from longhand.staleness.currency import check

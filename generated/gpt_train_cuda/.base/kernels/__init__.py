@@ -6,9 +6,9 @@ from .column_sum_short import column_sum_short
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
-from .d_causal_self_attention import d_causal_self_attention
-from .d_gpt_weight import d_gpt_weight
 from .d_layer_norm import d_layer_norm
+from .d_qkv_and_bias import d_qkv_and_bias
+from .d_token_embedding_weight import d_token_embedding_weight
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .fill_padding import fill_padding
 from .gelu import gelu
@@ -23,9 +23,9 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
-    "d_causal_self_attention",
-    "d_gpt_weight",
     "d_layer_norm",
+    "d_qkv_and_bias",
+    "d_token_embedding_weight",
     "embedding_add_and_layer_norm",
     "fill_padding",
     "gelu",

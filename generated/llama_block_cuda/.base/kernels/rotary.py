@@ -1,10 +1,9 @@
-"""rotary: rotary_q = q * rotary_cos + rotate_half(q) * rotary_sin.
+"""rotary: rotary_q = q * cos + rotate_half(q) * sin.
 
     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 
-Reads q once from memory and again from the cache, writes rotary_q once; rotary_cos and rotary_sin stay in
-cache.
+Reads q once, writes rotary_q once; cos and sin stay in cache.
 """
 
 import torch
@@ -23,8 +22,8 @@ NUM_WARPS = 4
 @triton.jit
 def rotary_kernel(
     q_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
-    rotary_cos_ptr,  # bf16 (n_positions, n_cols)
-    rotary_sin_ptr,  # bf16 (n_positions, n_cols)
+    cos_ptr,  # bf16 (n_positions, n_cols)
+    sin_ptr,  # bf16 (n_positions, n_cols)
     rotary_q_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols) in memory
     n_batches,
     n_positions,
@@ -34,39 +33,36 @@ def rotary_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
+    """Each program computes a block of ROWS x COLS elements of each half; arithmetic in float32."""
     n_rows = n_batches * n_positions * n_heads
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
-    in_range = (row < n_rows) & (col < n_cols)
+    in_range = (row < n_rows) & (col < half)
     position = row // n_heads % n_positions
-    at = position * n_cols + col
-    row_start = row * n_cols
+    at = row * n_cols + col + half
+    row_start = position * n_cols
 
-    q = tl.load(q_ptr + row_start + col, mask=in_range).to(tl.float32)
-    rotary_cos = tl.load(rotary_cos_ptr + at, mask=in_range).to(tl.float32)
-    rotary_sin = tl.load(rotary_sin_ptr + at, mask=in_range).to(tl.float32)
-    in_first_half = col < half
+    first_q = tl.load(q_ptr + row * n_cols + col, mask=in_range).to(tl.float32)
+    second_q = tl.load(q_ptr + at, mask=in_range).to(tl.float32)
+    first_cos = tl.load(cos_ptr + row_start + col, mask=in_range).to(tl.float32)
+    second_cos = tl.load(cos_ptr + row_start + col + half, mask=in_range).to(tl.float32)
+    first_sin = tl.load(sin_ptr + row_start + col, mask=in_range).to(tl.float32)
+    second_sin = tl.load(sin_ptr + row_start + col + half, mask=in_range).to(tl.float32)
 
-    reads_second_half = in_range & in_first_half
-    second_half = tl.load(q_ptr + row_start + col + half, mask=reads_second_half, other=0.0).to(tl.float32)
-    reads_first_half = in_range & ~in_first_half
-    first_half = tl.load(q_ptr + row_start + col - half, mask=reads_first_half, other=0.0).to(tl.float32)
-
-    rotated = tl.where(in_first_half, -second_half, first_half)
-    tl.store(rotary_q_ptr + row_start + col, q * rotary_cos + rotated * rotary_sin, mask=in_range)
+    tl.store(rotary_q_ptr + row * n_cols + col, first_q * first_cos - second_q * first_sin, mask=in_range)
+    tl.store(rotary_q_ptr + at, second_q * second_cos + first_q * second_sin, mask=in_range)
 
 
-def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_positions, n_heads, n_cols, half):
+def rotary(q, cos, sin, rotary_q, n_batches, n_positions, n_heads, n_cols, half):
     """Fill rotary_q."""
     n_rows = n_batches * n_positions * n_heads
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(COLS, next_power_of_2(half))
     rows = max(1, ELEMENTS // cols)
-    grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
+    grid = (ceil_div(n_rows, rows), ceil_div(half, cols))
     rotary_kernel[grid](
         q,
-        rotary_cos,
-        rotary_sin,
+        cos,
+        sin,
         rotary_q,
         n_batches,
         n_positions,
@@ -79,7 +75,7 @@ def rotary(q, rotary_cos, rotary_sin, rotary_q, n_batches, n_positions, n_heads,
     )
 
 
-def reference(q, rotary_cos, rotary_sin, half):
+def reference(q, cos, sin, half):
     """What rotary() must fill rotary_q with."""
     rotated = torch.cat([-q[..., half:], q[..., :half]], dim=-1)
-    return q * rotary_cos + rotated * rotary_sin
+    return q * cos + rotated * sin

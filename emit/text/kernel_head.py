@@ -1,0 +1,383 @@
+"""The head of a kernel's file: numbers that get a name, shapes beside its pointers, how much it reads and writes.
+
+A number's name is the user's, ``BETA2`` for 0.999, or its role's; a shape is in words, ``(n_rows, n_cols)``.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from longhand.emit.cpp.types import cpp_type, literal
+from longhand.emit.names.buffer_names import BufferWords
+from longhand.emit.names.people_names import fills_padding
+from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.words import further_words, identifier, is_macro, listed
+from longhand.emit.text.expression import log_of, root_text
+from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
+from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, tensor_shape
+
+
+def constant_words(plan: KernelPlan, words: BufferWords) -> dict[int, str]:
+    """By position in the body: the user's name for a number, where its statement has one."""
+    found: dict[int, str] = {}
+    for position, value in enumerate(plan.body):
+        if not isinstance(value, Constant) or value.name or not value.dtype.is_floating_point:
+            continue
+        users = [user for user in plan.body if isinstance(user, Pointwise) and position in user.args]
+        for user in users:
+            origin = words.provenance(user.origin)
+            word = _named_numbers(origin.file, origin.statement).get(value.value)
+            if word is not None:
+                found.setdefault(position, word)
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _named_numbers(file: str, statement: str) -> dict[float, str]:
+    """By number: what a statement calls it."""
+    try:
+        tree = ast.parse(statement)
+    except SyntaxError:  # the head of a compound statement
+        return {}
+    bound = _bound_numbers(file) if file else {}
+    found: dict[float, str] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) if name in bound:
+                found[bound[name]] = name
+            case ast.BinOp(ast.Constant(1 | 1.0), ast.Sub(), ast.Name(id=name)) if name in bound:
+                found[1 - bound[name]] = f"ONE_MINUS_{name}"
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _bound_numbers(file: str) -> dict[str, float]:
+    """The names in capitals that a file binds to a fraction, once, at its top level."""
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    pairs = [pair for statement in tree.body for pair in _bindings(statement)]
+    names = [name for name, _ in pairs]
+    return {
+        name: value.value
+        for name, value in pairs
+        if name.isupper()
+        and name.isascii()
+        and not is_macro(name)
+        and names.count(name) == 1
+        and isinstance(value, ast.Constant)
+        and isinstance(value.value, float)
+    }
+
+
+def _bindings(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """``A, B = 1.0, 2.0`` gives both names with their values."""
+    match statement:
+        case ast.Assign([ast.Name(id=name)], value):
+            yield name, value
+        case ast.AnnAssign(ast.Name(id=name), _, ast.expr() as value):
+            yield name, value
+        case ast.Assign([ast.Tuple(elts=targets)], ast.Tuple(elts=values)) if len(targets) == len(values):
+            for target, value in zip(targets, values, strict=True):
+                if isinstance(target, ast.Name):
+                    yield target.id, value
+
+
+_LARGEST_BARE = 9
+# By the name of the value that compares with them.
+_CONSTANTS_OF = {"counts": "IGNORE_INDEX", "is_ignored": "IGNORE_INDEX"}
+_ROLES = {
+    PointwiseOp.EQ: "SPECIAL_VALUE",
+    PointwiseOp.NE: "SPECIAL_VALUE",
+    PointwiseOp.LT: "THRESHOLD",
+    PointwiseOp.LE: "THRESHOLD",
+    PointwiseOp.GT: "THRESHOLD",
+    PointwiseOp.GE: "THRESHOLD",
+    PointwiseOp.ADD: "OFFSET",
+    PointwiseOp.SUB: "OFFSET",
+    PointwiseOp.MUL: "FACTOR",
+    PointwiseOp.FLOOR_DIV: "DIVISOR",
+    PointwiseOp.TRUNC_DIV: "DIVISOR",
+    PointwiseOp.REMAINDER: "DIVISOR",
+    PointwiseOp.FMOD: "DIVISOR",
+    PointwiseOp.BITWISE_AND: "BITS",
+    PointwiseOp.BITWISE_OR: "BITS",
+    PointwiseOp.BITWISE_XOR: "BITS",
+    PointwiseOp.MAXIMUM: "LIMIT",
+    PointwiseOp.MINIMUM: "LIMIT",
+    PointwiseOp.WHERE: "FILL_VALUE",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedConstant:
+    """``constexpr int64_t IGNORE_INDEX = -100;``
+
+    Attributes:
+        type: In C++.
+        name: In capitals.
+        value: In C++.
+        remark: What it is in other words, in C++: ``12**-0.5``.
+    """
+
+    type: str
+    name: str
+    value: str
+    remark: str = ""
+
+
+def named_constants(
+    body: tuple[Value, ...], taken: frozenset[str], given: Mapping[int, str]
+) -> dict[int, NamedConstant]:
+    """The constants of a body that need a name, by position; equal ones share it.
+
+    Args:
+        body: The kernel's.
+        taken: Names that no constant may have.
+        given: The user's names for numbers, by position.
+    """
+    found: dict[int, NamedConstant] = {}
+    used = set(taken)
+    for position, value in enumerate(body):
+        if not isinstance(value, Constant) or not (position in given or _wants_name(value)):
+            continue
+        kind, text = cpp_type(value.dtype), literal(value.value, value.dtype).text
+        same = next((c for c in found.values() if (c.type, c.value) == (kind, text)), None)
+        if same is None:
+            word = given.get(position) or (value.name.upper() if value.name else _role(position, body))
+            if word in used and value.dtype.is_floating_point:
+                word = next(one.upper() for one in further_words(word) if one.upper() not in used)
+            elif word in used:
+                word = identifier(f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}")
+            used.add(word)
+            same = NamedConstant(kind, word, text, _remark(value))
+        found[position] = same
+    return found
+
+
+def _wants_name(value: Constant) -> bool:
+    if value.dtype.is_floating_point:
+        return value.name is not None or log_of(value.value) is not None or root_text(value.value) is not None
+    return abs(value.value) > _LARGEST_BARE
+
+
+def _remark(value: Constant) -> str:
+    if not value.dtype.is_floating_point or value.name:
+        return ""
+    logged = log_of(value.value)
+    return f"log({logged})" if logged else root_text(value.value) or ""
+
+
+def _role(position: int, body: tuple[Value, ...]) -> str:
+    number = body[position]
+    assert isinstance(number, Constant)
+    is_fraction = number.dtype.is_floating_point
+    if is_fraction and (logged := log_of(number.value)):
+        return f"LOG_{logged}"
+    for value in body:
+        if isinstance(value, Pointwise) and position in value.args:
+            if value.name in _CONSTANTS_OF:
+                return _CONSTANTS_OF[value.name]
+            is_scale = is_fraction and value.op in (PointwiseOp.MUL, PointwiseOp.DIV)
+            return "SCALE" if is_scale else _ROLES.get(value.op, "NUMBER")
+    return "NUMBER"
+
+
+_ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
+_SHAPE = {
+    Region.WHOLE: "{}",
+    Region.IN_MEMORY: "{} in memory",
+    Region.FIRST: "the first {}",
+    Region.STRIDED: "{} by strides",
+    Region.PART: "a part of {}",
+}
+
+
+def shape_words(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple[str, ...] | None:
+    """A word for each dimension; none for a single element, None where no shape says what is accessed."""
+    shape = tensor_shape(plan, pointer)
+    if shape is None:
+        return None
+    return tuple(names.scalars[dim] if isinstance(dim, int) else names.axes[dim].size for dim in shape)
+
+
+def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str | None:
+    """``(n_rows, n_cols)``, ``the first (n_rows, n_cols)``, ``one element``; None where no shape says it."""
+    words = shape_words(plan, names, pointer)
+    if words is None:
+        return None
+    if not words:
+        return _ELEMENT.get(pointer.region, "an element")
+    return _SHAPE[pointer.region].format(f"({', '.join(words)}{',' if len(words) == 1 else ''})")
+
+
+_LARGE_PRIME = 9973
+_MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many there are besides
+
+
+def traffic_line(
+    kernel: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], pointers: Mapping[str, str]
+) -> str:
+    """The line, without its full stop.
+
+    Args:
+        kernel: The kernel.
+        launch: Its first call.
+        buffers: The unit's buffers.
+        pointers: The kernel's words for its pointers.
+    """
+    written = listed(dict.fromkeys(pointers[v.buffer] for v in kernel.body if isinstance(v, Store)))
+    if fills_padding(kernel):
+        return f"Writes the padding of {written} once, and nothing else"
+    reads = _Reads(kernel, launch, buffers)
+    loaded = dict.fromkeys(value.buffer for value in kernel.body if isinstance(value, Load))
+    kept = [buffer for buffer in loaded if reads.stays_in_cache(buffer)]
+    again = [buffer for buffer in loaded if buffer not in kept and reads.is_repeated(buffer)]
+    once = [buffer for buffer in loaded if buffer not in (*kept, *again)]
+    parts = (
+        [f"{_some([pointers[buffer] for buffer in once])} once{_picked(once, reads, pointers)}"]
+        if once
+        else []
+    )
+    if again:
+        parts.append(
+            f"{_some([pointers[buffer] for buffer in again])} once from memory and again from the cache"
+        )
+    line = f"Reads {listed(parts)}, writes {written} once" if parts else f"Writes {written} once"
+    if kept:
+        words = [pointers[buffer] for buffer in kept]
+        what = listed(words) if len(words) <= _MOST_WORDS else f"the {len(words)} vectors"
+        line += f"; {what} stay{'s' * (len(words) == 1)} in cache"
+    return f"One launch over lists of tensors of any sizes. {line}" if kernel.schedule.is_over_lists else line
+
+
+def _picked(once: list[str], reads: _Reads, pointers: Mapping[str, str]) -> str:
+    """`` (logits at labels twice)``: elements that are read again because a tensor of positions says so."""
+    found = [
+        (pointers[buffer], listed(map(pointers.__getitem__, reads.picked_by(buffer)))) for buffer in once
+    ]
+    texts = [f"{word} at {positions} twice" for word, positions in found if positions]
+    return f" ({listed(texts)})" if texts else ""
+
+
+def _some(words: list[str]) -> str:
+    """All of a few; of many the first ones, and how many there are besides."""
+    few = (
+        words
+        if len(words) <= _MOST_WORDS
+        else [*words[: _MOST_WORDS - 1], f"{len(words) - _MOST_WORDS + 1} more"]
+    )
+    return listed(few)
+
+
+def _loads(value: Value, buffer: str) -> bool:
+    return isinstance(value, Load) and value.buffer == buffer
+
+
+class _Reads:
+    """How often a kernel loads the elements of its tensors."""
+
+    def __init__(self, kernel: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer]) -> None:
+        self.kernel = kernel
+        self.sizes = {axis.name: _number(size) for axis, size in zip(kernel.axes, launch.sizes, strict=True)}
+        passed = [pointer.name for pointer in kernel.pointers if not pointer.scratch]
+        self.n_elements = {
+            name: math.prod(map(_number, buffers[buffer].shape))
+            for name, buffer in zip(passed, launch.buffers, strict=True)
+        }
+        self.loads: dict[str, list[int]] = {}
+        for position, value in enumerate(kernel.body):
+            if isinstance(value, Load):
+                self.loads.setdefault(value.buffer, []).append(position)
+
+    def stays_in_cache(self, buffer: str) -> bool:
+        """Whether every row, or every element, reads the same."""
+        if any(self.kernel.addresses[position].values for position in self.loads[buffer]):
+            return False
+        varying = {
+            axis for position in self.loads[buffer] for axis, _ in self.kernel.addresses[position].axes
+        }
+        if self.kernel.rows:
+            return not {axis.name for axis in self.kernel.rows} <= varying
+        reduces = any(isinstance(value, Reduce) for value in self.kernel.body)
+        return bool(self.kernel.cols) and not varying and not reduces
+
+    def is_repeated(self, buffer: str) -> bool:
+        """Whether a pass loads more elements than there are, or several passes load them."""
+        halves = self.kernel.halves
+        if halves is not None:
+            sides = [
+                side for value, side in zip(halves.body, halves.sides, strict=True) if _loads(value, buffer)
+            ]
+            return len(sides) > len(set(sides))
+        passes = [frozenset(one.compute) for one in self.kernel.passes]
+        passes = passes or [frozenset(range(len(self.kernel.body)))]
+        direct = [position for position in self.loads[buffer] if not self.kernel.addresses[position].values]
+        if any(sum(position in one for one in passes) > 1 for position in direct):
+            return True
+        return any(
+            self._n_loaded([p for p in direct if p in one]) > self.n_elements[buffer] for one in passes
+        )
+
+    def picked_by(self, buffer: str) -> list[str]:
+        """The tensors whose values say which elements are read besides all of them: the labels of a loss."""
+        picking = [position for position in self.loads[buffer] if self.kernel.addresses[position].values]
+        if len(picking) == len(self.loads[buffer]):
+            return []
+        found: dict[str, None] = {}
+        for position in picking:
+            for index, _ in self.kernel.addresses[position].values:
+                found |= dict.fromkeys(self._loaded_below(index))
+        return list(found)
+
+    def _n_loaded(self, positions: list[int]) -> int:
+        """How many elements the loads of a buffer read in a pass; those whose masks exclude each other read in turn."""
+        turns: list[list[int]] = []
+        for position in positions:
+            free = (turn for turn in turns if all(self._are_exclusive(position, other) for other in turn))
+            turn = next(free, None)
+            if turn is None:
+                turns.append([position])
+            else:
+                turn.append(position)
+        return sum(min(self._n_read(p) for p in turn) for turn in turns)
+
+    def _n_read(self, position: int) -> int:
+        """How many elements a load reads: one for each place of the axes that its address varies over."""
+        value = self.kernel.body[position]
+        assert isinstance(value, Load)
+        n_read = math.prod(self.sizes[axis] for axis, _ in self.kernel.addresses[position].axes)
+        return n_read if value.mask is None else min(n_read, self.n_elements[value.buffer])
+
+    def _are_exclusive(self, one: int, other: int) -> bool:
+        first, second = (self._conditions(getattr(self.kernel.body[at], "mask", None)) for at in (one, other))
+        return any((condition, not holds) in second for condition, holds in first)
+
+    def _conditions(self, mask: int | None) -> set[tuple[int, bool]]:
+        """The conditions that all hold where a mask does: (position, whether it is true)."""
+        if mask is None:
+            return set()
+        value: Value = self.kernel.body[mask]
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_AND:
+            return set().union(*(self._conditions(argument) for argument in value.args))
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_NOT:
+            return {(value.args[0], False)}
+        return {(mask, True)}
+
+    def _loaded_below(self, position: int) -> list[str]:
+        """The buffers that a value is computed from."""
+        value = self.kernel.body[position]
+        if isinstance(value, Load):
+            return [value.buffer]
+        return [buffer for at in getattr(value, "args", ()) for buffer in self._loaded_below(at)]
+
+
+def _number(size: Size) -> int:
+    """A size; a symbolic one as if each symbol were one large number."""
+    return size if isinstance(size, int) else int(size.subs(dict.fromkeys(size.free_symbols, _LARGE_PRIME)))
