@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def entered_files(
     factory: str, room: str = "emit", device: str = "cuda", arch: str | None = "sm_90"
 ) -> dict[str, int]:
-    """By file, relative to the repository: how many lines its functions have that ran. Once a process: texts are kept."""
+    """By file, relative to the repository: how many lines the functions have that ran. Once a process: texts stay."""
     folder = str(ROOT / room) + "/"
     ran: dict[str, set[int]] = {}
 

@@ -13,14 +13,12 @@ READS_OWN_TEXT = {
     "emit/cpp/body.py": 1,
     "emit/cpp/kernel.py": 7,
     "emit/module/backward_py.py": 1,
-    "emit/module/backward_writer.py": 2,
-    "emit/module/model_py.py": 1,
+    "emit/module/backward_writer.py": 1,
     "emit/module/trained_call.py": 1,
     "emit/text/reference.py": 1,
     "emit/text/sizes.py": 3,
     "emit/triton/block.py": 2,
     "emit/triton/functions.py": 1,
-    "emit/triton/kernel.py": 1,
 }
 OF_USERS = ("emit/names/", "emit/unit/", "emit/cpp/syntax.py")
 OF_PATHS = {"emit/module/call_checks.py", "emit/module/paragraphs.py"}

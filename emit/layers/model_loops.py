@@ -63,6 +63,7 @@ class Block:
         runtime_names: What it imports from runtime.py.
         position: The word for its place in the list, if its constructor takes that: ``layer``.
         keeps_position: Whether its methods ask for it, too.
+        uses_nn: Whether its base or ``__init__`` name something of torch.nn.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Block:
     runtime_names: frozenset[str]
     position: str = ""
     keeps_position: bool = False
+    uses_nn: bool = False
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
@@ -137,6 +139,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         frozenset(made.runtime_names),
         word,
         bool(loop.alternatives),
+        made.uses_nn,
     )
 
 
