@@ -18,8 +18,8 @@ from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
-from longhand.schedule.layers.shared_values import before_layers
 from longhand.schedule.layers.replication import make_instances
+from longhand.schedule.layers.shared_values import before_layers
 from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.capture.provenance import Provenance
+from longhand.capture.graph import Provenance
 from longhand.lower.ir import Buffer, BufferKind, Step
 from longhand.schedule.dependencies import effects
 from longhand.schedule.order import nodes_of

@@ -1,4 +1,4 @@
-"""Stacks whose layers are not all alike in the code: what repeats in them is a loop all the same, and computes the same."""
+"""Stacks whose layers are not all alike in the code: what repeats is a loop all the same, and computes the same."""
 
 from __future__ import annotations
 
