@@ -40,8 +40,9 @@ _WORDS = {
     Fate.GONE: "Nothing is left of them in inference.",
     Fate.DECOMPOSED: "Written out in ops of the other kinds when the model is captured, as torch.export does.",
     Fate.DATA: (
-        "The size or the value of their result depends on data. `longhand.compile` runs them between two graphs; "
-        "`longhand generate` refuses them, with the line."
+        "The size or the value of their result depends on data. `longhand.compile` runs them between two graphs. "
+        "A unit of `longhand generate` calls ATen for them and for what takes a tensor of such a size; in training, "
+        "and where the code goes on by such a number, they are refused, with the line."
     ),
     Fate.LIBRARY: "Calls of ATen in model.py, with a comment: cuBLAS, cuDNN, oneDNN, sorting, scattering, FFT.",
 }

@@ -26,6 +26,9 @@ from torch import fx
 # What the later rooms ask of an operator in the graph that is not ATen's.
 from longhand.capture.autograd.eager_derivative import Differentiated as Differentiated
 from longhand.capture.autograd.eager_derivative import differentiated as differentiated
+from longhand.capture.data_sizes import READS as READS
+from longhand.capture.data_sizes import DataSize as DataSize
+from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
 from longhand.capture.torch_private import registered_by as registered_by
 
@@ -209,6 +212,7 @@ class CapturedGraph:
         shared_storage: Groups of placeholders whose tensors overlap in memory without being the same (the call must
             be given inputs that do not, or run in eager).
         symbols: The symbolic sizes.
+        data_sizes: The sizes that depend on data. Nodes that have to do with them are no kernels.
         conditions: What else must hold of the symbols where the graph is to be right: ``Eq(Mod(s0, 4), 0)``.
         grad_inputs: Placeholders whose tensor required grad at capture.
         rewritten: Placeholders that the caller writes into after the call: the backward pass cannot read them.
@@ -237,6 +241,7 @@ class CapturedGraph:
     tied: tuple[tuple[str, ...], ...] = ()
     shared_storage: tuple[tuple[str, ...], ...] = ()
     symbols: tuple[SymbolicSize, ...] = ()
+    data_sizes: tuple[DataSize, ...] = ()
     conditions: tuple[sympy.Basic, ...] = ()
     grad_inputs: tuple[str, ...] = ()
     rewritten: tuple[str, ...] = ()
@@ -245,6 +250,18 @@ class CapturedGraph:
     mode: bool | None = None
     paths: dict[str, str] = dataclasses.field(default_factory=dict)
     given: tuple[str, ...] = ()
+
+    @property
+    def examples(self) -> dict[sympy.Symbol, int]:
+        """A value for each symbol: what a size was at capture."""
+        given = {size.symbol: size.example for size in self.symbols}
+        return given | {size.symbol: size.example for size in self.data_sizes}
+
+    @property
+    def waits_for_data(self) -> bool:
+        """Whether the host reads what the call computes: how many elements there are, or a number to return."""
+        reads = (node.target in READS for node in self.graph.nodes)
+        return bool(self.data_sizes) or any(reads)
 
     @property
     def overwritten(self) -> frozenset[str]:

@@ -61,6 +61,7 @@ def run_program(
             run_nest(step, buffers, sizes=sizes, precision=precision)
         else:
             _run_extern(step, buffers, sizes)
+            sizes |= _sizes_made(program, step.outputs, buffers)
     for name, buffer in program.buffers.items():
         if name not in buffers and buffer.kind is BufferKind.INTERMEDIATE:
             buffers[name] = _allocate(buffer, sizes, precision)
@@ -71,7 +72,7 @@ def results_of(
     program: Program, buffers: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor | int]
 ) -> list[Any]:
     """What the call returns, leaf by leaf, from the buffers that `run_program` gave."""
-    sizes = bind_sizes(program, inputs)
+    sizes = bind_sizes(program, inputs) | _sizes_made(program, tuple(buffers), buffers)
     return [
         result.value if isinstance(result, Literal) else take_view(result, buffers, sizes)
         for result in program.results
@@ -109,6 +110,14 @@ def bind_sizes(program: Program, inputs: Mapping[str, torch.Tensor | int]) -> di
             given = given.shape[entry.dim or 0]
         found[entry.symbol] = int(given)
     return found
+
+
+def _sizes_made(
+    program: Program, names: tuple[str, ...], buffers: Mapping[str, torch.Tensor]
+) -> dict[sympy.Symbol, int]:
+    """The sizes that only the data tell, of buffers that there are by now."""
+    made = (size for size in program.graph.data_sizes if size.node in names)
+    return {size.symbol: buffers[size.node].shape[size.dim] for size in made}
 
 
 def number_of(size: Size | float, sizes: Sizes) -> Any:

@@ -103,6 +103,7 @@ class Derivation(enum.Enum):
     LOSSES = "losses"  # of each row, before a loss is reduced to one
     PIECE_MEANS = "piece_means"  # of pieces of the images that a norm is of
     PIECE_SQUARES = "piece_squares"
+    SEEN = "seen"  # the memory of an argument, as ATen's own view of it
     RESULT = "result"  # a further result of a call, which no node takes
 
     @property
@@ -224,6 +225,7 @@ class Extern:
         reason: Why this is no kernel of ours: None where a library does it best (mm, convolution), else a sentence.
         origin: The node of the captured graph.
         memory_format: What the result is brought to, should the library make it otherwise; None: as it comes.
+        measured: The buffers whose sizes, which only the data tell, it is given as numbers.
     """
 
     target: torch._ops.OpOverload
@@ -234,6 +236,7 @@ class Extern:
     reason: str | None = None
     origin: str = ""
     memory_format: torch.memory_format | None = None
+    measured: tuple[str, ...] = ()
 
     def views(self) -> Iterator[View]:
         """Every buffer argument, however deep in tuples it lies."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import GraphInput, InputKind
+from longhand.capture.graph import READS, GraphInput, InputKind, node_depends_on_data
 from longhand.errors import LoweringError
 from longhand.lower.context import Context
 from longhand.lower.draft import LoweringDraft
@@ -32,7 +32,7 @@ from longhand.lower.lowerings import (
     reductions,
     viewing,
 )
-from longhand.lower.lowerings.externs import call_extern
+from longhand.lower.lowerings.externs import call_extern, call_read
 from longhand.lower.lowerings.mutation import written_in_place
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.registry import LOWERINGS, VIEWS
@@ -123,12 +123,16 @@ def _lower_node(ctx: Context) -> Any:
         assert isinstance(source, fx.Node)
         return ctx.values[source.name][position]
     value = node.meta.get("val")
+    if node.target in READS:
+        return call_read(ctx)
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
         return _plain(value)
     if not isinstance(node.target, torch._ops.OpOverload):
         raise LoweringError(f"{node.name} calls {node.target}, which is no operator overload.")
     if is_host_call(ctx) and (node.target not in VIEWS or node.target in _WORDLESS):
         return call_host(ctx)
+    if node_depends_on_data(node):
+        return call_extern(ctx, "Its size depends on the data.")
     args = _bind(ctx)
     if node.target in VIEWS:
         return _lower_view(ctx, args)

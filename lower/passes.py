@@ -69,7 +69,10 @@ def _settle_layers(draft: LoweringDraft) -> LoweringDraft:
 
 def _return_results(draft: LoweringDraft) -> LoweringDraft:
     context = fork(draft.lowered)
-    results = tuple(result_of(context, output, replay_view) for output in draft.short.outputs)
+    # A backward pass reads results, and a recording gives back its own memory.
+    may_call = not draft.options.train and not draft.options.mode.records_cuda_graphs
+    outputs = draft.short.outputs
+    results = tuple(result_of(context, output, replay_view, may_call=may_call) for output in outputs)
     return dataclasses.replace(draft.with_context(context), results=results)
 
 

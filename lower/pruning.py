@@ -45,7 +45,8 @@ def reads(step: Step) -> set[str]:
     """The buffers that a step reads."""
     if not isinstance(step, Extern):
         return {value.buffer for value in step.body if isinstance(value, Load)}
-    return {view.buffer for view in views_in((step.args, tuple(item for _, item in step.kwargs)))}
+    given = views_in((step.args, tuple(item for _, item in step.kwargs)))
+    return {*(view.buffer for view in given), *step.measured}
 
 
 def writes(step: Step) -> set[str]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from torch import fx
 
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.errors import CaptureError
 from longhand.lower.context import Context
-from longhand.lower.ir import BufferKind, View
+from longhand.lower.ir import BufferKind, Derivation, View
 from longhand.lower.layouts import eager_strides
+from longhand.lower.lowerings.externs import extern_argument
 from longhand.lower.registry import VIEWS
+from longhand.lower.sizes import as_size
 from longhand.lower.unsupported import LOOP_DTYPES
 from longhand.lower.views import TensorView, overlaps
 
 Replay = Callable[[Context, fx.Node, TensorView], TensorView]
 
 
-def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Literal:
+def result_of(ctx: Context, output: GraphOutput, replay: Replay, *, may_call: bool = False) -> View | Literal:
     """One leaf of the result as a view of a buffer.
 
     A fresh result never shares memory with what the caller has; a result that aliases an input does, even where the
@@ -28,6 +33,7 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Liter
         ctx: The program, every node lowered.
         output: What the call returns.
         replay: Takes the view that a node is of another tensor.
+        may_call: Whether a view of an input that no index map tells may be ATen's own, whose memory is the input's.
     """
     if isinstance(output.value, Literal):
         return output.value
@@ -37,10 +43,10 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay) -> View | Liter
     nodes = {node.name: node for node in ctx.graph.graph.nodes}
     ctx.node = nodes[output.value]
     if output.alias is AliasKind.INPUT:
-        value = _on_input(ctx, output, nodes, replay)
+        value = _on_input(ctx, output, nodes, replay, may_call)
     elif output.alias is AliasKind.OUTPUT:
-        value = _on_result(ctx, output, nodes, replay, value)
-    else:
+        value = _on_result(ctx, output, nodes, replay, value, may_call)
+    elif isinstance(ctx.node.meta["val"], torch.Tensor):  # else a number that was read
         value = _fresh(ctx, value)
         ctx.values[output.value] = value
     ctx.returned.add(value.buffer)
@@ -61,7 +67,12 @@ def _fresh(ctx: Context, value: TensorView) -> TensorView:
 
 
 def _on_result(
-    ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], replay: Replay, value: TensorView
+    ctx: Context,
+    output: GraphOutput,
+    nodes: dict[str, fx.Node],
+    replay: Replay,
+    value: TensorView,
+    may_call: bool,
 ) -> TensorView:
     """The result as a view of an earlier result, which may have been laid out anew."""
     assert isinstance(output.base, int) and isinstance(output.value, str)
@@ -69,7 +80,7 @@ def _on_result(
     assert isinstance(base, str)
     if value.buffer == ctx.values[base].buffer:
         return value
-    return _replayed(ctx, output.value, base, frozenset({base}), nodes, replay)
+    return _view_of(ctx, nodes[output.value], base, frozenset({base}), replay, may_call)
 
 
 def _is_taken(ctx: Context, value: TensorView) -> bool:
@@ -77,7 +88,9 @@ def _is_taken(ctx: Context, value: TensorView) -> bool:
     return buffer.kind is not BufferKind.INTERMEDIATE or value.buffer in ctx.returned
 
 
-def _on_input(ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], replay: Replay) -> TensorView:
+def _on_input(
+    ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], replay: Replay, may_call: bool
+) -> TensorView:
     """The result as a view of the input that it aliases."""
     assert isinstance(output.base, str) and isinstance(output.value, str)
     base: TensorView = ctx.values[output.base]
@@ -85,29 +98,75 @@ def _on_input(ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], repl
     if value.buffer == base.buffer:
         return value
     written = {entry.value_node for entry in ctx.graph.mutations if entry.input_node == output.base}
-    return _replayed(ctx, output.value, output.base, frozenset({output.base, *written}), nodes, replay)
+    ends = frozenset({output.base, *written})
+    return _view_of(ctx, nodes[output.value], output.base, ends, replay, may_call)
 
 
-def _replayed(
-    ctx: Context,
-    value: str,
-    base: str,
-    ends: frozenset[str],
-    nodes: dict[str, fx.Node],
-    replay: Replay,
+def _view_of(
+    ctx: Context, node: fx.Node, base: str, ends: frozenset[str], replay: Replay, may_call: bool
 ) -> TensorView:
-    """The views that lead from one of the nodes `ends` to the node `value`, taken of what `base` is."""
+    """The calls that lead from one of the nodes `ends` to a node, taken of what `base` is: index maps, or ATen's."""
+    chain = _chain(node, ends)
+    unknown = next((one for one in chain if one.target not in VIEWS), None)
+    is_reached = (
+        bool(chain) and chain[0].all_input_nodes[:1] != [] and chain[0].all_input_nodes[0].name in ends
+    )
+    if unknown is not None and not (may_call and is_reached):
+        raise _no_view(unknown, base)
+    view: TensorView = ctx.values[base]
+    if unknown is not None:
+        return _called(ctx, chain, view)
+    for one in chain:
+        view = replay(ctx, one, view)
+    return view
+
+
+def _chain(node: fx.Node, ends: frozenset[str]) -> list[fx.Node]:
+    """The calls that lead from one of the nodes `ends` to a node, the first one first."""
     chain: list[fx.Node] = []
-    node = nodes[value]
-    while node.name not in ends:
-        if node.target not in VIEWS:
-            raise _no_view(node, base)
+    while node.name not in ends and node.all_input_nodes:
         chain.append(node)
         node = node.all_input_nodes[0]
-    view: TensorView = ctx.values[base]
-    for node in reversed(chain):
-        view = replay(ctx, node, view)
-    return view
+    return chain[::-1]
+
+
+def _called(ctx: Context, chain: list[fx.Node], base: TensorView) -> TensorView:
+    """What ATen's own calls make of an input, one after the other: tensors that look at its memory."""
+    made: list[TensorView] = [base]
+    for node in chain:
+        ctx.node = node
+        is_part = node.target is operator.getitem
+        made = [made[int(str(node.args[1]))]] if is_part else _call_on(ctx, node, made[0])
+    return made[0]
+
+
+def _call_on(ctx: Context, node: fx.Node, given: TensorView) -> list[TensorView]:
+    """The results of a call on another tensor instead of its own first one."""
+    own = node.all_input_nodes[0]
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(map(argument, value))
+        return ctx.argument(given) if value is own else extern_argument(ctx, value)
+
+    args = tuple(map(argument, node.args))
+    kwargs = {name: argument(value) for name, value in node.kwargs.items()}
+    values = node.meta["val"]
+    made = [
+        ctx.derive(
+            Derivation.SEEN,
+            node.name,
+            value.dtype,
+            tuple(map(as_size, value.shape)),
+            tuple(map(as_size, value.stride())),
+            layout_is_known=False,
+        )
+        for value in (values if isinstance(values, list | tuple) else [values])
+    ]
+    assert isinstance(node.target, torch._ops.OpOverload)
+    outputs = tuple(view.buffer for view in made)
+    ctx.call(node.target, args, kwargs, outputs=outputs, reason="It looks at the argument's own memory.")
+    return made
 
 
 def _no_view(node: fx.Node, base: str) -> CaptureError:

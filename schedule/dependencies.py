@@ -25,7 +25,7 @@ class Effects:
 def effects(step: Step) -> Effects:
     """What a step reads and writes. What a contraction hands from its nests to its call, or on, is its own."""
     if isinstance(step, Extern):
-        viewed = [view.buffer for view in step.views()]
+        viewed = [*(view.buffer for view in step.views()), *step.measured]
         made = [name for name in (*step.outputs, *step.mutates) if name]
         return Effects(tuple(dict.fromkeys(viewed)), tuple(dict.fromkeys(made)))
     if isinstance(step, Contraction):

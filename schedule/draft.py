@@ -59,7 +59,7 @@ class Draft:
     @functools.cached_property
     def hints(self) -> Hints:
         """What each symbol was when the model was captured."""
-        return {size.symbol: size.example for size in self.program.graph.symbols}
+        return self.program.graph.examples
 
     @functools.cached_property
     def limits(self) -> Limits:

@@ -186,6 +186,18 @@ class Repeat:
     own: tuple[tuple[str, ...], ...] = ()
     previous: tuple[tuple[str, ...], ...] = ()
 
+    @property
+    def numbers(self) -> dict[tuple[int, int], tuple[float, ...]]:
+        """What runs pass to kernels that differs between them: by place of the step and of the scalar, run by run."""
+        found: dict[tuple[int, int], tuple[float, ...]] = {}
+        for place, steps in enumerate(zip(*self.runs, strict=False)):
+            passed = [step.scalars for step in steps if isinstance(step, Launch)]
+            for scalar, values in enumerate(zip(*passed, strict=False)):
+                numbers = tuple(value for value in values if isinstance(value, float))
+                if len(numbers) == len(self.runs) and len(set(map(repr, numbers))) > 1:
+                    found[place, scalar] = numbers
+        return found
+
 
 PlanStep = Launch | Extern | Allocate | Reuse | Release
 UnitStep = PlanStep | Repeat
@@ -200,7 +212,8 @@ def touched(step: PlanStep) -> tuple[str, ...]:
         case Launch():
             return step.touched
         case Extern():
-            names = (*(view.buffer for view in step.views()), *step.outputs, *step.mutates)
+            viewed = (view.buffer for view in step.views())
+            names = (*viewed, *step.measured, *step.outputs, *step.mutates)
             return tuple(name for name in names if name)
         case Allocate():
             return (step.buffer,)
@@ -237,6 +250,7 @@ def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
                 step.reason,
                 names.get(step.origin, step.origin),
                 step.memory_format,
+                renamed_all(step.measured, names),
             )
         case Allocate():
             return Allocate(names.get(step.buffer, step.buffer), step.is_result)
@@ -329,6 +343,7 @@ def buffers_read(step: UnitStep) -> Iterator[str]:
             yield from step.touched
         case Extern():
             yield from (view.buffer for view in step.views())
+            yield from step.measured
             yield from step.mutates
         case Reuse(of=of):
             yield of

@@ -99,6 +99,7 @@ def _rename_in_call(step: Extern, name_of: Callable[[str], str]) -> Extern:
         kwargs=_rename_views(step.kwargs, name_of),
         outputs=tuple(name_of(name) if name else name for name in step.outputs),
         mutates=tuple(name_of(name) for name in step.mutates),
+        measured=tuple(name_of(name) for name in step.measured),
     )
 
 

@@ -30,6 +30,7 @@ from longhand.capture.frontends.call import (
 )
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.modes import mode_of
 from longhand.capture.provenance import assigned_name
@@ -82,7 +83,13 @@ def capture_export(
     kwargs = ordered_keywords(entry, args, kwargs or {}, title(model, name))
     try:
         custom = torch_private.refusing_autograd(_refuse_custom) if train else contextlib.nullcontext()
-        with torch.set_grad_enabled(train), torch_private.stacks_since(__file__), _quiet(), custom:
+        with (
+            torch.set_grad_enabled(train),
+            torch_private.stacks_since(__file__),
+            _quiet(),
+            custom,
+            WrittenOut(),
+        ):
             program = torch.export.export(
                 module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
@@ -91,7 +98,7 @@ def capture_export(
     except Exception as error:
         raise capture_error(error, title(model, name)) from None
     traced = _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module)
-    return finish(dataclasses.replace(traced, train=train), target)
+    return finish(dataclasses.replace(traced, train=train, may_depend_on_data=not train), target)
 
 
 def _refuse_custom(what: str) -> None:

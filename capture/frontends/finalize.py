@@ -10,7 +10,9 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.data_sizes import data_sizes
 from longhand.capture.devices import move_to_target
+from longhand.capture.frontends.data_dependence import READS, place, refuse_data_dependence
 from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.frontends.node_names import named
 from longhand.capture.frontends.regions import inline_region
@@ -35,7 +37,7 @@ from longhand.capture.known.fold import fold_known
 from longhand.capture.known.spelling import Emit
 from longhand.capture.known.tables import with_tables
 from longhand.capture.own_derivatives import given_op
-from longhand.capture.provenance import assign_provenance, user_frames
+from longhand.capture.provenance import assign_provenance
 from longhand.capture.size_conditions import size_conditions
 from longhand.capture.sizes import symbolic_sizes
 from longhand.capture.trace_isolation import own_types
@@ -43,8 +45,6 @@ from longhand.errors import CaptureError
 from longhand.options import Target
 
 aten = torch.ops.aten
-
-_READS = (aten.item.default, aten._local_scalar_dense.default)  # of a number, which changes nothing
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,6 +60,7 @@ class Traced:
         facts: See CapturedGraph.
         mode: See CapturedGraph.
         is_guarded: Whoever calls the graph checks what was decided about sizes.
+        may_depend_on_data: Whether sizes may be known only when the graph runs.
         The others: see CapturedGraph, with `argument_leaves` naming the placeholders of `module`.
     """
 
@@ -82,6 +83,7 @@ class Traced:
     facts: tuple[str, ...] = ()
     mode: bool | None = None
     is_guarded: bool = False
+    may_depend_on_data: bool = False
 
 
 @own_types()
@@ -100,10 +102,10 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     for node in traced.module.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
-        if not node.users and node.target in _READS:
+        if not node.users and node.target in READS:
             continue  # the trace knew the number, and wrote it down where it is used
         rewriter.current = node
-        _refuse_data_dependence(node)
+        refuse_data_dependence(node, may_have_sizes=traced.may_depend_on_data)
         try:
             if node.op == "get_attr":
                 known[node] = getattr(traced.module, node.target)
@@ -192,6 +194,7 @@ def _assemble(
         tied=traced.tied,
         shared_storage=_distinct(traced.shared_storage, by_traced),
         symbols=symbols,
+        data_sizes=data_sizes(graph),
         conditions=() if traced.is_guarded else size_conditions(graph, symbols),
         grad_inputs=tuple(  # tensors that are tied are one placeholder
             dict.fromkeys(by_traced[name] for name in traced.grad_inputs if name in by_traced)
@@ -262,23 +265,3 @@ def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:
             if isinstance(value, torch_private.FakeTensor):
                 return torch_private.fake_mode_of(value)
     return torch_private.FakeTensorMode(allow_non_fake_inputs=False)
-
-
-def _refuse_data_dependence(node: fx.Node) -> None:
-    for value in pytree.tree_leaves(node.meta.get("val")):
-        sizes = tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
-        for size in sizes:
-            if isinstance(
-                size, torch.SymInt | torch.SymFloat | torch.SymBool
-            ) and torch_private.free_unbacked_symbols(size):
-                raise CaptureError(
-                    f"`{node.target}` yields a size or number that depends on the data.",
-                    where=place(node),
-                    hint="Take it out of the compiled part, or use torch.where instead of indexing by a mask.",
-                )
-
-
-def place(node: fx.Node) -> str | None:
-    """The user's ``file:line`` of a traced node."""
-    frames = user_frames(node.meta.get("stack_trace") or "")
-    return f"{frames[-1].file}:{frames[-1].statement.line}" if frames else None

@@ -20,6 +20,7 @@ __all__ = [
     "Handle",
     "Memory",
     "Number",
+    "fake_of",
     "is_composite_view",
     "number_behind",
     "on_storage_of",
@@ -70,6 +71,13 @@ class Number:
 
     node: fx.Node
     value: Any
+
+
+def fake_of(leaf: Any) -> Any:
+    """An argument of a call as eager has it."""
+    if isinstance(leaf, Handle):
+        return leaf.fake
+    return leaf.value if isinstance(leaf, Number) else leaf
 
 
 def on_storage_of(eager: Any, results: Any, given: Any) -> Any:

@@ -22,6 +22,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.data_sizes import depends_on_data
 from longhand.capture.functionalize.decompositions import (
     CHECKS,
     decomposition_table,
@@ -32,6 +33,7 @@ from longhand.capture.functionalize.functional_proxies import (
     Handle,
     Memory,
     Number,
+    fake_of,
     is_composite_view,
     number_behind,
     on_storage_of,
@@ -115,11 +117,7 @@ class Rewriter:
         """What an op yields on fake values; arguments may hold nodes, handles and numbers."""
 
         def fake(leaf: Any) -> Any:
-            if isinstance(leaf, fx.Node):
-                return leaf.meta["val"]
-            if isinstance(leaf, Handle):
-                return leaf.fake
-            return leaf.value if isinstance(leaf, Number) else leaf
+            return leaf.meta["val"] if isinstance(leaf, fx.Node) else fake_of(leaf)
 
         args, kwargs = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
         with self.fake_mode, torch.no_grad():
@@ -223,13 +221,17 @@ class Rewriter:
         name = packet_name(target)
         if target.namespace == "aten" and name in CHECKS:
             return None
-        if eager is None and not torch_private.writes(target):
+        is_write = bool(torch_private.writes(target))
+        of_data = not is_write and depends_on_data((eager, *map(fake_of, pytree.tree_leaves((args, kwargs)))))
+        if eager is None and not is_write:
             eager = self.evaluate(target, args, kwargs)
+        if of_data:
+            return self.keep(target, args, kwargs, eager)
         if target.namespace == "aten" and name in self.rules:
             result = self.rules[name](self, target, args, kwargs, eager)
             if result is not NotImplemented:
                 return on_storage_of(eager, result, (args, kwargs))
-        if torch_private.writes(target):
+        if is_write:
             return self.rule_for_write(target)(self, target, args, kwargs, eager)
         if not is_kept(target) or is_composite_view(target, args):
             result = self.inlined(target, args, kwargs, eager)

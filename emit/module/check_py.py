@@ -160,7 +160,7 @@ def _random_tensors(
     """(placeholder, variable, expression) for each tensor argument; a list has that of its first tensor."""
     kinds = {entry.node: entry.kind for entry in graph.inputs}
     nonnegative = frozenset(entry.node for entry in graph.inputs if entry.is_nonnegative)
-    examples = {size.symbol: size.example for size in graph.symbols}
+    examples = graph.examples
     whole = {one.name: one for one in lists if one.is_uniform}
     for parameter in given:
         if parameter.name in whole:

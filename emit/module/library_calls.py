@@ -261,6 +261,10 @@ def _convolution(writer: LibraryWriter, step: Extern) -> str | None:
     return f"F.conv{'_transpose' * transposed}{n_dims}d({', '.join(parts)})"
 
 
+def _item(writer: LibraryWriter, step: Extern) -> str:
+    return f"{writer.value(step.args[0])}.item()"
+
+
 def _embedding(writer: LibraryWriter, step: Extern) -> str:
     given = writer.named(step)
     return f"F.embedding({writer.value(given['indices'])}, {writer.value(given['weight'])})"
@@ -304,4 +308,5 @@ _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
     "scaled_dot_product_attention": _attention,
     "contiguous": _contiguous,
     "index_put_": _index_put,
+    "item": _item,
 }

@@ -25,6 +25,7 @@ from longhand.emit.module.view_calls import write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_propagation import Words
 from longhand.emit.names.unit_names import Quote, UnitNames
+from longhand.emit.text.data_sizes import data_size_lines
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
@@ -86,6 +87,7 @@ class BodyWriter:
         lists: The arguments that kernels take as lists, and the lists that they make.
         position: In a layer that asks which one it is: the attribute that holds that.
         is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
+        numbers: Words for scalars of launches, by place, that the function is given.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class BodyWriter:
         lists: Sequence[TensorList | MadeList] = (),
         position: str = "",
         is_of_layers: bool = False,
+        numbers: Mapping[tuple[Launch, int], str] | None = None,
     ) -> None:
         self.position = position
         self.names_modules = not is_of_layers
@@ -110,7 +113,7 @@ class BodyWriter:
         self.device = device
         self.lists = lists
         self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
-        self.launches = LaunchWriter(plan, names, words, variables, sizes, lists)
+        self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
         self.library = LibraryWriter(variables, sizes, plan.buffers)
         self._is_in_branch = False
@@ -277,7 +280,8 @@ class BodyWriter:
         lines += [f"# {step.reason}"] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
         target = f"{', '.join(outputs)} = " if outputs else ""
-        return [*lines, f"{target}{call.text}"]
+        bound = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
+        return [*lines, f"{target}{call.text}", *bound]
 
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""

@@ -42,6 +42,7 @@ from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.naming import externs
 from longhand.emit.names.unit_names import UnitNames
 from longhand.emit.names.words import identifier, own_name, python_docstring
+from longhand.emit.text.data_sizes import drop_unread_sizes, symbol_words
 from longhand.emit.text.sizes import SizeWriter, bind_sizes
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
@@ -112,7 +113,9 @@ class ModelWriter:
             and not training
             and not self.graph.given  # a backward pass
             and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
-            and not plan.program.on_cpu  # a replay would repeat what the CPU had
+            and not (
+                plan.program.on_cpu or self.graph.waits_for_data
+            )  # a replay has what the recorded call had
         )
 
     def _dim_words(self) -> DimWords:
@@ -122,11 +125,9 @@ class ModelWriter:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
         found = dict(self.names.buffers)
         for node, path in self.tree.expressions.items():
-            if self.graph.is_module:
-                found[node] = member(path)
-            else:
-                found[node] = identifier(path.replace(".", "_")).upper()
-        lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
+            is_held = self.graph.is_module
+            found[node] = member(path) if is_held else identifier(path.replace(".", "_")).upper()
+        lists: tuple[TensorList | MadeList, ...] = (*self.lists, *self.made_lists)
         for one in lists:
             found |= {node: f"{one.name}[{place}]" for place, node in enumerate(one.nodes)}
         return found
@@ -156,6 +157,7 @@ class ModelWriter:
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
+        drop_unread_sizes(paragraphs, self.graph.data_sizes, sizes)
         text = self._text(paragraphs, sizes, layers.blocks)
         if body.needs.functional:
             self.imports.add("import torch.nn.functional as F")
@@ -184,8 +186,7 @@ class ModelWriter:
             shape = tuple(as_size(size) for size in self.words.nodes[node].meta["val"].shape)
             if self.variables[node].isidentifier():
                 tensors.append((self.variables[node], self.dims.of(node, len(shape)), shape))
-        symbols = {str(size.symbol): size.name for size in self.graph.symbols}
-        given = frozenset(str(size.symbol) for size in self.graph.symbols if size.dim is None)
+        symbols, given = symbol_words(self.graph, taken, tensors)
         return bind_sizes(self.dims, symbols, tensors, taken, given, may_state)
 
     # What came in.

@@ -23,6 +23,10 @@ class SizeWriter:
         derived: Words of symbols that are no dimension by themselves, and how they follow from one.
         taken: Names that no size may have.
         untold: Words of symbols that follow from nothing at hand: a function that uses them must be given them.
+
+    Attributes:
+        symbols: As given.
+        used: The words that were.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class SizeWriter:
         self._binding = tuple(binding)
         self._words = words
         self._values = values
-        self._symbols = symbols
+        self._symbols = self.symbols = symbols
         self.used: set[str] = set()
 
     @property

@@ -128,7 +128,7 @@ def _row(passes: list[Pass], key: str) -> KernelRow:
 
 def traffic(passes: list[Pass], key: str) -> tuple[int, int]:
     """How often a kernel is called in one call of the unit, and the bytes it moves then, at the example's sizes."""
-    examples = {size.symbol: size.example for one in passes for size in one.plan.program.graph.symbols}
+    examples = {key: size for one in passes for key, size in one.plan.program.graph.examples.items()}
     sizes = [launch.bytes_moved for one in passes for launch in launches(one.plan) if launch.kernel == key]
     return len(sizes), sum(size if isinstance(size, int) else int(size.subs(examples)) for size in sizes)
 

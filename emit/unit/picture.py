@@ -58,7 +58,7 @@ class _PassPicture:
 
     def __init__(self, one: Pass) -> None:
         self.one = one
-        self.sizes = {size.symbol: size.example for size in one.plan.program.graph.symbols}
+        self.sizes = one.plan.program.graph.examples
         self.ids: dict[str, str] = {}
         self._taken: set[str] = set()
         self._n_steps = 0

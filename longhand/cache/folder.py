@@ -112,6 +112,7 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
         graph.tied,
         graph.shared_storage,
         graph.symbols,
+        graph.data_sizes,
         graph.conditions,
         graph.grad_inputs,
         graph.rewritten,

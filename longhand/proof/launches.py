@@ -42,7 +42,7 @@ def kernel_calls(plans: Iterable[UnitPlan], names: Mapping[str, str]) -> dict[st
     """
     found: dict[str, dict[KernelCall, None]] = {}
     for plan in plans:
-        examples = {size.symbol: size.example for size in plan.program.graph.symbols}
+        examples = plan.program.graph.examples
         facts = {name: _facts(buffer, examples) for name, buffer in plan.buffers.items()}
         for step in flat_steps(plan):
             if isinstance(step, Launch):

@@ -133,7 +133,7 @@ def summarize(
     plans = [plan] if training is None else [plan, training.backward]
     placed = [(one, step) for one in plans for step in flat_steps(one)]
     steps = [step for _, step in placed]
-    examples = {size.symbol: size.example for size in plan.program.graph.symbols}
+    examples = plan.program.graph.examples
     calls: dict[tuple[str, str | None], int] = {}
     for step in steps:
         if isinstance(step, Extern):

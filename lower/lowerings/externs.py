@@ -5,14 +5,17 @@ Of products and convolutions it is said as loops, too, what the library computes
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture.graph import differentiated
+from longhand.capture.graph import differentiated, node_depends_on_data
 from longhand.lower.body import Size
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation, Extern, View
@@ -140,10 +143,11 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
         args = (ctx.argument(image), *args[1:])
     kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
     value = node.meta["val"]
-    if target is aten.clone.default and not kwargs and value.is_contiguous():
+    of_data = node_depends_on_data(node)
+    if target is aten.clone.default and not kwargs and not of_data and value.is_contiguous():
         kwargs = {"memory_format": torch.contiguous_format}  # else it would lie as its argument does
     several = isinstance(value, list | tuple)
-    known = _layout_is_known(ctx, target, args) if image is None else not several
+    known = not of_data and (_layout_is_known(ctx, target, args) if image is None else not several)
     memory_format = torch.channels_last if image is not None and not several else None
     made: list[TensorView | None] = []
     for position, item in enumerate(value if several else [value]):
@@ -157,10 +161,30 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     ctx.call(twin, args, kwargs, outputs=outputs, mutates=mutates, reason=reason, memory_format=memory_format)
     call = ctx.steps[-1]
     assert isinstance(call, Extern)
-    ctx.steps[-1] = contraction_of(call, ctx.buffers)
+    if of_data:
+        call = ctx.steps[-1] = dataclasses.replace(call, measured=_measured(ctx, (args, kwargs)))
+    ctx.steps[-1] = call if of_data else contraction_of(call, ctx.buffers)
     if _shares_memory(twin):
         made = [None if view is None else _detached(ctx, view) for view in made]
     return tuple(made) if several else made[0]
+
+
+def call_read(ctx: Context) -> TensorView:
+    """A number that the call returns, read from a tensor: a buffer in name only."""
+    source = ctx.node.args[0]
+    assert isinstance(source, fx.Node)
+    dtype = source.meta["val"].dtype
+    made = ctx.make_buffer(ctx.name, dtype, (), layout_is_known=False)
+    args = (extern_argument(ctx, source),)
+    ctx.call(aten.item.default, args, outputs=(made.buffer,), reason="The call returns a number.")
+    return made
+
+
+def _measured(ctx: Context, arguments: Any) -> tuple[str, ...]:
+    """The buffers whose sizes, known from data alone, are among the arguments of a call as numbers."""
+    leaves = pytree.tree_leaves(arguments)
+    symbols = {symbol for leaf in leaves if isinstance(leaf, sympy.Expr) for symbol in leaf.free_symbols}
+    return tuple(ctx.values[size.node].buffer for size in ctx.graph.data_sizes if size.symbol in symbols)
 
 
 def _image(ctx: Context) -> TensorView | None:

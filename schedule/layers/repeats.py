@@ -323,6 +323,7 @@ def references(step: PlanStep) -> tuple[str, ...]:
         case Extern():
             return (
                 *(v.buffer for v in step.views()),
+                *step.measured,
                 *(name for name in step.outputs if name),
                 *step.mutates,
             )
@@ -348,7 +349,9 @@ def _token(step: PlanStep, buffers: Mapping[str, Buffer]) -> object:
     match step:
         case Launch():
             sizes = tuple(group.sizes for group in step.groups)
-            return (step.kernel, sizes, step.ints, step.scalars, memory)
+            # Layers may differ in a number: each run says which it passes.
+            scalars = tuple(float if isinstance(value, float) else value for value in step.scalars)
+            return (step.kernel, sizes, step.ints, scalars, memory)
         case Extern():
             arguments = tuple(_plain((step.args, step.kwargs)))
             outputs = tuple(map(bool, step.outputs))

@@ -60,7 +60,7 @@ class _Memory:
                 yield from self._launch(step)
             case Extern():
                 filled = set(step.mutates) if step.target in _FILLS else set()
-                named_in = [*(view.buffer for view in step.views()), *step.mutates]
+                named_in = [*(view.buffer for view in step.views()), *step.measured, *step.mutates]
                 yield from self._reads(name for name in named_in if name not in self._arriving | filled)
                 self._written.update(filter(None, step.outputs))
                 self._written.update(filled)

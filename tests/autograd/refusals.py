@@ -1,14 +1,29 @@
-"""Which ops are refused or run in eager, and why: what a sweep of samples tells, for docs/ops.md."""
+"""Which ops are refused or run in eager, and why: what a sweep of samples tells, for docs/ops.md.
+
+``python -m tests.autograd.refusals benchmarks/refused_ops.json build/samples.jsonl --only "generate inference"`` runs
+every listed sample of a door and step again, and those that the books of sweeps call refused; what is right by now
+goes, unless one of a few other samples of that op and dtype is not.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import logging
+import os
+import random
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.autograd.op_sweep import BAD, Outcome
+import torch
+
+from tests.autograd.op_programs import every_program
+from tests.autograd.op_sweep import BAD, Case, Door, Outcome, outcome
+
+_OTHERS = 6  # samples that are looked at where the listed one is right by now
 
 # What the messages say, in the words of the page. The first that fits.
 REASONS = (
@@ -69,3 +84,82 @@ def write(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
         "refused": refusals(rows),
     }
     path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def again(
+    kept: Mapping[str, Any], books: Iterable[Path], only: str, deadline: float
+) -> tuple[dict[str, Any], list[str]]:
+    """What is kept, with the samples of one door and step run again; and what was run, in words.
+
+    Args:
+        kept: As `write` keeps it.
+        books: Of sweeps: what they call refused is run, too.
+        only: ``generate, inference``.
+        deadline: By time.monotonic(): what was not run until then stays as it is.
+    """
+    listed = {op: shown for ops in kept["refused"].get(only, {}).values() for op, shown in ops.items()}
+    reasons = {op: reason for reason, ops in kept["refused"].get(only, {}).items() for op in ops}
+    for row in _refused_rows(books, only):
+        listed.setdefault(row["op"], f"{row['dtype']} {row['sample']}")
+    found: dict[str, dict[str, str]] = {}
+    bad, told = set(kept["bad"]), []
+    for op, shown in sorted(listed.items()):
+        if time.monotonic() > deadline:
+            if op in reasons:
+                found.setdefault(reasons[op], {})[op] = shown
+                told.append(f"{op} {shown}: not run")
+            continue
+        for number, kind, words in _outcomes(op, shown, only):
+            told.append(f"{op} {shown.split()[0]} {number}: {kind.name} {words[:120]}")
+            print(told[-1], flush=True)
+            if kind in BAD:
+                bad.add(op)
+            if kind in (Outcome.REFUSED, Outcome.EAGER):
+                found.setdefault(reason_of(words), {})[op] = f"{shown.split()[0]} {number}"
+                break
+    refused = {**kept["refused"], only: {reason: found[reason] for reason in sorted(found)}}
+    return {**kept, "bad": sorted(bad), "refused": refused}, told
+
+
+def _refused_rows(books: Iterable[Path], only: str) -> Iterator[Mapping[str, Any]]:
+    for book in books:
+        for line in book.read_text().splitlines():
+            row = json.loads(line)
+            mode = f"{row.get('door', '').lower()}, {'training' if row.get('train') else 'inference'}"
+            if mode == only and row["outcome"] in (Outcome.REFUSED.name, Outcome.EAGER.name):
+                yield row
+
+
+def _outcomes(op: str, shown: str, only: str) -> Iterator[tuple[int, Outcome, str]]:
+    """What becomes of the sample that is listed, then of a few others of that op and dtype."""
+    dtype, listed = shown.split()
+    door, step = only.split(", ")
+    programs = {one.number: one for one in every_program(op, getattr(torch, dtype))}
+    others = random.Random(op).sample(sorted(programs), min(_OTHERS, len(programs)))
+    for number in dict.fromkeys([int(listed), *others]):
+        torch.compiler.reset()
+        case = Case(programs[number], Door[door.upper()], step == "training")
+        yield number, *outcome(case)
+
+
+def main() -> None:
+    """Runs the samples, and rewrites the file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path)
+    parser.add_argument("books", type=Path, nargs="*")
+    parser.add_argument("--only", required=True, help='a door and step: "generate, inference"')
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    deadline = time.monotonic() + options.budget
+    kept, told = again(json.loads(options.file.read_text()), options.books, options.only, deadline)
+    options.file.write_text(json.dumps(kept, indent=1) + "\n")
+    print(f"{len(told)} samples")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

@@ -29,8 +29,8 @@ def takes_a_size_from_values(x):
     return x[: int(x.sum().item())]  # blamed
 
 
-def indexes_by_a_mask(x):
-    return x[x > 0].sum()  # blamed
+def adds_to_what_a_mask_selects(x):
+    return x[x > 0] + x[0]  # blamed
 
 
 def compares_all_values(x):
@@ -74,8 +74,8 @@ def asks_for_cuda(x):
 WHAT = [
     (branches_on_values, "only known when it runs"),
     (takes_a_size_from_values, "only known when it runs"),
-    (indexes_by_a_mask, "depends on the data"),
-    (compares_all_values, "depends on the data (aten.equal.default)"),
+    (adds_to_what_a_mask_selects, "depends on the data"),
+    (compares_all_values, "a value that is only known when it runs"),
     (gives_as_many_as_the_data_say, "depends on the data (aten.linalg_lstsq.default)"),
     (takes_a_part_at_a_tensor, "the place of a part"),
     (is_wrong_in_eager_too, "same reduction dim"),

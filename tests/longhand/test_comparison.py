@@ -1,6 +1,7 @@
 """The bound on errors: twice eager's, or one unit in the last place, and NaN where NaN belongs."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -83,3 +84,18 @@ def test_where_eager_leaves_the_range_we_may_be_right():
         [1.0, -math.inf, 1e6],
     ):
         assert not compare("result", torch.tensor(wrong).half(), eager, exact).is_right
+
+
+def test_in_float64_what_is_exact_passes_and_what_was_computed_in_float32_does_not():
+    """Seed 61208 of the random programs: eager's own float64 is 23 units off."""
+    generator = torch.Generator().manual_seed(61208)
+    x = torch.randn(18000, dtype=torch.float64, generator=generator) * 1e3
+    numbers = [Fraction(value) for value in x.tolist()]
+    mean = sum(numbers) / len(numbers)
+    exact = torch.tensor(float(sum((one - mean) ** 2 for one in numbers) / len(numbers)), dtype=torch.float64)
+    eager = torch.var(x, correction=0)
+    off = 20 * torch.finfo(torch.float64).eps
+    for one in (exact, exact * (1 + off), exact * (1 - off)):
+        assert compare("result", one, eager, eager).is_right
+    assert not compare("result", x.float().var(correction=0).double(), eager, eager).is_right
+    assert not compare("result", exact.double() * (1 + 1e-13), eager, eager).is_right

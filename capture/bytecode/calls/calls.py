@@ -34,7 +34,7 @@ from longhand.capture.bytecode.calls.rules import Rule
 from longhand.capture.bytecode.calls.tensors import torch_call
 from longhand.capture.bytecode.containers import copies, dicts, iterators, methods, sets
 from longhand.capture.bytecode.containers.items import SequentialSlice
-from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
+from longhand.capture.bytecode.entry.breaks import NeedsData, Raised, Unsupported
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.skips import is_closed
 from longhand.capture.bytecode.trace import Trace
@@ -326,7 +326,7 @@ def iterate(trace: Trace, value: Value) -> Value:
         return Iter(iter([from_python(part) for part in value.value]), is_fixed=True)  # type: ignore[union-attr]
     if isinstance(value, Tensor):
         if not value.fake.dim() or isinstance(value.fake.shape[0], torch.SymInt):
-            raise Unsupported("a tensor of unknown length is iterated over")
+            raise NeedsData("a tensor of unknown length is iterated over")
         parts = torch_call(trace, torch.unbind, [value], {})
         assert isinstance(parts, Seq)
         return Iter(iter(parts.items), is_fixed=True)

@@ -9,7 +9,7 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
-from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.entry.breaks import NeedsData, Unsupported
 from longhand.capture.bytecode.entry.call_effects import statistics_written
 from longhand.capture.bytecode.entry.raising import check_order
 from longhand.capture.bytecode.trace import Trace
@@ -91,6 +91,11 @@ _REFUSED = frozenset(
         "swap_tensors",
     ]
 )
+# What fake tensors raise then.
+_ASKS_FOR_DATA = frozenset(
+    ["GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException"]
+)
+_READS = frozenset(["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"])
 _CONSTANTS = frozenset(
     [
         "dtype",
@@ -184,6 +189,8 @@ def torch_call(trace: Trace, function: Any, args: list[Value], kwargs: dict[str,
 
 def tensor_method(trace: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``args[0].name(*args[1:])``."""
+    if name in _READS:
+        raise NeedsData(f"Tensor.{name} leaves the graph")
     if name in _REFUSED or not hasattr(torch.Tensor, name):
         raise Unsupported(f"Tensor.{name} leaves the graph")
     if name in ("dim", "ndimension") and len(args) == 1:
@@ -215,9 +222,8 @@ def _record(
             )
     except Exception as error:
         first = (str(error).strip().splitlines() or [""])[0]
-        raise Unsupported(
-            f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})"
-        ) from None
+        kind = NeedsData if type(error).__name__ in _ASKS_FOR_DATA else Unsupported
+        raise kind(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
     for written in statistics_written(target, tuple(fake_args), fake_kwargs):
         if not written.is_inference():
             torch_private.set_version(written, torch_private.version(written) + 1)
@@ -226,7 +232,7 @@ def _record(
     if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():
         raise Unsupported(f"{name} of different types")
     if _depends_on_data(fake):
-        raise Unsupported(f"the size of what {name} gives depends on data")
+        raise NeedsData(f"the size of what {name} gives depends on data")
     if not _has_graph_value(fake) and fake is not None:
         return trace.result(None, fake)  # type: ignore[arg-type]
     node = trace.call(

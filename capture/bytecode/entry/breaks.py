@@ -6,7 +6,7 @@ import dataclasses
 import traceback
 from typing import Any
 
-__all__ = ["BreakRecord", "NeedsFixedSizes", "Raised", "SkipFrame", "Unsupported", "release"]
+__all__ = ["BreakRecord", "NeedsData", "NeedsFixedSizes", "Raised", "SkipFrame", "Unsupported", "release"]
 
 
 class Unsupported(Exception):
@@ -23,6 +23,10 @@ class Unsupported(Exception):
         self.reason = reason
         self.hint = hint
         self.where = where
+
+
+class NeedsData(Unsupported):
+    """What goes on depends on a tensor's values: in a loop it will be so again at each turn, with other sizes."""
 
 
 class SkipFrame(Exception):

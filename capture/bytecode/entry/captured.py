@@ -21,6 +21,7 @@ from longhand.capture.bytecode.entry.breaks import (
 )
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_paths import same_objects
+from longhand.capture.bytecode.entry.loops import loop_around, loop_code
 from longhand.capture.bytecode.entry.outcome import Outcome, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
 from longhand.capture.bytecode.entry.resume import (
@@ -101,11 +102,13 @@ class Ways:
     Attributes:
         sizes: Which sizes are symbolic.
         break_at: The number of the step that is left to CPython; None at first.
+        takes_loops: Whether that step is all that is left of the loop in which it lies.
         delays_texts: Whether a text that names a tensor's values is made where something reads it.
     """
 
     sizes: DynamicSizes
     break_at: int | None = None
+    takes_loops: bool = False
     delays_texts: bool = True
 
 
@@ -228,7 +231,8 @@ class Attempt:
             raise SkipFrame("a method deletes its instance")
         names = tuple(sorted(name for name in given if name in live or name == first))
         position = Position(code, index, tuple(is_null(value) for value in stack), names)
-        step = step_code(position)
+        loop = loop_around(position, self.code, frame.loops)
+        step = loop_code(position, loop) if loop and self.ways.takes_loops else step_code(position)
         frame_hook().mark(step, frame_hook().SKIP)
         values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
         arguments = [outcome.expression(values[name]) for name in parameters(position)]

@@ -12,6 +12,7 @@ import torch
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
+    NeedsData,
     NeedsFixedSizes,
     SkipFrame,
     Unsupported,
@@ -103,7 +104,8 @@ def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRe
         return dataclasses.replace(ways, sizes=ways.sizes.fixed(), break_at=None), None
     if isinstance(error, Unsupported) and ways.break_at is None:
         record = BreakRecord(error.reason, error.where or where, error.hint)
-        return dataclasses.replace(ways, break_at=attempt.break_place()), record
+        takes_loops = isinstance(error, NeedsData)
+        return dataclasses.replace(ways, break_at=attempt.break_place(), takes_loops=takes_loops), record
     if ways.delays_texts and attempt.trace.has_texts:
         return dataclasses.replace(ways, break_at=None, delays_texts=False), None
     raise SkipFrame(str(error)) from None

@@ -22,7 +22,17 @@ from longhand.capture.bytecode.entry.breaks import SkipFrame
 from longhand.capture.bytecode.frames.frame import decode
 from longhand.capture.bytecode.versions.running import VERSION
 
-__all__ = ["Position", "is_continuation", "live_locals", "original_position", "step_code"]
+__all__ = [
+    "Position",
+    "assemble",
+    "body_of",
+    "continue_with",
+    "is_continuation",
+    "live_locals",
+    "original_position",
+    "start",
+    "step_code",
+]
 
 _NO_FALLTHROUGH = frozenset(
     ["RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
@@ -127,7 +137,7 @@ def live_locals(code: CodeType, index: int) -> frozenset[str]:
     return _live(code)[index] | frozenset(code.co_cellvars)
 
 
-def _body(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
+def body_of(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
     """The code, and where each of its instructions is in the list."""
     body = bc.Bytecode.from_code(code)
     body[:] = [
@@ -156,7 +166,7 @@ def _taken(name: str, at: InstrLocation) -> list[Any]:
     return [bc.Instr("LOAD_FAST", name, location=at), bc.Instr("DELETE_FAST", name, location=at)]
 
 
-def _start(body: bc.Bytecode, position: Position, label: bc.Label, line: int) -> int:
+def start(body: bc.Bytecode, position: Position, label: bc.Label, line: int) -> int:
     """Puts the prologue in front; returns how many instructions it has."""
     rows: list[Any] = []
     at = InstrLocation(line, None, None, None)
@@ -178,7 +188,7 @@ def _start(body: bc.Bytecode, position: Position, label: bc.Label, line: int) ->
     return len(rows)
 
 
-def _assemble(body: bc.Bytecode, code: CodeType, word: str) -> CodeType:
+def assemble(body: bc.Bytecode, code: CodeType, word: str) -> CodeType:
     body.name = code.co_name
     if hasattr(body, "qualname"):
         body.qualname = code.co_qualname
@@ -194,12 +204,12 @@ def _assemble(body: bc.Bytecode, code: CodeType, word: str) -> CodeType:
 def continuation(position: Position) -> CodeType:
     """The function that continues at a position."""
     code = position.code
-    body, places = _body(code)
+    body, places = body_of(code)
     label = bc.Label()
     line = decode(code).instructions[position.index].line
     body.insert(places[position.index], label)
-    shift = _start(body, position, label, line)
-    made = _assemble(body, code, "continuation")
+    shift = start(body, position, label, line)
+    made = assemble(body, code, "continuation")
     _ORIGINS[made] = (code, shift)
     return made
 
@@ -208,7 +218,7 @@ def continuation(position: Position) -> CodeType:
 def step_code(position: Position) -> CodeType:
     """The function that runs the instruction at a position (and KW_NAMES with its call), then what continues."""
     code = position.code
-    body, places = _body(code)
+    body, places = body_of(code)
     decoded = decode(code)
     first = last = position.index
     while decoded.instructions[last].name in ("KW_NAMES", "PRECALL"):
@@ -233,14 +243,14 @@ def step_code(position: Position) -> CodeType:
     after: list[Any] = []
     if step.name not in _NO_FALLTHROUGH:
         effect = _effect(step)
-        after = _continue_with(position, last + 1, depth + effect, at)
+        after = continue_with(position, last + 1, depth + effect, at)
     label = bc.Label()
     if opened is not None:
         begin = bc.TryBegin(opened.target, opened.push_lasti, opened.stack_depth)
         copied = [begin, *copied, bc.TryEnd(begin)]
     body.extend([label, *copied, *after, *extra])
-    _start(body, position, label, line)
-    return _assemble(body, code, "step")
+    start(body, position, label, line)
+    return assemble(body, code, "step")
 
 
 def _effect(step: Any) -> int:
@@ -280,10 +290,10 @@ def _jump_part(row: Any, step: Any, position: Position, depth: int, at: Any) -> 
         rows += [bc.Instr(name, location=at) for name in VERSION.loop_end]
         target += len(VERSION.loop_end)
         effect = -1
-    return [*rows, *_continue_with(position, target, depth + effect, at)]
+    return [*rows, *continue_with(position, target, depth + effect, at)]
 
 
-def _continue_with(position: Position, index: int, depth: int, at: Any) -> list[Any]:
+def continue_with(position: Position, index: int, depth: int, at: Any) -> list[Any]:
     """Instructions that call the continuation at `index` with the stack and the live locals, and return its result."""
     code = position.code
     kept = min(depth, len(position.nulls))

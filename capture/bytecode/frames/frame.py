@@ -119,6 +119,7 @@ class Frame:
         self.index = 0
         self.start = 0
         self.keyword_names: tuple[str, ...] = ()
+        self.loops: dict[int, int] = {}  # how deep the stack is at each FOR_ITER that ran
         self.current_error: Value = Const(None)
         self.finished = False
         self.returned: Value = Const(None)

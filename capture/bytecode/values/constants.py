@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
+from longhand.capture.bytecode.entry.breaks import NeedsData, Raised, Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import (
     Const,
@@ -43,6 +43,10 @@ __all__ = [
 
 class NotConstant(Unsupported):
     """A value is needed that capture does not have."""
+
+
+class _TensorNeeded(NotConstant, NeedsData):
+    """It is a tensor's."""
 
 
 def from_python(value: Any) -> Value:
@@ -91,7 +95,7 @@ def as_python(trace: Trace, value: Value) -> Any:
     if isinstance(value, Sym):
         raise NotConstant("a symbolic size is needed as a plain number")
     if isinstance(value, Tensor):
-        raise NotConstant("a tensor's value is needed in Python")
+        raise _TensorNeeded("a tensor's value is needed in Python")
     raise NotConstant(f"a {describe(value)} is needed as a constant")
 
 

@@ -12,7 +12,7 @@ import torch
 
 from longhand.capture.bytecode.calls.tensors import has_tensor, operate
 from longhand.capture.bytecode.containers.sets import combined, made_of
-from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.entry.breaks import NeedsData, Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.classes import MISSING
 from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold, hold_if_nan
@@ -129,7 +129,7 @@ def truth(trace: Trace, value: Value) -> bool:
     if isinstance(value, Sym):
         return bool(value.fake)
     if isinstance(value, Tensor):
-        raise Unsupported("a branch depends on a tensor's values", _hint(trace))
+        raise NeedsData("a branch depends on a tensor's values", _hint(trace))
     if isinstance(value, Func | Method | Bound | Partial | Cell | Iter | Slice | Error):
         return True
     if isinstance(value, New | Obj):
