@@ -108,7 +108,7 @@ class _Joint:
     def joined(self) -> tuple[UnitStep, ...] | None:
         """All steps with the longer repeat; None if no further run is one of it."""
         owners, positions = _places(self.repeat.paths)
-        if any(self.repeat.previous):
+        if any(self.repeat.previous) or self.repeat.numbers:
             return None
         if len(owners) != 1 or "" in owners or not positions:
             return None

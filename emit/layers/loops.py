@@ -228,7 +228,8 @@ def _as_first_call(
     stands_for = {entry.node: entry.node for entry in inputs} | {
         name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_weights.items()
     }
-    found = find_first_run(plain, run, stands_for, plan.buffers) if position >= 0 else None
+    is_alone = position < 0 or bool(loop.repeat.numbers)
+    found = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
     if found is None or not all(name in found.buffers for name in loop.outputs):
         return None
     path = f"{loop.owner}.{position}"
@@ -261,6 +262,8 @@ def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> boo
     stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
     found = matching_buffers(other.run, loop.run, stands_for, buffers)
     if loop.alternatives or other.alternatives or loop.previous or other.previous:
+        return False
+    if loop.repeat.numbers or other.repeat.numbers:
         return False
     if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
         return False

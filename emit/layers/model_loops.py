@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import fx
 
+from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
 from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
@@ -63,6 +64,7 @@ class Block:
         runtime_names: What it imports from runtime.py.
         position: The word for its place in the list, if its constructor takes that: ``layer``.
         keeps_position: Whether its methods ask for it, too.
+        uses_nn: Whether its base or ``__init__`` name something of torch.nn.
     """
 
     name: str
@@ -74,6 +76,8 @@ class Block:
     runtime_names: frozenset[str]
     position: str = ""
     keeps_position: bool = False
+    numbers: LayerNumbers = NO_NUMBERS
+    uses_nn: bool = False
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
@@ -99,6 +103,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     methods: tuple[Method, ...]
     device = device_inside((*inputs, *loop.own_weights), outer, variables)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
+    numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
     if loop.n_head:
         head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
         newest = variables[_newest(loop)]
@@ -120,7 +125,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     else:
         steps = steps_of(loop)
         forward = write_method(
-            "forward", pending, inputs, steps, results, outer, variables, device, word, saved
+            "forward", pending, inputs, steps, results, outer, variables, device, word, saved, numbers=numbers
         )
         methods = (forward,)
     made = construct_block(tree.root, first, word)
@@ -137,6 +142,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         frozenset(made.runtime_names),
         word,
         bool(loop.alternatives),
+        numbers,
+        made.uses_nn,
     )
 
 
@@ -152,6 +159,7 @@ def write_method(
     position: str = "",
     saved: str = "",
     sizes: SizeWriter | None = None,
+    numbers: LayerNumbers = NO_NUMBERS,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -167,6 +175,7 @@ def write_method(
         position: The attribute that holds the layer's place, if the steps ask for it.
         saved: What it returns last for its backward pass, or empty.
         sizes: The sizes inside, if some are used already.
+        numbers: What it is given of the numbers that layers differ in.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -179,6 +188,7 @@ def write_method(
         device,
         position=position,
         is_of_layers=True,
+        numbers=numbers.at,
     )
     paragraphs = body.write(steps, {})
     if saved:
@@ -188,7 +198,7 @@ def write_method(
     outer.needs.merge(body.needs)
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
     needed = sizes.needed
-    parameters += map(sizes.word_of, needed)
+    parameters += [*map(sizes.word_of, needed), *numbers.words]
     bound = sizes.binding_lines(itertools.chain.from_iterable(paragraph.lines for paragraph in paragraphs))
     return Method(name, remark, tuple(parameters), tuple(bound), printed, needed)
 
@@ -299,16 +309,16 @@ def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> lis
         for path in loop.previous.values()
     ]
     given += [variables[buffer] for buffer in loop.shared]
-    given += map(outer.sizes.word_of, block.methods[0].needed)
+    given += [*map(outer.sizes.word_of, block.methods[0].needed), *block.numbers.words]
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     if record is not None:
         targets.append(SAVED)
     is_whole = loop.positions == tuple(range(len(branch.branches))) and not loop.previous
     if is_whole:
-        head, called = f"for block in {owner}:", "block"
+        head, called = block.numbers.head("block", owner), "block"
     else:
         layers = _layers_text(loop.positions, len(branch.branches), owner)
-        head, called = f"for layer in {layers}:", f"{owner}[layer]"
+        head, called = block.numbers.head("layer", layers), f"{owner}[layer]"
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
     return [*lines, f"    {record.word}.append({SAVED})"] if record is not None else lines
@@ -318,7 +328,8 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
     """``range(1, len(self.h))``, ``reversed(range(4))``, or the positions themselves."""
     begin, end = positions[0], positions[-1] + 1
     if positions == tuple(range(begin, end)):
-        return f"range({begin}, {f'len({owner})' if end == n_layers else end})"
+        start = f"{begin}, " if begin else ""
+        return f"range({start}{f'len({owner})' if end == n_layers else end})"
     if positions == tuple(reversed(range(positions[-1], begin + 1))):
         span = f"{positions[-1]}, " if positions[-1] else ""
         return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"

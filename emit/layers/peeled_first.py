@@ -112,10 +112,8 @@ def _matched(
 
 def _are_alike(one: Buffer, other: Buffer) -> bool:
     # What a layout is derived of has another name in each layer; that it corresponds, the step that makes it says.
-    names = {"name": "", "kind": other.kind}
-    return dataclasses.replace(one, **names, derived=_unnamed(one)) == dataclasses.replace(
-        other, **names, derived=_unnamed(other)
-    )
+    plain = dataclasses.replace(one, name=other.name, kind=other.kind, derived=_unnamed(one))
+    return plain == dataclasses.replace(other, derived=_unnamed(other))
 
 
 def _unnamed(buffer: Buffer) -> Derived | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import TrainingGraphs
+from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.loops import Loop, plain_steps
 from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
@@ -98,7 +99,7 @@ class BackwardWriter(ModelWriter):
         for node in nodes:
             path = self.graph.paths.get(node)
             if path is not None:
-                found.append(re.sub(r".*\.\d+\.", "", path))
+                found.append(_inside_layer(path))
                 continue
             buffer = self.plan.buffers[node]
             words = self.dims.of(node, len(buffer.shape))
@@ -191,12 +192,15 @@ class BackwardWriter(ModelWriter):
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
-        method = write_method(name, "", inputs, run, results, body, variables, device, sizes=sizes)
+        numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
+        method = write_method(
+            name, "", inputs, run, results, body, variables, device, sizes=sizes, numbers=numbers
+        )
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
         block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset())
-        return block, self._loop_lines(loop, name, handed_on, body)
+        return block, self._loop_lines(loop, name, handed_on, body, numbers)
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
@@ -215,7 +219,9 @@ class BackwardWriter(ModelWriter):
             return self.variables[result.buffer]
         return super()._result(result, sizes)
 
-    def _loop_lines(self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter) -> list[str]:
+    def _loop_lines(
+        self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter, numbers: LayerNumbers
+    ) -> list[str]:
         variables = body.variables
         word = self._lists[loop.owner, loop.positions]
         last = loop.repeat.outputs[-1]
@@ -236,12 +242,12 @@ class BackwardWriter(ModelWriter):
             targets.append(f"*d_{word}[layer]")
         record = self._records.get(loop.owner)
         layers = f"{record.word}.pop()" if record is not None else f"*{word}.pop()"
-        call = f"{name}({', '.join([layers, *given])})"
+        call = f"{name}({', '.join([layers, *given, *numbers.words])})"
         n_layers = len(loop.positions)
         is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
         head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
         appended = [f"    {name}.append({singulars[place]})" for place, name in lists.items()]
-        return [*lines, f"for layer in {head}:", f"    {', '.join(targets)} = {call}", *appended]
+        return [*lines, numbers.head("layer", head), f"    {', '.join(targets)} = {call}", *appended]
 
     def _returned(self, texts: list[str]) -> str:
         """The gradients; those of all layers of a loop together."""
@@ -255,6 +261,13 @@ class BackwardWriter(ModelWriter):
 
     def _parameter_texts(self) -> Iterator[str]:
         yield "saved"
+
+
+def _inside_layer(path: str) -> str:
+    """``mlp.c_fc.weight`` of ``blocks.3.mlp.c_fc.weight``."""
+    parts = path.split(".")
+    layers = [place for place in range(1, len(parts) - 1) if parts[place].isdecimal()]
+    return ".".join(parts[layers[-1] + 1 :]) if layers else path
 
 
 def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:

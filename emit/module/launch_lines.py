@@ -194,6 +194,7 @@ class LaunchWriter:
         variables: The variable of each buffer inside this function.
         sizes: Writes sizes with the words that this function binds.
         lists: The arguments that kernels take as lists, and the lists that are made for them.
+        numbers: Words for scalars of launches, by place, that the function is given.
     """
 
     def __init__(
@@ -204,7 +205,9 @@ class LaunchWriter:
         variables: Mapping[str, str],
         sizes: SizeWriter,
         lists: Sequence[TensorList | MadeList],
+        numbers: Mapping[tuple[Launch, int], str],
     ) -> None:
+        self.numbers = numbers
         self.plan = plan
         self.names = names
         self.words = words
@@ -220,11 +223,14 @@ class LaunchWriter:
         ints = self._ints(step)
         by_axis = dict(zip((axis.name for axis in self.plan.kernels[step.kernel].axes), sizes, strict=True))
         scalars = [
-            half_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
+            self.numbers.get((step, place))
+            or half_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
             or self._boundary(self.plan.kernels[step.kernel], scalar.position, value)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)
-            for scalar, value in zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
+            for place, (scalar, value) in enumerate(
+                zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
+            )
         ]
         tensors = [self.variables[name] for name in step.buffers]
         given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
@@ -286,7 +292,10 @@ class LaunchWriter:
             given.append(
                 list_text(tensors, self.variables, self.lists) if is_list else self.variables[tensors[0]]
             )
-        given += self._numbers(step, [self._scalar(value) for value in step.scalars])
+        scalars = [
+            self.numbers.get((step, place)) or self._scalar(value) for place, value in enumerate(step.scalars)
+        ]
+        given += self._numbers(step, scalars)
         return f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)})"
 
     def _is_in_place(self, step: Launch) -> bool:

@@ -87,6 +87,7 @@ class BodyWriter:
         lists: The arguments that kernels take as lists, and the lists that they make.
         position: In a layer that asks which one it is: the attribute that holds that.
         is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
+        numbers: Words for scalars of launches, by place, that the function is given.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class BodyWriter:
         lists: Sequence[TensorList | MadeList] = (),
         position: str = "",
         is_of_layers: bool = False,
+        numbers: Mapping[tuple[Launch, int], str] | None = None,
     ) -> None:
         self.position = position
         self.names_modules = not is_of_layers
@@ -111,7 +113,7 @@ class BodyWriter:
         self.device = device
         self.lists = lists
         self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
-        self.launches = LaunchWriter(plan, names, words, variables, sizes, lists)
+        self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
         self.library = LibraryWriter(variables, sizes, plan.buffers)
         self._is_in_branch = False

@@ -14,7 +14,7 @@ from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.kernel_names import kernel_scope, name_kernel
-from longhand.emit.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames
+from longhand.emit.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.emit.names.value_names import ValueWords, dimensions_of, name_axes
 from longhand.emit.names.variables import name_variables
 from longhand.emit.names.words import (
@@ -28,7 +28,7 @@ from longhand.emit.names.words import (
 )
 from longhand.emit.text.formula import title_of
 from longhand.emit.text.kernel_head import constant_words, traffic_line
-from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store
+from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep, facts_of
 
 _MOST_QUOTES = 6
@@ -234,7 +234,7 @@ def _name_kernel_words(
         # Pointers are printed with a suffix, so their words are free for what is loaded.
         for word in (*pointers.values(), *lists.values()):
             scope.release(word)
-            scope.take(f"{word}_ptr")
+            scope.take(pointer_word(word))
     values = ValueWords(kernel, words, pointers, scope, loads_have_lines=prints_blocks).name_values()
     names = KernelNames(
         kernel=name,
@@ -319,12 +319,20 @@ def _int_words(
     return [f"{word}_stride"] * only + [f"{word}_{axis}_stride", f"{word}_other_{axis}_stride"]
 
 
+def _is_factor(kernel: KernelPlan, position: int) -> bool:
+    """Whether a number is only multiplied with, or divided by."""
+    users = [value for value in kernel.body if position in arguments(value)]
+    return all(
+        isinstance(user, Pointwise) and user.op in (PointwiseOp.MUL, PointwiseOp.DIV) for user in users
+    )
+
+
 def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
     origin = getattr(kernel.body[position], "origin", "")
     name = getattr(kernel.body[position], "name", None)
     hint = "_".join(word for word in origin.split("_") if word and not word.isdigit())
     return [
-        "scale" if hint in ("mul", "div") else "",
+        "scale" if hint in ("mul", "div") or _is_factor(kernel, position) else "",
         f"second_{name}" if name else "",
         f"{hint}_by" if hint else "",
         "number",

@@ -190,7 +190,7 @@ class _Chain:
         def is_next(name: str, twin: str) -> bool:
             return (following if name in self._layer_of else twins).get(name, name) == twin
 
-        return all(
+        return not repeat.numbers and all(
             len(_origins(step)) == len(_origins(next_step))
             and all(map(is_next, _names(step), _names(next_step)))
             for step, next_step in zip(one, other, strict=True)

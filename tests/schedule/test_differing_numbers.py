@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,25 @@ SCALES = (0.2, 0.5, 0.65, 0.725, 0.7625, 0.78125)
 class Layer(torch.nn.Module):
     def __init__(self, scale: float) -> None:
         super().__init__()
-        self.proj = torch.nn.Linear(16, 16)
+        self.norm = torch.nn.LayerNorm(16)
+        self.proj = torch.nn.Linear(16, 24)
+        self.down = torch.nn.Linear(24, 16)
         self.scale = scale
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + torch.tanh(self.proj(x)) * self.scale
+        return x + self.down(torch.tanh(self.proj(self.norm(x)))) * self.scale
 
 
 class Net(torch.nn.Module):
     def __init__(self, n_layers: int) -> None:
         super().__init__()
         self.layers = torch.nn.ModuleList(map(Layer, SCALES[:n_layers]))
-        self.out = torch.nn.Linear(16, 3)
+        self.norm = torch.nn.LayerNorm(16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
             x = layer(x)
-        return self.out(x)
+        return self.norm(x)
 
 
 def scaled(program: Any, name: str, number: float, dtype: torch.dtype = torch.float32) -> None:
@@ -78,7 +81,7 @@ def test_numbers_of_other_types_stay(program: Any) -> None:
 @pytest.mark.parametrize("train", [False, True])
 def test_deeper_models_have_no_more_kernels(train: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    x, n_kernels = torch.randn(5, 16), []
+    x, towards, n_kernels = torch.randn(5, 16), torch.randn(5, 16), []
     for n_layers in (3, 6):
         model, out = Net(n_layers), tmp_path / f"unit{n_layers}"
         summary = longhand.generate(model, (x,), out=out, train=train)
@@ -87,8 +90,28 @@ def test_deeper_models_have_no_more_kernels(train: bool, tmp_path: Path) -> None
         unit.load_state_dict(model.state_dict())
         torch.testing.assert_close(unit(x), model(x))
         if train:
-            unit(x).square().sum().backward()
-            model(x).square().sum().backward()
+            (unit(x) * towards).sum().backward()
+            (model(x) * towards).sum().backward()
             for mine, theirs in zip(unit.parameters(), model.parameters(), strict=True):
                 torch.testing.assert_close(mine.grad, theirs.grad)
     assert n_kernels[0] == n_kernels[1]
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_layers_that_differ_in_a_number_are_a_loop_that_passes_it(train: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x, towards = Net(6), torch.randn(5, 16), torch.randn(5, 16)
+    longhand.generate(model, (x,), out=tmp_path / "unit", train=train)
+    text = " ".join((tmp_path / "unit/model.py").read_text().split())
+    assert re.search(r"for \w+, scale in zip\( ?.*\(0\.2, 0\.5, 0\.65, 0\.725, 0\.7625\)", text)
+    if train:
+        text = " ".join((tmp_path / "unit/backward.py").read_text().split())
+        assert re.search(r"for layer, scale in zip\( ?reversed\(range\(\d.*\(0\.7625, 0\.725, 0\.65", text)
+    unit = longhand.load(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x), model(x))
+    if train:
+        (unit(x) * towards).sum().backward()
+        (model(x) * towards).sum().backward()
+        for mine, theirs in zip(unit.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)

@@ -1,0 +1,71 @@
+"""Numbers that the layers of a loop differ in: arguments of their function, told beside the loop, layer by layer.
+
+for block, scale in zip(self.layers, (0.2, 0.5, 0.65), strict=True):
+    x = block(x, scale)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from longhand.emit.names.unit_names import UnitNames
+from longhand.emit.text.expression import number
+from longhand.schedule.plan import Launch, UnitPlan
+
+if TYPE_CHECKING:
+    from longhand.emit.layers.loops import Loop
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerNumbers:
+    """What a layer's function is given of them.
+
+    Attributes:
+        words: Its parameters, in order.
+        values: For each, what each run of the loop passes.
+        at: The parameter that each of the launches passes on, by the launch of the pattern and the scalar's place.
+    """
+
+    words: tuple[str, ...] = ()
+    values: tuple[tuple[float, ...], ...] = ()
+    at: Mapping[tuple[Launch, int], str] = dataclasses.field(default_factory=dict)
+
+    def head(self, target: str, source: str) -> str:
+        """``for block in self.h:``, with the numbers beside it."""
+        if not self.words:
+            return f"for {target} in {source}:"
+        lists = [f"({', '.join(map(number, values))})" for values in self.values]
+        return f"for {', '.join((target, *self.words))} in zip({', '.join((source, *lists))}, strict=True):"
+
+
+NO_NUMBERS = LayerNumbers()
+
+
+def name_numbers(loop: Loop, plan: UnitPlan, names: UnitNames, taken: Collection[str]) -> LayerNumbers:
+    """The parameters, called as the kernels call what they are passed.
+
+    Args:
+        loop: The layers.
+        plan: The unit's.
+        names: Its words.
+        taken: What else is a variable where the layers are called, or in their function.
+    """
+    words: dict[tuple[float, ...], str] = {}
+    at: dict[tuple[Launch, int], str] = {}
+    for (place, scalar), values in loop.repeat.numbers.items():
+        step = loop.run[place]
+        assert isinstance(step, Launch)
+        if values not in words:
+            position = plan.kernels[step.kernel].scalars[scalar].position
+            wanted = names.kernels[step.kernel].scalars[position]
+            words[values] = _free(wanted, {*taken, *words.values()})
+        at[step, scalar] = words[values]
+    return LayerNumbers(tuple(words.values()), tuple(words), at)
+
+
+def _free(word: str, taken: Collection[str]) -> str:
+    """The word, or what it is in this layer, or with a number."""
+    candidates = [word, f"layer_{word}", *(f"{word}_{count}" for count in range(2, len(taken) + 3))]
+    return next(one for one in candidates if one not in taken)
