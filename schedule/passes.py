@@ -65,7 +65,9 @@ def _fuse_column_sums(draft: Draft) -> Draft:
 
 
 def _order(draft: Draft) -> Draft:
-    places = before_layers(draft.loops, draft.position_of, draft.nodes, draft.buffers)
+    places = draft.position_of
+    if not draft.program.graph.paths:  # a backward pass stays in the order of its gradients
+        places = before_layers(draft.loops, places, draft.nodes, draft.buffers)
     return draft.with_steps(order_steps(draft.loops, places, draft.buffers, draft.kept, draft.hints))
 
 
