@@ -115,6 +115,18 @@ def absorb_problem(
     return None
 
 
+def takeover_problem(
+    producer: Nest, consumer: Nest, joined: Nest, rest: Nest, buffers: Mapping[str, Buffer], hint: Hint
+) -> str | None:
+    """Why it does not pay that `joined` computes what `consumer` reads of `producer`; None if it does. `rest` stays."""
+    if _repeated_work(joined, hint) > _repeated_work(producer, hint) + _repeated_work(consumer, hint):
+        return "an expensive value would be computed again and again"
+    apart = traffic(producer, buffers, hint) + traffic(consumer, buffers, hint)
+    if traffic(joined, buffers, hint) + traffic(rest, buffers, hint) >= apart:
+        return "no bytes are saved"
+    return None
+
+
 def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
     """Whether computing a producer's value again is cheaper than loading it: fills, masks, casts to a wider type."""
     most = MOST_FREE_VALUES if loads(producer) else MOST_INDEX_VALUES
