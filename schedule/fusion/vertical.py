@@ -17,6 +17,7 @@ from longhand.schedule.fusion.profit import (
     is_free,
     likeness,
     merge_problem,
+    repeats_work,
     takeover_problem,
     whole,
 )
@@ -227,6 +228,9 @@ class _Fusion:
             return None
         joined = absorb(producer, buffer, consumer, self.buffers)
         if isinstance(joined, str):
+            return None
+        is_joined = any(load.buffer == buffer and load.mask is not None for _, load in loads(consumer))
+        if is_joined and repeats_work(producer, consumer, joined, self.hint):
             return None
         new = self.graph.replace(second, joined, self.graph.before[first])
         if all(self._is_unread(store.buffer) for _, store in stores(producer)):
