@@ -254,8 +254,8 @@ class CapturedGraph:
     @property
     def examples(self) -> dict[sympy.Symbol, int]:
         """A value for each symbol: what a size was at capture."""
-        known = {size.symbol: size.example for size in self.symbols}
-        return known | {size.symbol: size.example for size in self.data_sizes}
+        given = {size.symbol: size.example for size in self.symbols}
+        return given | {size.symbol: size.example for size in self.data_sizes}
 
     @property
     def waits_for_data(self) -> bool:

@@ -394,4 +394,5 @@ def global_state() -> tuple[Any, ...]:
         torch.are_deterministic_algorithms_enabled(),
         torch._C._len_torch_function_stack(),
         is_tracing(),
+        takes_forward_derivatives(),
     )

@@ -104,8 +104,10 @@ def _on_demand(steps: Sequence[Step]) -> list[Step]:
     return [steps[number] for number in order]
 
 
+def nodes_of(step: Step) -> tuple[str, ...]:
+    """The nodes of the captured graph that a step computes; a contraction's are those of its call."""
+    return (step.origin,) if isinstance(step, Extern) else origins(step.body)
+
+
 def _place(step: Step, position_of: Mapping[str, int]) -> int:
-    names = (
-        (step.origin,) if isinstance(step, Extern) else origins(step.body)
-    )  # a contraction's is that of its call
-    return max((position_of.get(name, -1) for name in names), default=-1)
+    return max((position_of.get(name, -1) for name in nodes_of(step)), default=-1)

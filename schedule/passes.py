@@ -19,6 +19,7 @@ from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
 from longhand.schedule.layers.replication import make_instances
+from longhand.schedule.layers.shared_values import before_layers
 from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps
@@ -64,9 +65,8 @@ def _fuse_column_sums(draft: Draft) -> Draft:
 
 
 def _order(draft: Draft) -> Draft:
-    return draft.with_steps(
-        order_steps(draft.loops, draft.position_of, draft.buffers, draft.kept, draft.hints)
-    )
+    places = before_layers(draft.loops, draft.position_of, draft.nodes, draft.buffers)
+    return draft.with_steps(order_steps(draft.loops, places, draft.buffers, draft.kept, draft.hints))
 
 
 def _order_bodies(draft: Draft) -> Draft:

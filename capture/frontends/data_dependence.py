@@ -103,7 +103,8 @@ def _is_of_truth(condition: fx.Node) -> bool:
         return False
     value, bound = condition.args
     is_truth = isinstance(value, fx.Node) and value.target is torch.sym_ite and value.args[1:] == (1, 0)
-    return is_truth and bool(bound == (0 if condition.target is operator.ge else 1))
+    least_or_most = 0 if condition.target is operator.ge else 1
+    return is_truth and isinstance(bound, int) and bound == least_or_most
 
 
 def _always_holds(condition: sympy.Basic, node: fx.Node) -> bool:

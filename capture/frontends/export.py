@@ -30,7 +30,7 @@ from longhand.capture.frontends.call import (
 )
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finish
-from longhand.capture.frontends.truth import WrittenOutTruth
+from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.modes import mode_of
 from longhand.capture.provenance import assigned_name
@@ -88,7 +88,7 @@ def capture_export(
             torch_private.stacks_since(__file__),
             _quiet(),
             custom,
-            WrittenOutTruth(),
+            WrittenOut(),
         ):
             program = torch.export.export(
                 module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False

@@ -33,6 +33,7 @@ from longhand.capture.graph import (
     Mutation,
 )
 from longhand.capture.known.biases import make_biases
+from longhand.capture.known.equal_constants import with_equal_constants_once
 from longhand.capture.known.fold import fold_known
 from longhand.capture.known.spelling import Emit
 from longhand.capture.known.tables import with_tables
@@ -133,7 +134,8 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     make_biases(rewriter.graph, _emitter(rewriter), target.device)
     names, graph = named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
-    return with_tables(_assemble(traced, graph, names, known, kept, outputs, written), target.device)
+    captured = with_equal_constants_once(_assemble(traced, graph, names, known, kept, outputs, written))
+    return with_tables(captured, target.device)
 
 
 def _emitter(rewriter: Rewriter) -> Emit:

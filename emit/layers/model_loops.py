@@ -64,6 +64,7 @@ class Block:
         runtime_names: What it imports from runtime.py.
         position: The word for its place in the list, if its constructor takes that: ``layer``.
         keeps_position: Whether its methods ask for it, too.
+        uses_nn: Whether its base or ``__init__`` name something of torch.nn.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Block:
     position: str = ""
     keeps_position: bool = False
     numbers: LayerNumbers = NO_NUMBERS
+    uses_nn: bool = False
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
@@ -141,6 +143,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         word,
         bool(loop.alternatives),
         numbers,
+        made.uses_nn,
     )
 
 

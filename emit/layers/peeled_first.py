@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from longhand.lower.ir import Buffer, Extern, View
+from longhand.lower.ir import Buffer, Derived, Extern, View
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_made, buffers_read
 
 FEWEST = 4  # launches and library calls that are worth a call
@@ -111,7 +111,13 @@ def _matched(
 
 
 def _are_alike(one: Buffer, other: Buffer) -> bool:
-    return dataclasses.replace(one, name=other.name, kind=other.kind) == other
+    # What a layout is derived of has another name in each layer; that it corresponds, the step that makes it says.
+    plain = dataclasses.replace(one, name=other.name, kind=other.kind, derived=_unnamed(one))
+    return plain == dataclasses.replace(other, derived=_unnamed(other))
+
+
+def _unnamed(buffer: Buffer) -> Derived | None:
+    return None if buffer.derived is None else dataclasses.replace(buffer.derived, of="")
 
 
 def buffer_pairs(first: PlanStep, second: PlanStep) -> list[tuple[str, str]] | None:

@@ -99,7 +99,7 @@ class BackwardWriter(ModelWriter):
         for node in nodes:
             path = self.graph.paths.get(node)
             if path is not None:
-                found.append(re.sub(r".*\.\d+\.", "", path))
+                found.append(_inside_layer(path))
                 continue
             buffer = self.plan.buffers[node]
             words = self.dims.of(node, len(buffer.shape))
@@ -261,6 +261,13 @@ class BackwardWriter(ModelWriter):
 
     def _parameter_texts(self) -> Iterator[str]:
         yield "saved"
+
+
+def _inside_layer(path: str) -> str:
+    """``mlp.c_fc.weight`` of ``blocks.3.mlp.c_fc.weight``."""
+    parts = path.split(".")
+    layers = [place for place in range(1, len(parts) - 1) if parts[place].isdecimal()]
+    return ".".join(parts[layers[-1] + 1 :]) if layers else path
 
 
 def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
@@ -300,9 +299,7 @@ class ModelWriter:
                 members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
             if self.graph.mode is False:
                 members = [*members, "self.eval()"]
-            classes = [(base, base_arguments, *members)]
-            classes += [(block.base, block.base_arguments, *block.members) for _, block in blocks]
-            if any(re.search(r"\bnn\.", line) for lines in classes for line in lines):
+            if made.uses_nn or any(block.uses_nn for _, block in blocks):
                 self.imports.add("from torch import nn")
         else:
             device_text = self.plan.options.target.device.value

@@ -23,12 +23,14 @@ class Construction:
         base_arguments: What the base's constructor is given.
         members: One line for each sub-module.
         runtime_names: What the lines import from runtime.py.
+        uses_nn: Whether they, or the base, name something of torch.nn.
     """
 
     base: str
     base_arguments: str
     members: list[str]
     runtime_names: set[str]
+    uses_nn: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,21 +86,20 @@ def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
 def _construct(root: Branch, writer: _Writer) -> Construction:
     if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
         container, _, children = writer.module(root, "").removesuffix(")").partition("(")
-        return Construction(container, children, [], writer.names)
+        return Construction(container, children, [], writer.names, writer.uses_nn)
     members = [
         _assigned(name, writer.module(branch, name), "module") for name, branch in root.branches.items()
     ]
     arguments = writer.members(root, "", only_held=True)
-    base = "nn.Module"
+    base = "Weights" if root.held else writer.of_nn("Module")
     if root.held:
         writer.names.add("Weights")
-        base = "Weights"
         tied = [name for name, held in root.held.items() if held.tied_to]
         for name in tied:
             holder = member(expression(root, root.held[name].tied_to))
             kind = "buffer" if root.held[name].kind is InputKind.BUFFER else "parameter"
             members.append(_assigned(name, holder, kind))
-    return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names)
+    return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names, writer.uses_nn)
 
 
 class _Writer:
@@ -108,25 +109,31 @@ class _Writer:
         self.layer = layer
         self.names: set[str] = set()
         self.ties: list[str] = []
+        self.uses_nn = False
+
+    def of_nn(self, text: str) -> str:
+        """Something of torch.nn, which the file must import."""
+        self.uses_nn = True
+        return f"nn.{text}"
 
     def module(self, branch: Branch, path: str) -> str:
         """The expression that makes a sub-module."""
         if branch.is_gap:
-            return "nn.Identity()"
+            return self.of_nn("Identity()")
         if branch.is_list and path in self.blocks:
             made = [self.block(child, _below(path, key), int(key)) for key, child in branch.branches.items()]
-            return _blocks_in_list(made)
+            return self.of_nn(f"ModuleList{_blocks_in_list(made)}")
         if branch.is_list:
             parts = [self.module(child, _below(path, key)) for key, child in branch.branches.items()]
             if len(parts) > 1 and len(set(parts)) == 1 and not any("self." in part for part in parts):
-                return f"nn.ModuleList({parts[0]} for _ in range({len(parts)}))"
-            return f"nn.ModuleList([{', '.join(parts)}])"
+                return self.of_nn(f"ModuleList({parts[0]} for _ in range({len(parts)}))")
+            return self.of_nn(f"ModuleList([{', '.join(parts)}])")
         if branch.is_dict:
             pairs = ", ".join(
                 f"{python_string(key)}: {self.module(child, _below(path, key))}"
                 for key, child in branch.branches.items()
             )
-            return f"nn.ModuleDict({{{pairs}}})"
+            return self.of_nn(f"ModuleDict({{{pairs}}})")
         self.names.add("Weights")
         return f"Weights({', '.join(self.members(branch, path))})"
 
@@ -202,12 +209,12 @@ class _Writer:
         if held.strides:
             dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
             made = f"torch.empty_strided({shape}, {held.strides}{dtype_text})"
-            return f"nn.Parameter({made}, False)" if held.kind is InputKind.PARAMETER else made
+            return self.of_nn(f"Parameter({made}, False)") if held.kind is InputKind.PARAMETER else made
         if held.kind is InputKind.PARAMETER:
             return (
                 shape
                 if held.dtype == dtype
-                else f"nn.Parameter(torch.empty({shape}, dtype={held.dtype}), False)"
+                else self.of_nn(f"Parameter(torch.empty({shape}, dtype={held.dtype}), False)")
             )
         self.names.add("buffer")
         return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"
@@ -228,7 +235,7 @@ def _assigned(name: str, made: str, kind: str) -> str:
 
 
 def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
-    """``nn.ModuleList(Block() for _ in range(12))``, or runs of equal blocks one after the other.
+    """What ``nn.ModuleList`` is given: ``(Block() for _ in range(12))``, or runs of equal blocks one after the other.
 
     Args:
         parts: For each block: what makes it, and the word in that for its place in the list, or none.
@@ -244,8 +251,8 @@ def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
             texts.append(f"*({part} for {word or '_'} in range({span}))")
         begin = end
     if len(texts) == 1 and texts[0].startswith("*"):
-        return f"nn.ModuleList{texts[0][1:]}"
-    return f"nn.ModuleList([{', '.join(texts)}])"
+        return texts[0][1:]
+    return f"([{', '.join(texts)}])"
 
 
 def constants_of_function(tree: ModuleTree, variables: Mapping[str, str], device: str) -> list[str]:

@@ -14,7 +14,7 @@ from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.kernel_names import kernel_scope, name_kernel
-from longhand.emit.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames
+from longhand.emit.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.emit.names.value_names import ValueWords, dimensions_of, name_axes
 from longhand.emit.names.variables import name_variables
 from longhand.emit.names.words import (
@@ -234,7 +234,7 @@ def _name_kernel_words(
         # Pointers are printed with a suffix, so their words are free for what is loaded.
         for word in (*pointers.values(), *lists.values()):
             scope.release(word)
-            scope.take(f"{word}_ptr")
+            scope.take(pointer_word(word))
     values = ValueWords(kernel, words, pointers, scope, loads_have_lines=prints_blocks).name_values()
     names = KernelNames(
         kernel=name,

@@ -19,6 +19,11 @@ from longhand.lower.ir import Load, arguments
 from longhand.schedule.plan import Halves, KernelPlan, UnitPlan
 
 
+def pointer_word(word: str) -> str:
+    """What a Triton kernel calls the address of a tensor: ``x_ptr``, so that ``x`` is free for what is loaded."""
+    return f"{word}_ptr"
+
+
 @dataclasses.dataclass(frozen=True)
 class AxisNames:
     """The words for one axis of a kernel.
@@ -48,7 +53,7 @@ class KernelNames:
         kernel: The kernel's and the file's name: ``add_layer_norm``.
         title: What it computes, in one sentence or formula, for the first line: ``the residual sum, normalized.``
         quotes: The user's statements that it does.
-        pointers: By pointer key: ``x`` (Triton appends ``_ptr``).
+        pointers: By pointer key: ``x`` (in Triton as `pointer_word` has it).
         axes: By axis name.
         ints: By IntParameter name: ``qkv_stride``.
         scalars: By position of the ScalarParameter: ``eps``.

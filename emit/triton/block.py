@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.text.expression import Precedence, Text, number_operand, render
 from longhand.emit.triton.operators import (
     OF_TENSORS,
@@ -155,7 +155,7 @@ class Block:
         """``x_ptr + row * n_cols + col``, by way of a shared address or a shared base where there is one."""
         value = self.body[position]
         assert isinstance(value, Load | Store)
-        pointer = f"{self.names.pointers[value.buffer]}_ptr"
+        pointer = pointer_word(self.names.pointers[value.buffer])
         address = self.address(position)
         if not self.plan.addresses[position].values:
             self.asked[address] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.functions import (
     TO_WIDE,
     Axes,
@@ -111,7 +111,7 @@ def partial_stores(
             text = printer.known[partial.position]
             if len(accumulator.names) == 2 and not isinstance(accumulator.reduction, OnlineSoftmax):
                 text = printer.pairs[partial.position][partial.is_index]
-            found.append(f"tl.store({names.pointers[partial.pointer]}_ptr + {at}, {text}{ending}")
+            found.append(f"tl.store({pointer_word(names.pointers[partial.pointer])} + {at}, {text}{ending}")
     return found
 
 
@@ -135,7 +135,7 @@ def combine_chunks(
                 and partial.position == accumulator.reduction.max
             )
             other = identity_of(plan, partial, largest)
-            loads.append(f"{word} = tl.load({word}_ptr + {at}, mask={mask}, other={other})")
+            loads.append(f"{word} = tl.load({pointer_word(word)} + {at}, mask={mask}, other={other})")
             if largest:
                 reduce = plan.body[partial.position]
                 assert isinstance(reduce, Reduce)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Flat, Kind, Line, Space, unflatten
@@ -277,7 +277,7 @@ def lists(plan: KernelPlan) -> tuple[Pointer, ...]:
 def table_parameters(plan: KernelPlan, names: KernelNames) -> list[tuple[str, str]]:
     """(name, comment) of what the kernel finds its group by."""
     sizes = [(names.axes[axis.name].size, "int64 (n_tensors,)") for axis in plan.cols]
-    return [(f"{name}_ptr", comment) for name, comment in (*_TABLE, *sizes)] if sizes else []
+    return [(pointer_word(name), comment) for name, comment in (*_TABLE, *sizes)] if sizes else []
 
 
 def table_arguments(plan: KernelPlan) -> list[str]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import jinja2
 
-from longhand.emit.names.unit_names import KernelNames, as_printed
+from longhand.emit.names.unit_names import KernelNames, as_printed, pointer_word
 from longhand.emit.names.words import python_docstring
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.kernel_head import shape_comment
@@ -50,10 +49,29 @@ _ENVIRONMENT = jinja2.Environment(
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One line of a kernel's parameter list."""
+    """One line of a kernel's parameter list.
 
-    text: str
+    Attributes:
+        word: Its name.
+        comment: Behind it.
+        argument: What the host function passes; empty: a variable of the same name.
+        is_constant: Whether the kernel is compiled for its value.
+    """
+
+    word: str
     comment: str = ""
+    argument: str = ""
+    is_constant: bool = False
+
+    @property
+    def text(self) -> str:
+        """As it stands in the list."""
+        return f"{self.word}: tl.constexpr" if self.is_constant else self.word
+
+    @property
+    def given(self) -> str:
+        """What the host function passes."""
+        return self.argument or self.word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +112,6 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         names: Its words.
         reference: The whole ``def reference(...)`` that closes the file.
     """
-    names = _with_scratch_words(plan, names)
     template = _ENVIRONMENT.get_template(f"triton/{plan.schedule.name}.jinja").module
     printed, words = as_printed(plan, names)
     scope = FileScope(printed, words)
@@ -120,7 +137,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         reference=reference.strip("\n"),
     )
     whole = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
-    return re.sub(r"[ \t]+\n", "\n", whole)
+    return "\n".join(line.rstrip(" \t") for line in whole.split("\n"))
 
 
 def _printer(schedule: KernelSchedule) -> Callable[[KernelPlan, KernelNames, FileScope], KernelText]:
@@ -169,18 +186,6 @@ def _head(names: KernelNames) -> tuple[str, ...]:
     return (*title, *([""] if quotes else []), *quotes, *([""] if notes else []), *notes)
 
 
-def _with_scratch_words(plan: KernelPlan, names: KernelNames) -> KernelNames:
-    """The words, with some for the scratch pointers that have none."""
-    words = dict(names.pointers)
-    for partial in plan.partials:
-        reduced = names.values.get(partial.position, "index" if partial.is_index else "partial")
-        word = (
-            f"{reduced}_index_partial" if partial.is_index else f"{reduced.removesuffix('_partial')}_partial"
-        )
-        words.setdefault(partial.pointer, word)
-    return dataclasses.replace(names, pointers=words)
-
-
 def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> Kernel:
     lines = [line for side in function.sides for line in side.kernel_lines]
     body = _with_sizes(lines, getattr(template, function.macro)(function.context))
@@ -218,7 +223,7 @@ def _parameters(
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
     texts = [body]
     found = [
-        Parameter(f"{names.lists[pointer.name]}_ptr", _list_comment(pointer, plan, names))
+        Parameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, plan, names))
         for pointer in lists(plan)
     ]
     if plan.schedule.is_over_lists:
@@ -229,15 +234,19 @@ def _parameters(
         sorted(plan.pointers, key=lambda pointer: not pointer.scratch) if is_combining else plan.pointers
     )
     found += [
-        Parameter(f"{names.pointers[pointer.name]}_ptr", _pointer_comment(pointer, plan, names))
+        Parameter(
+            pointer_word(names.pointers[pointer.name]),
+            _pointer_comment(pointer, plan, names),
+            names.pointers[pointer.name],
+        )
         for pointer in pointers
-        if not pointer.many and mentions(texts, f"{names.pointers[pointer.name]}_ptr")
+        if not pointer.many and mentions(texts, pointer_word(names.pointers[pointer.name]))
     ]
     constant = constexpr_sizes(plan, names)
     for axis in plan.axes:
         size = names.axes[axis.name].size
         if not plan.schedule.is_over_lists and mentions(texts, size):
-            found.append(Parameter(f"{size}: tl.constexpr" if size in constant else size))
+            found.append(Parameter(size, is_constant=size in constant))
     if mentions(texts, "n_splits"):
         found.append(Parameter("n_splits"))
     for argument in plan.ints:
@@ -248,8 +257,8 @@ def _parameters(
         word = names.scalars[scalar.position]
         if not mentions(texts, word):
             continue
-        found.append(Parameter(f"{word}: tl.constexpr" if scalar.dtype.is_floating_point else word))
-    found += [Parameter(f"{name}: tl.constexpr", comment) for name, comment in function.constants]
+        found.append(Parameter(word, is_constant=scalar.dtype.is_floating_point))
+    found += [Parameter(name, comment, is_constant=True) for name, comment in function.constants]
     return tuple(found)
 
 
@@ -260,7 +269,7 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
     shape = shape_comment(plan, names, pointer)
     if shape is not None:
         words += f" {shape}" if shape.startswith("(") else f", {shape}"
-    aliases = [f"{names.pointers[alias]}_ptr" for alias in pointer.may_alias]
+    aliases = [pointer_word(names.pointers[alias]) for alias in pointer.may_alias]
     if aliases and pointer.access is not Access.READ:
         words += f"; may be {' or '.join(aliases)}"
     return words
@@ -317,10 +326,10 @@ def _launch_call(
     tunables = {tunable.name for tunable in plan.tunables}
 
     def call(grid: str, constants: Mapping[str, str]) -> str:
-        words = [parameter.text.removesuffix(": tl.constexpr") for parameter in kernel.parameters]
+        words = [parameter.word for parameter in kernel.parameters]
         named = len(lists(plan)) + len(table_parameters(plan, names)) if plan.schedule.is_over_lists else 0
         arguments = table_arguments(plan) if named else []
-        arguments += [word.removesuffix("_ptr") for word in words[named:] if word not in constants]
+        arguments += [one.given for one in kernel.parameters[named:] if one.word not in constants]
         arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]
         options = ("num_warps", "num_stages") if has_warps else ()
         arguments += [f"{option}={option.upper()}" for option in options if option.upper() in tunables]

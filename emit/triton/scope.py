@@ -7,7 +7,7 @@ from collections.abc import Container, Hashable, Iterator
 
 import torch
 
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.names.words import RESERVED_IN_KERNEL, Scope
 from longhand.emit.text.kernel_head import NamedConstant, named_constants
 from longhand.lower.ir import Constant, Extent, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
@@ -171,7 +171,7 @@ def _words(plan: KernelPlan, names: KernelNames) -> Iterator[str]:
     yield names.kernel
     for word in (*names.pointers.values(), *names.lists.values()):
         yield word
-        yield f"{word}_ptr"
+        yield pointer_word(word)
     for axis in names.axes.values():
         yield axis.index
         yield axis.size

@@ -228,6 +228,8 @@ def test_writes_to_a_tensor_are_counted():
     before = torch_private.version(x)
     x.add_(1)
     assert torch_private.version(x) == before + 1
+    torch_private.set_version(x, before)
+    assert torch_private.version(x) == before
 
 
 def test_make_fx_records_calls():
@@ -287,6 +289,15 @@ def test_private_imports_are_in_one_module():
             continue
         text = file.read_text().replace("import torch.utils._pytree as pytree", "")
         assert not private.search(text), file.name
+
+
+def test_checks_of_all_values():
+    torch_private.check_all(torch.tensor([True, True]))
+    torch_private.check_all_with(KeyError, torch.tensor([True]))
+    with pytest.raises(RuntimeError):
+        torch_private.check_all(torch.tensor([True, False]))
+    with pytest.raises(KeyError, match="no"):
+        torch_private.check_all_with(KeyError, torch.tensor([False]), lambda: "no")
 
 
 def test_who_casts_a_module():

@@ -1,19 +1,23 @@
-"""A varied thirty of the table of architectures: every kernel of their CUDA units compiles to a binary, without a GPU.
+"""A varied thirty of the table of architectures in ``make test``: of fourteen every kernel of the CUDA unit compiles to
+a binary, without a GPU; sixteen more are right on the CPU, in kernels, through ``longhand.compile``.
 
-Fourteen belong to ``make test``, as all thirty take ten minutes of two cores; the others, and the whole table
-(``python -m benchmarks.architectures --compile-only``), to ``make sweep``.
+To compile those for a GPU, too, takes ten minutes of two cores: that, and the whole table
+(``python -m benchmarks.architectures --compile-only``), belongs to ``make sweep``.
 """
 
 import itertools
 
 import pytest
+import torch
 
 from benchmarks.architectures import catalog
+from benchmarks.architectures.compiled import compiled_result
 from benchmarks.architectures.cubins import cubin_result
 from benchmarks.architectures.document import document
 from benchmarks.architectures.processes import in_share
 from benchmarks.architectures.rows import Book, Part, Result, Verdict
 from benchmarks.report import versions
+from longhand.options import Frontend
 
 THIRTY = (
     "audio-spectrogram-transformer",
@@ -49,6 +53,39 @@ THIRTY = (
 )
 # Those of which all kernels are compiled in less than half a minute: mamba2's take two.
 QUICK = THIRTY[::2][:8] + THIRTY[::2][9:]
+
+# At most four seconds of one core each, fifty together (AMD, PyTorch 2.13): what takes longer is left to the table.
+ON_CPU = (
+    "albert",
+    "bart",
+    "biogpt",
+    "ctrl",
+    "distilbert",
+    "electra",
+    "gpt_neo",
+    "llama",
+    "mistral",
+    "mpt",
+    "nystromformer",
+    "olmo",
+    "phi3",
+    "qwen3",
+    "t5",
+    "whisper",
+)
+
+
+def test_thirty_are_tried():
+    assert len({*QUICK, *ON_CPU}) == 30
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_inference_is_right_in_kernels(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    example = catalog.example(f"transformers/{name}")
+    result = compiled_result(example, torch.float32, Frontend.BYTECODE, train=False)
+    assert result.verdict is Verdict.RIGHT, result
+    assert result.numbers["kernels"] and result.numbers["share"] >= 0.5, result
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,52 @@ def test_no_repeat_without_modules() -> None:
             return x
 
     assert repeats(Loop(), rand(4, 8), rand(8, 8)) == []
+
+
+class WritesNumbers(Plain):
+    """Each layer writes its own tensor of the same number, and the last one of another."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        for number, layer in enumerate(self.layers):
+            limit = torch.tensor([0.5, 0.25] * 4) if number < 5 else torch.tensor([0.5, -0.25] * 4)
+            x = F.gelu(layer(x)) * torch.tensor(3.0) - limit
+        return x.softmax(-1)
+
+
+def test_numbers_that_each_layer_writes_out_are_one_constant() -> None:
+    (repeat,) = repeats(WritesNumbers(6), rand(4, 8))
+    assert len(repeat.runs) == 5
+    assert not {"constant", "limit"} & {name for run in repeat.own for name in run}
+
+
+class Picks(nn.Module):
+    """Rows in an order that a table decides, which every layer makes out of the scale for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        x = self.up(x).cumsum(0)
+        table = torch.cumsum(scale.exp(), 0)
+        order = torch.sort(x.mm(table[:, None])[:, 0]).indices
+        return x[order].tanh()
+
+
+class DenseFirst(nn.Module):
+    """A layer of another kind first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8), *(Picks() for _ in range(4))])
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        x = self.layers[0](x)
+        for layer in self.layers[1:]:
+            x = layer(x, scale)
+        return x.mm(x.t())
+
+
+def test_what_layers_share_is_made_before_the_first_that_asks_for_it() -> None:
+    (repeat,) = repeats(DenseFirst(), rand(4, 8), rand(8))
+    assert repeat.paths == ("layers.1", "layers.2", "layers.3", "layers.4")

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from longhand.capture.frontends.export import capture_export
+from longhand.capture.graph import InputKind
 from longhand.lower.interpreter import bind_sizes, number_of
 from longhand.lower.ir import Buffer, BufferKind, Extern, Program, View, ViewCall
 from longhand.lower.lowering import lower
@@ -270,7 +271,11 @@ def exported(module: nn.Module, *args: torch.Tensor) -> tuple[Program, dict[str,
     state = module.state_dict()
     arguments = iter(args)
     inputs = {
-        entry.node: state[entry.target].clone() if entry.target in state else next(arguments).clone()
+        entry.node: (
+            graph.constants[entry.target]
+            if entry.kind is InputKind.CONSTANT
+            else state[entry.target] if entry.target in state else next(arguments)
+        ).clone()
         for entry in graph.inputs
     }
     return lower(graph, TARGETS["cpu"]), inputs

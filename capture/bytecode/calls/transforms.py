@@ -33,6 +33,14 @@ def _level(function: Any) -> Rule:
     return rule
 
 
+@RULES.of(torch.autograd.forward_ad.unpack_dual)
+def _unpack_dual(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A tensor has no tangent where no level of forward-mode derivatives is open, which every entry asks for."""
+    if kwargs or len(args) != 1 or torch_private.takes_forward_derivatives():
+        raise Unsupported("the tangent of a tensor is taken")
+    return Seq(torch.autograd.forward_ad.UnpackedDualTensor, [args[0], Const(None)])
+
+
 def _wrapping(function: Any) -> Rule:
     return lambda trace, args, kwargs: torch_call(trace, function, args, kwargs)
 

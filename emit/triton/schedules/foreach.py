@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longhand.emit.names.unit_names import KernelNames
+from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.functions import (
     FunctionText,
     KernelText,
@@ -29,8 +29,8 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     context["lists"] = [names.lists[pointer.name] for pointer in lists(plan)]
     alignment = "ALIGNMENT" if cols.keys else "1"
     context["tensors"] = [
-        f"{names.pointers[pointer.name]}_ptr = tensor_pointer("
-        f"{names.lists[pointer.name]}_ptr + tensor, {language_dtype(pointer.dtype)}, {alignment})"
+        f"{pointer_word(names.pointers[pointer.name])} = tensor_pointer("
+        f"{pointer_word(names.lists[pointer.name])} + tensor, {language_dtype(pointer.dtype)}, {alignment})"
         for pointer in lists(plan)
     ]
     context["constants"] = {"ALIGNMENT": "table.alignment", "BLOCK": "BLOCK"} if cols.keys else {}

@@ -1,0 +1,98 @@
+"""What several layers share is made before them, wherever the code first comes to it.
+
+Equal calls are one: the ``arange`` of each layer's experts stands in the first layer that has experts, and that layer
+would be another one than those after it. Where such a value needs nothing that a layer makes, it stands before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from torch import fx
+
+from longhand.capture.graph import Provenance
+from longhand.lower.ir import Buffer, BufferKind, Step
+from longhand.schedule.dependencies import effects
+from longhand.schedule.order import nodes_of
+
+
+def before_layers(
+    steps: Sequence[Step],
+    position_of: Mapping[str, int],
+    nodes: Mapping[str, fx.Node],
+    buffers: Mapping[str, Buffer],
+) -> Mapping[str, int]:
+    """Where each node of the captured graph is to stand: as in `position_of`, but shared values before the layers.
+
+    Args:
+        steps: In an order that respects the dependencies.
+        position_of: Where each node stands in the captured graph.
+        nodes: The nodes, with their provenance.
+        buffers: Of the program.
+    """
+    layers = [frozenset(_layers(step, nodes)) for step in steps]
+    first = _first_positions(steps, layers, position_of)
+    place = [max((position_of.get(name, -1) for name in nodes_of(step)), default=-1) for step in steps]
+    readers, writers = _readers_and_writers(steps)
+    moved: dict[str, int] = {}
+    for owner, begin in sorted(first.items(), key=lambda item: item[1]):
+        inside = [any(path == owner for path, _ in one) for one in layers]
+        free: set[int] = set()
+        for number, step in enumerate(steps):
+            one = effects(step)
+            needed = {other for name in one.reads for other in writers.get(name, ())}
+            if (
+                inside[number]
+                and begin <= place[number]
+                and all(_is_made_once(name, buffers, writers) for name in one.writes)
+                and all(other in free or place[other] < begin for other in needed)
+            ):
+                free.add(number)
+        shared: set[int] = set()
+        for number in sorted(free, reverse=True):
+            read_by = {other for name in effects(steps[number]).writes for other in readers.get(name, ())}
+            read_in = {layer for other in read_by for path, layer in layers[other] if path == owner}
+            if len(read_in) > 1 or read_by & shared:
+                shared.add(number)
+        for number in shared:
+            place[number] = begin - 1
+            moved.update(dict.fromkeys(nodes_of(steps[number]), begin - 1))
+    return {**position_of, **moved} if moved else position_of
+
+
+def _readers_and_writers(steps: Sequence[Step]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """By buffer: which steps read it, and which write it."""
+    readers: dict[str, list[int]] = {}
+    writers: dict[str, list[int]] = {}
+    for number, step in enumerate(steps):
+        one = effects(step)
+        for names, found in ((one.reads, readers), (one.writes, writers)):
+            for name in names:
+                found.setdefault(name, []).append(number)
+    return readers, writers
+
+
+def _is_made_once(name: str, buffers: Mapping[str, Buffer], writers: Mapping[str, Sequence[int]]) -> bool:
+    return buffers[name].kind is BufferKind.INTERMEDIATE and len(writers[name]) == 1
+
+
+def _layers(step: Step, nodes: Mapping[str, fx.Node]) -> Iterator[tuple[str, str]]:
+    """The layers that a step is in: the path of each list, and the place in it."""
+    for name in nodes_of(step):
+        told: Provenance = nodes[name].meta.get("provenance", Provenance()) if name in nodes else Provenance()
+        parts = told.module.split(".")
+        for place, part in enumerate(parts):
+            if part.isdigit():
+                yield ".".join(parts[:place]), part
+
+
+def _first_positions(
+    steps: Sequence[Step], layers: Sequence[frozenset[tuple[str, str]]], position_of: Mapping[str, int]
+) -> dict[str, int]:
+    """By the path of a list: where the first node of its layers stands."""
+    found: dict[str, int] = {}
+    for step, inside in zip(steps, layers, strict=True):
+        positions = [position_of[name] for name in nodes_of(step) if name in position_of]
+        for owner, _ in inside:
+            found[owner] = min([*positions, found.get(owner, len(position_of))])
+    return found
