@@ -113,7 +113,7 @@ class _Writer:
                 word = self.names.pointers[value.buffer]
                 view = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
                 if not is_slice(self.pieces, position):
-                    found[word] = view
+                    found[word] = found.get(word, view) if position in self.pieces else view
                 elif view is not None:  # a half: the whole row is seen
                     found.setdefault(word, dataclasses.replace(view, offset="0"))
             for key in self._memory(position):

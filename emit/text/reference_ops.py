@@ -15,7 +15,7 @@ from longhand.emit.names.operation_names import aten_name
 from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text, call, infix
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, ReduceOp, Scalar, arguments, domains
-from longhand.schedule.plan import Address, KernelPlan, ScalarRef, conditions_of, limit_along
+from longhand.schedule.plan import Address, KernelPlan, Product, ScalarRef, conditions_of, limit_along
 
 _ATOM = (Precedence.ATOM,)
 _OPERATORS: dict[PointwiseOp, Operator] = {
@@ -295,11 +295,37 @@ def _piece_loads(plan: KernelPlan, names: KernelNames, join: Join) -> dict[int, 
             if varying[load.mask] - {where.axis}:
                 return None  # behind more than the piece's own range
             whole = _whole(plan, load.buffer)
+            if counts[load.buffer] > 1 and _fills_each_half(plan, load.buffer, join):
+                found[position] = PieceLoad(where, None)
+                continue
             cut = _slice(plan, names, plan.addresses[position], whole, where) if whole is not None else None
             if cut is None and (counts[load.buffer] > 1 or goes_back(plan.addresses[position])):
                 return None
             found[position] = PieceLoad(where, cut)
     return found
+
+
+def _fills_each_half(plan: KernelPlan, buffer: str, join: Join) -> bool:
+    """Whether both halves alone read a tensor, and the same elements of it: a table of angles, as wide as one."""
+    limit = join.ranges[0].end
+    scalar = plan.body[limit] if limit is not None else None
+    if len(join.pieces) != 2 or limit is None or not isinstance(scalar, Scalar) or scalar.name != "half":
+        return False
+    begins: list[tuple[Product, ...]] = [(), ((-1, ScalarRef(limit)),)]
+    fitting = {
+        position
+        for piece, begin in zip(join.pieces, begins, strict=True)
+        for position in _loads_of_piece(plan, piece)
+        if position is not None
+        and plan.addresses[position].offset == begin
+        and dict(plan.addresses[position].axes).get(join.axis) == ()
+    }
+    reading = {
+        position
+        for position, value in enumerate(plan.body)
+        if isinstance(value, Load) and value.buffer == buffer
+    }
+    return reading <= fitting and len({plan.addresses[position].axes for position in reading}) == 1
 
 
 def _loads_of_piece(plan: KernelPlan, position: int) -> Iterator[int | None]:
@@ -335,7 +361,7 @@ def goes_back(address: Address) -> bool:
 def _slice(
     plan: KernelPlan, names: KernelNames, address: Address, whole: Address, where: Range
 ) -> str | None:
-    """The half that a piece reads of a tensor whose halves are joined in the other order."""
+    """The half that a piece reads of a tensor whose halves are joined."""
     if address.axes != whole.axes or whole.offset or dict(address.axes).get(where.axis) != ():
         return None
     limit = where.end if where.start is None else where.start
@@ -343,6 +369,8 @@ def _slice(
     if limit is None or not isinstance(scalar, Scalar) or scalar.name != "half":
         return None
     word = names.scalars[limit]
+    if address.offset == ():
+        return f":{word}" if where.start is None else f"{word}:"
     if where.start is None and address.offset == ((ScalarRef(limit),),):
         return f"{word}:"
     if where.end is None and address.offset == ((-1, ScalarRef(limit)),):

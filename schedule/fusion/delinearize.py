@@ -116,9 +116,25 @@ def _place(coefficient: Size, chain: Chain) -> tuple[int, Size] | None:
 
 
 def _offsets(offset: Size, chain: Chain) -> list[list[Size]]:
-    """Ways to spread a constant over the digits: rounded down, and (for offsets before the start) to the nearest."""
+    """Ways to spread a constant over the digits: rounded down, (for offsets before the start) to the nearest, or all of
+    it in one digit, as the second half of a join has it, whose place is less by a half of its own axis."""
     if not chain:
         return [[]] if offset == 0 else []
+    return [*_spread(offset, chain), *_in_one_digit(offset, chain)]
+
+
+def _in_one_digit(offset: Size, chain: Chain) -> list[list[Size]]:
+    ways: list[list[Size]] = []
+    for number, digit in enumerate(chain):
+        factor = divide(offset, digit.step)
+        if factor is not None and offset != 0:
+            way: list[Size] = [0] * len(chain)
+            way[number] = factor
+            ways.append(way)
+    return ways
+
+
+def _spread(offset: Size, chain: Chain) -> list[list[Size]]:
     if not isinstance(offset, int) or any(not isinstance(digit.step, int) for digit in chain):
         spread: list[Size] = [0] * len(chain)
         for term in sympy.Add.make_args(sympy.sympify(offset)):

@@ -82,9 +82,15 @@ def _stands_for(read: Load, asked: Load, part: Nest) -> bool:
 
 
 def _split(consumer: Nest, buffer: str, chain: Chain) -> Nest:
-    """The consumer with its axes split where one of them runs over several axes of the producer."""
+    """The consumer with its axes split where one of them runs over several axes of the producer.
+
+    One that a mask keeps to a part of itself, such as the half of a join that is read, may stay inside one axis.
+    """
+    body, sizes = list(consumer.body), sizes_of(consumer)
     for value in consumer.body:
         if isinstance(value, Load) and value.buffer == buffer:
+            if value.mask is not None and digits(value, chain, sizes, body) is not None:
+                continue
             pieces = split_for(value.index, chain, consumer)
             if pieces:
                 return _split(split_axes(consumer, pieces), buffer, chain)

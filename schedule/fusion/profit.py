@@ -115,6 +115,23 @@ def absorb_problem(
     return None
 
 
+def repeats_work(producer: Nest, consumer: Nest, joined: Nest, hint: Hint) -> bool:
+    """Whether expensive values are computed over and over in `joined` that were not in the two apart."""
+    return _repeated_work(joined, hint) > _repeated_work(producer, hint) + _repeated_work(consumer, hint)
+
+
+def takeover_problem(
+    producer: Nest, consumer: Nest, joined: Nest, rest: Nest, buffers: Mapping[str, Buffer], hint: Hint
+) -> str | None:
+    """Why it does not pay that `joined` computes what `consumer` reads of `producer`; None if it does. `rest` stays."""
+    if repeats_work(producer, consumer, joined, hint):
+        return "an expensive value would be computed again and again"
+    apart = traffic(producer, buffers, hint) + traffic(consumer, buffers, hint)
+    if traffic(joined, buffers, hint) + traffic(rest, buffers, hint) >= apart:
+        return "no bytes are saved"
+    return None
+
+
 def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
     """Whether computing a producer's value again is cheaper than loading it: fills, masks, casts to a wider type."""
     most = MOST_FREE_VALUES if loads(producer) else MOST_INDEX_VALUES

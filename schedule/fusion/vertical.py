@@ -7,10 +7,20 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Step
-from longhand.schedule.bodies import loads, reduced_axes, stores
+from longhand.schedule.bodies import loads, reduced_axes, stores, without_stores
+from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb, join
-from longhand.schedule.fusion.profit import Hint, absorb_problem, is_free, likeness, merge_problem, whole
+from longhand.schedule.fusion.profit import (
+    Hint,
+    absorb_problem,
+    is_free,
+    likeness,
+    merge_problem,
+    repeats_work,
+    takeover_problem,
+    whole,
+)
 from longhand.schedule.fusion.step_graph import StepGraph
 from longhand.schedule.plan import Refusal, Verdict
 
@@ -191,6 +201,10 @@ class _Fusion:
             absorbed = self._absorb(first, second, handed[0])
             if absorbed is not None:
                 return absorbed
+        elif handed:
+            absorbed = self._absorb_several(first, second, handed)
+            if absorbed is not None:
+                return absorbed
         return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
 
     def _is_one_of_its_kind(self, nest: Nest) -> bool:
@@ -215,8 +229,37 @@ class _Fusion:
         joined = absorb(producer, buffer, consumer, self.buffers)
         if isinstance(joined, str):
             return None
+        is_joined = any(load.buffer == buffer and load.mask is not None for _, load in loads(consumer))
+        if is_joined and repeats_work(producer, consumer, joined, self.hint):
+            return None
         new = self.graph.replace(second, joined, self.graph.before[first])
         if all(self._is_unread(store.buffer) for _, store in stores(producer)):
+            self.graph.remove(first)
+        return new
+
+    def _absorb_several(self, first: int, second: int, handed: Sequence[str]) -> int | None:
+        """As `_absorb`, of several values that nobody else reads: siblings may have become one before their reader."""
+        producer, consumer = self.graph.steps[first], self.graph.steps[second]
+        assert isinstance(producer, Nest) and isinstance(consumer, Nest)
+        if reduced_axes(producer) or self._dead(handed, first, second) != set(handed):
+            return None
+        if any(len(self.graph.writers(buffer)) > 1 for buffer in handed) or self._inputs_change(first):
+            return None
+        joined: Nest | str = consumer
+        for buffer in handed:
+            part = clean_nest(without_stores(producer, lambda store, made=buffer: store.buffer != made))
+            if absorb_problem(part, buffer, consumer, 1, self.buffers, self.hint) is not None:
+                return None
+            joined = absorb(part, buffer, joined, self.buffers)
+            if isinstance(joined, str):
+                return None
+        rest = clean_nest(without_stores(producer, lambda store: store.buffer in handed))
+        if takeover_problem(producer, consumer, joined, rest, self.buffers, self.hint) is not None:
+            return None
+        new = self.graph.replace(second, joined, self.graph.before[first])
+        if stores(rest):
+            self._enqueue(self.graph.replace(first, rest))
+        else:
             self.graph.remove(first)
         return new
 
