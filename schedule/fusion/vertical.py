@@ -245,14 +245,15 @@ class _Fusion:
             return None
         if any(len(self.graph.writers(buffer)) > 1 for buffer in handed) or self._inputs_change(first):
             return None
-        joined: Nest | str = consumer
+        joined = consumer
         for buffer in handed:
-            part = clean_nest(without_stores(producer, lambda store, made=buffer: store.buffer != made))
+            part = _only(producer, buffer)
             if absorb_problem(part, buffer, consumer, 1, self.buffers, self.hint) is not None:
                 return None
-            joined = absorb(part, buffer, joined, self.buffers)
-            if isinstance(joined, str):
+            found = absorb(part, buffer, joined, self.buffers)
+            if isinstance(found, str):
                 return None
+            joined = found
         rest = clean_nest(without_stores(producer, lambda store: store.buffer in handed))
         if takeover_problem(producer, consumer, joined, rest, self.buffers, self.hint) is not None:
             return None
@@ -293,3 +294,8 @@ class _Fusion:
         names = [effects(self.graph.steps[number]).writes[-1] for number in (first, second)]
         self.refusals.setdefault((names[0], names[1]), Refusal(names[0], names[1], verdict, reason))
         return None
+
+
+def _only(nest: Nest, buffer: str) -> Nest:
+    """The part of a nest that makes one of its buffers."""
+    return clean_nest(without_stores(nest, lambda store: store.buffer != buffer))
