@@ -25,8 +25,7 @@ from longhand.emit.module.view_calls import write_view
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_propagation import Words
 from longhand.emit.names.unit_names import Quote, UnitNames
-from longhand.emit.text.data_sizes import data_size_lines
-from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.sizes import SizeWriter, data_size_lines
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
 from longhand.schedule.plan import (

@@ -26,7 +26,7 @@ from longhand.emit.module.model_text import (
 )
 from longhand.emit.module.model_weights import constants_of_function, construct
 from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
-from longhand.emit.module.paragraphs import Paragraph, quote_lines
+from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.module.trees import (
     MadeList,
@@ -42,8 +42,7 @@ from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.naming import externs
 from longhand.emit.names.unit_names import UnitNames
 from longhand.emit.names.words import identifier, own_name, python_docstring
-from longhand.emit.text.data_sizes import drop_unread_sizes, symbol_words
-from longhand.emit.text.sizes import SizeWriter, bind_sizes
+from longhand.emit.text.sizes import SizeWriter, bind_sizes, symbol_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
@@ -157,7 +156,8 @@ class ModelWriter:
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
-        drop_unread_sizes(paragraphs, self.graph.data_sizes, sizes)
+        told_by_data = (sizes.symbols[str(size.symbol)] for size in self.graph.data_sizes)
+        drop_unread(paragraphs, told_by_data, sizes.used)
         text = self._text(paragraphs, sizes, layers.blocks)
         if body.needs.functional:
             self.imports.add("import torch.nn.functional as F")

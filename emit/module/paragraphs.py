@@ -10,7 +10,7 @@ import operator
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -331,3 +331,10 @@ def _as_size(size: Any) -> Size:
     """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
     node = getattr(size, "node", None)
     return node.expr if node is not None else size
+
+
+def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Collection[str]) -> None:
+    """Takes the lines that bind a word which nothing uses out of the paragraphs."""
+    unread = tuple(f"{word} = " for word in words if word not in used)
+    for paragraph in paragraphs:
+        paragraph.lines[:] = [line for line in paragraph.lines if not line.startswith(unread)]

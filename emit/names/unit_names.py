@@ -246,9 +246,15 @@ def _values(halves: Halves, names: KernelNames) -> dict[int, str]:
         value = halves.body[position]
         if source not in names.values and not (isinstance(value, Load) and uses[position] > 1):
             continue
-        word = names.pointers[value.buffer] if isinstance(value, Load) else names.values[source]
+        used = {*taken, *found.values()}
+        if isinstance(value, Load) and (side is not None or source not in names.values):
+            word = names.pointers[value.buffer]
+            # In C++ a tensor's word is its pointer's: what is loaded from it, for both halves at once, has another.
+            used -= {word} if side is not None else set()
+        else:
+            word = names.values[source]
+            used -= {word} if isinstance(value, Load) else set()
         wanted = word if side is None else f"{_SIDES[side]}_{word}"
-        used = {*taken, *found.values()} - ({word} if isinstance(value, Load) else set())
         found[position] = first_free((wanted, *_more(wanted, used)), used)
     return found
 

@@ -1,4 +1,7 @@
-"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096."""
+"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096.
+
+Sizes that only the data tell are bound where the tensor is made that has them: ``n_selected = selected.shape[0]``.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+from longhand.capture.graph import CapturedGraph, DataSize
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.dimension_propagation import PADDED, PRODUCT, Words
 from longhand.emit.text.expression import size_text
-from longhand.lower.ir import Buffer, Size, memory_order
+from longhand.lower.ir import Buffer, Extern, Size, memory_order
 
 
 class SizeWriter:
@@ -315,3 +319,36 @@ def grouped(
             return None
         groups.append(group)
     return None if dims else groups
+
+
+def symbol_words(
+    graph: CapturedGraph, taken: Set[str], tensors: Iterable[tuple[str, Words, object]]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The word of each symbol, and the symbols whose words are variables without a shape that binds them.
+
+    Args:
+        graph: What was captured.
+        taken: Names that are variables.
+        tensors: Those of the call, with the words of their dimensions.
+    """
+    words = {str(size.symbol): size.name for size in graph.symbols}
+    given = {str(size.symbol) for size in graph.symbols if size.dim is None}
+    known = {*taken, *words.values(), *(word for _, each, _ in tensors for word in each if word is not None)}
+    for size in graph.data_sizes:
+        word = size.name
+        while word in known:
+            word += "_"
+        known.add(word)
+        words[str(size.symbol)] = word
+    return words, frozenset(given | {str(size.symbol) for size in graph.data_sizes})
+
+
+def data_size_lines(
+    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
+) -> list[str]:
+    """The lines that bind the sizes that a call's results are the first to have."""
+    return [
+        f"{words[str(size.symbol)]} = {variables[size.node]}.shape[{size.dim}]"
+        for size in sizes
+        if size.node in step.outputs and size.node in variables
+    ]
