@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from longhand import cli
+from longhand.cli.findings import Level, Rule, of_judgements
+from longhand.handoff.acceptance import Judgement
 from tests.longhand.test_ci import MODEL
 
 # Of sarif-schema-2.1.0.json: for each object that is written here, its properties' types; those required have a *.
@@ -174,3 +176,13 @@ def test_every_command_reports_as_json():
 
     for name, command in commands.commands.items():
         assert "--json" in {word for option in command.params for word in option.opts}, name
+
+
+def test_accept_tells_each_judgement_at_its_kernels_file(tmp_path):
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/softmax.cpp").write_text("")
+    judged = (Judgement("softmax", "it is wrong"), Judgement("gelu", gain=0.1))
+    refused, accepted = of_judgements(tmp_path, judged)
+    assert (refused.rule, refused.path) == (Rule.REFUSED, tmp_path / "kernels/softmax.cpp")
+    assert refused.rule.level is Level.ERROR and "it is wrong" in refused.text
+    assert accepted.rule is Rule.ACCEPTED and accepted.rule.level is Level.NOTE
