@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from longhand.lower.ir import Axis, Buffer, Constant, Load, Nest, Scalar, Step, Store
-from longhand.schedule.bodies import split_axes
+from longhand.lower.ir import Buffer, Constant, Nest, Scalar, Step
 from longhand.schedule.cleanup import value_key
-from longhand.schedule.redundant_steps import rename_in_nest
+from longhand.schedule.redundant_steps import without_names
 
 
 def pass_differing_numbers(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
@@ -40,10 +39,7 @@ def _may_be_passed(value: object) -> bool:
 
 def _key(nest: Nest, buffers: Mapping[str, Buffer]) -> object:
     """The nest up to the names of its axes and buffers, and up to what its numbers are."""
-    names = list(dict.fromkeys(value.buffer for value in nest.body if isinstance(value, Load | Store)))
-    number = {name: f"{place}" for place, name in enumerate(names)}
-    plain = rename_in_nest(nest, number.__getitem__)
-    plain = split_axes(plain, {a.name: (Axis(f"{i}", a.size),) for i, a in enumerate(nest.axes)})
+    plain, memory = without_names(nest, buffers)
     body = tuple(
         (
             ("a number", value.dtype)
@@ -52,7 +48,6 @@ def _key(nest: Nest, buffers: Mapping[str, Buffer]) -> object:
         )
         for value in plain.body
     )
-    memory = tuple((buffers[name].dtype, buffers[name].shape, buffers[name].stride) for name in names)
     return plain.axes, body, memory
 
 

@@ -8,8 +8,20 @@ from typing import Any
 
 import torch
 
-from longhand.lower.ir import Buffer, BufferKind, Contraction, Extern, Load, Nest, Step, Store, Value, View
-from longhand.schedule.bodies import without_stores
+from longhand.lower.ir import (
+    Axis,
+    Buffer,
+    BufferKind,
+    Contraction,
+    Extern,
+    Load,
+    Nest,
+    Step,
+    Store,
+    Value,
+    View,
+)
+from longhand.schedule.bodies import split_axes, without_stores
 from longhand.schedule.cleanup import clean_nest, value_key
 from longhand.schedule.dependencies import effects
 
@@ -152,3 +164,17 @@ def _rename_views(argument: Any, name_of: Callable[[str], str]) -> Any:
     if isinstance(argument, tuple):
         return tuple(_rename_views(part, name_of) for part in argument)
     return argument
+
+
+def without_names(nest: Nest, buffers: Mapping[str, Buffer]) -> tuple[Nest, tuple[object, ...]]:
+    """The nest with numbers for names of axes and buffers, and what these buffers are, in order of first use."""
+    names = buffers_of(nest)
+    number = {name: f"{place}" for place, name in enumerate(names)}
+    plain = rename_in_nest(nest, number.__getitem__)
+    plain = split_axes(plain, {axis.name: (Axis(f"{i}", axis.size),) for i, axis in enumerate(nest.axes)})
+    return plain, tuple((buffers[name].dtype, buffers[name].shape, buffers[name].stride) for name in names)
+
+
+def buffers_of(nest: Nest) -> tuple[str, ...]:
+    """The buffers of a nest in order of first use."""
+    return tuple(dict.fromkeys(value.buffer for value in nest.body if isinstance(value, Load | Store)))

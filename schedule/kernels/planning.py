@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-import torch
-
-from longhand.lower.ir import Axis, Buffer, Contraction, Extern, Load, Nest, Size, Step, Store
+from longhand.lower.ir import Buffer, Contraction, Extern, Nest, Step
 from longhand.options import Options
-from longhand.schedule.bodies import origins, split_axes
+from longhand.schedule.bodies import origins
 from longhand.schedule.cleanup import value_key
 from longhand.schedule.contractions.registry import template_for
 from longhand.schedule.contractions.template import ContractionTemplate
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.plan import Launch
-from longhand.schedule.redundant_steps import rename_in_nest
+from longhand.schedule.redundant_steps import buffers_of, without_names
 from longhand.schedule.sizes import Hints, Limits
 from longhand.schedule.targets import facts_of
 
@@ -64,9 +62,9 @@ class Planner:
             nest: What it does.
             template: For the loops of a contraction: what computes them.
         """
-        names = _touched(nest)
+        names = buffers_of(nest)
         entry = template.entry if template is not None else None
-        key = (self._key(nest, names), entry.schedule.name if entry is not None else None)
+        key = (self._key(nest), entry.schedule.name if entry is not None else None)
         if key not in self._known:
             plan, launch = plan_kernel(nest, self._buffers, self._options, self._hints, self._limits, entry)
             known = self.kernels.setdefault(
@@ -84,18 +82,7 @@ class Planner:
         """The nodes that a nest computes, in the captured graph's order."""
         return tuple(sorted(origins(nest.body), key=lambda name: (self._position_of.get(name, -1), name)))
 
-    def _key(self, nest: Nest, names: tuple[str, ...]) -> object:
+    def _key(self, nest: Nest) -> object:
         """The nest up to the names of its axes and buffers, and up to its origins."""
-        number = {name: f"{place}" for place, name in enumerate(names)}
-        plain = rename_in_nest(nest, number.__getitem__)
-        plain = split_axes(plain, {a.name: (Axis(f"{i}", a.size),) for i, a in enumerate(nest.axes)})
-        memory: list[tuple[torch.dtype, tuple[Size, ...], tuple[Size, ...]]] = []
-        for name in names:
-            buffer = self._buffers[name]
-            memory.append((buffer.dtype, buffer.shape, buffer.stride))
-        return (plain.axes, tuple(value_key(value) for value in plain.body), tuple(memory))
-
-
-def _touched(nest: Nest) -> tuple[str, ...]:
-    """The buffers of a nest in order of first use."""
-    return tuple(dict.fromkeys(value.buffer for value in nest.body if isinstance(value, Load | Store)))
+        plain, memory = without_names(nest, self._buffers)
+        return plain.axes, tuple(value_key(value) for value in plain.body), memory
