@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -212,8 +212,7 @@ def find_joins(
     plan: KernelPlan, names: KernelNames, words: BufferWords
 ) -> tuple[dict[int, Join], dict[int, PieceLoad]]:
     """The joins of a body by the position of their result, and how the loads of their pieces are seen."""
-    joins: dict[int, Join] = {}
-    loads: dict[int, PieceLoad] = {}
+    found: dict[int, tuple[Join, dict[int, PieceLoad]]] = {}
     picked = {
         other.args[2] for other in plan.body if isinstance(other, Pointwise) and other.op is PointwiseOp.WHERE
     }
@@ -228,9 +227,28 @@ def find_joins(
             join = _pad(plan, position, value)
         seen = _piece_loads(plan, names, join) if join is not None else None
         if join is not None and seen is not None:
-            joins[position] = join
-            loads |= seen
-    return joins, loads
+            found[position] = join, seen
+    while mixed := _read_elsewhere(plan, found):
+        found = {position: one for position, one in found.items() if position not in mixed}
+    loads = {position: load for _, seen in found.values() for position, load in seen.items()}
+    return {position: join for position, (join, _) in found.items()}, loads
+
+
+def _read_elsewhere(
+    plan: KernelPlan, found: Mapping[int, tuple[Join, Mapping[int, PieceLoad]]]
+) -> frozenset[int]:
+    """The joins of a tensor that something else reads under a mask: it comes flat, and cannot be seen as rows, too."""
+    seen = {position for _, loads in found.values() for position in loads}
+    flat = {
+        value.buffer
+        for position, value in enumerate(plan.body)
+        if isinstance(value, Load) and value.mask is not None and position not in seen
+    }
+    joined = {
+        position: {value.buffer for one in loads if isinstance(value := plan.body[one], Load)}
+        for position, (_, loads) in found.items()
+    }
+    return frozenset(position for position, buffers in joined.items() if buffers & flat)
 
 
 def _cat(plan: KernelPlan, position: int) -> Join | None:
