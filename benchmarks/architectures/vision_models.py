@@ -136,7 +136,7 @@ def deep_timm(module: str, n_layers: int) -> Example:
         for size in ({"img_size": _SIDE}, {}):
             try:
                 return _timm_example(timm, name, 3, _SIDE, {"num_classes": 10, **size, **depth})
-            except Exception:
+            except (TypeError, ValueError, AssertionError, RuntimeError):  # timm says it in one of these
                 continue
     raise ValueError(f"{name} takes no number of layers")
 
