@@ -101,8 +101,10 @@ class Derivation(enum.Enum):
     COPY = "copy"  # the same, in memory of its own
     ON_CPU = "on_cpu"  # the same, on the host
     LOSSES = "losses"  # of each row, before a loss is reduced to one
-    PIECE_MEANS = "piece_means"  # of pieces of the images that a norm is of
+    PIECE_MEANS = "piece_means"  # of pieces of the rows or images that a norm is of
     PIECE_SQUARES = "piece_squares"
+    MEAN = "mean"  # of a row, and 1 / its deviation
+    RSTD = "rstd"
     SEEN = "seen"  # the memory of an argument, as ATen's own view of it
     RESULT = "result"  # a further result of a call, which no node takes
 

@@ -66,6 +66,8 @@ _HEAVY = frozenset(
         "embedding",
     ]
 )
+# Of so many elements that no program holds them: the statistics are kept, which costs nothing beside reading all again.
+_LONG_ROW = 8192
 _HEAVY_PREFIXES = (
     "_scaled_dot_product",
     "_flash_attention",
@@ -110,7 +112,15 @@ def is_light(node: fx.Node) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload):
         return True  # arithmetic on sizes; getitem follows its call
     name = packet_name(node.target)
+    if name == "var_mean" and _row_length(node) > _LONG_ROW:
+        return False
     return not (is_random(node) or is_stateful(node) or name in _HEAVY or name.startswith(_HEAVY_PREFIXES))
+
+
+def _row_length(node: fx.Node) -> int:
+    """Of statistics: the elements that one of them is of."""
+    source, (first, *_) = node.all_input_nodes[0].meta["val"], node.meta["val"]
+    return number(source.numel()) // max(1, number(first.numel()))
 
 
 def bytes_of(node: fx.Node) -> int:

@@ -58,7 +58,8 @@ class KernelPurpose(enum.Enum):
 
     FILL_PADDING = "fill_padding"
     PIECE_STATISTICS = "piece_statistics"  # makes the statistics of pieces
-    BATCH_STATISTICS = "batch_statistics"  # reads them
+    BATCH_STATISTICS = "batch_statistics"  # reads them, and the running ones
+    ROW_STATISTICS = "row_statistics"  # reads them alone
     TO_CHANNELS_LAST = "to_channels_last"
     TO_CONTIGUOUS = "to_contiguous"
 
@@ -69,7 +70,8 @@ def purpose_of(plan: KernelPlan, words: BufferWords) -> KernelPurpose | None:
     if Derivation.PIECE_SQUARES in stored:
         return KernelPurpose.PIECE_STATISTICS
     if Derivation.PIECE_SQUARES in _derivations(plan, words, Load):
-        return KernelPurpose.BATCH_STATISTICS
+        read = {value.buffer for value in plan.body if isinstance(value, Load)}
+        return KernelPurpose.BATCH_STATISTICS if len(read) > 2 else KernelPurpose.ROW_STATISTICS
     if fills_padding(plan):
         return KernelPurpose.FILL_PADDING
     if all(isinstance(value, Load | Store) for value in plan.body):

@@ -238,6 +238,8 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     if purpose is KernelPurpose.FILL_PADDING:
         padded = listed(names.pointers[pointer.name] for pointer in plan.pointers)
         return f"writes zeros to the padding of {padded}{_place(plan, names)}."
+    if purpose is KernelPurpose.ROW_STATISTICS:
+        return "each row's mean and spread, from those of its pieces."
     if purpose is KernelPurpose.BATCH_STATISTICS:
         return "each channel's mean and 1 / deviation, from those of its pieces; the running ones follow."
     return _padded(plan, names, words) or _computed(plan, names, words)

@@ -1,12 +1,8 @@
 """Batch norm by the batch's own statistics, written out: on CUDA, where images have enough pixels.
 
 ATen's kernel takes one program for each channel: 32 channels leave most of a GPU idle, whatever the images' size. Here
-every piece of a channel that fits a program's registers is reduced by itself, to its mean and the squares around it;
-then the pieces of each channel are combined,
-
-    squares = sum(squares of the piece + size of the piece * (mean of the piece - mean)**2)
-
-which loses no digits. The images are read twice: for the statistics, and where they are normalized.
+every piece of a channel that fits a program's registers is reduced by itself, and the pieces of each channel are
+combined (`piecewise`). The images are read twice: for the statistics, and where they are normalized.
 """
 
 from __future__ import annotations
@@ -15,6 +11,7 @@ from longhand.lower.body import Size, compute_dtype
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.normalization import affine, mean_of, per_channel
+from longhand.lower.lowerings.piecewise import combined
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.sizes import divide, product
@@ -112,13 +109,7 @@ def _combined(
     axes, mean, total = nest.axes([1, 2]), nest.load(means_view), nest.load(squares_view)
     dtype = mean.dtype
     count = nest.body.scalar(size, dtype, "piece_size")
-    if axes:  # more than one piece
-        mean_of_piece = mean
-        mean = mean_of(nest, mean_of_piece, axes, "mean")
-        apart = (mean_of_piece - mean).named("apart")
-        around = (total + apart * apart * count).named("squares_around")
-        total = nest.body.reduce(ReduceOp.SUM, around, axes, "total_squares")
-        count = (nest.body.extent(axes, dtype) * count).named("count")
+    mean, total, count = combined(nest, mean, total, axes, count)
     variance = (total / count).named("variance")
     rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, dtype, "eps"), name="rstd")
     share = nest.body.scalar(momentum, dtype, "momentum")

@@ -16,7 +16,6 @@ from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
-from longhand.lower.sizes import divide
 from longhand.lower.unsupported import Decline, require_loop_dtypes
 from longhand.lower.views import TensorView
 
@@ -222,44 +221,7 @@ def rms_normalize(nest: NestBuilder, value: Handle, axes: Sequence[str], eps: fl
     return (value * rstd).named("normalized"), rstd
 
 
-# --- group norm and batch norm ---
-
-
-@lowers(aten.group_norm.default)
-def _group_norm(
-    ctx: Context,
-    x: TensorView,
-    groups: int,
-    weight: TensorView | None,
-    bias: TensorView | None,
-    eps: float,
-    *_: Any,
-) -> TensorView:
-    per_group = divide(x.size(1), groups)
-    if per_group is None or x.is_empty:
-        raise Decline("group_norm of nothing is left to ATen.")
-    split = (x.size(0), groups, per_group, *x.shape[2:])
-    grouped = x.reshape(split)
-    if grouped is None:
-        grouped = ctx.copy(x).reshape(split)
-    assert grouped is not None
-    views = [grouped]
-    for view in (weight, bias):
-        if view is not None:
-            shaped = ctx.strided(view).reshape((groups, per_group, *(1 for _ in x.shape[2:])))
-            assert shaped is not None
-            views.append(shaped)
-    require_loop_dtypes(*(view.dtype for view in views))
-    nest, (x_view, *others) = ctx.nest(split, views)
-    value = nest.load(x_view)
-    normalized, _mean, _rstd = normalize(nest, value, nest.axes(range(2, len(split))), eps)
-    result = affine(nest, normalized, weight, bias, others)
-    target = ctx.make_result()
-    as_split = target.reshape(split)
-    assert as_split is not None
-    nest.store(as_split, result.named(ctx.local))
-    ctx.finish(nest)
-    return target
+# --- batch norm ---
 
 
 def per_channel(x: TensorView, view: TensorView) -> TensorView:

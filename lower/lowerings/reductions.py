@@ -11,6 +11,7 @@ import torch
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context
 from longhand.lower.lowerings.arithmetic import power
+from longhand.lower.lowerings.piecewise import RowPieces, row_pieces
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.lowerings.viewing import wrap_all
 from longhand.lower.nest import NestBuilder
@@ -217,15 +218,39 @@ def _var(ctx: Context, x: TensorView, *rest: Any) -> TensorView:
 def _var_mean(ctx: Context, x: TensorView, *rest: Any) -> tuple[TensorView, TensorView]:
     require_loop_dtypes(x.dtype)
     dims, correction = _variance_arguments(ctx, rest)
+    is_std = ctx.node.target.overloadpacket is aten.std_mean  # type: ignore[union-attr]
+    within = sorted(wrap_all(dims, x.rank)) if dims else range(x.rank)
+    pieces = row_pieces(ctx, x, within, ctx.result_name(1))
+    if pieces is not None:
+        return _var_mean_of_pieces(ctx, pieces, within, correction, is_std)
     reduction = Reduction(ctx, x, dims)
     value = reduction.load(x.dtype)
     mean = reduction.mean(value, "mean")
     spread = reduction.variance(value, correction, mean)
-    if ctx.node.target.overloadpacket is aten.std_mean:  # type: ignore[union-attr]
+    if is_std:
         spread = apply(Op.SQRT, spread)
     results = reduction.store(spread, 0), reduction.store(mean, 1)
     ctx.finish(reduction.nest)
     return results
+
+
+def _var_mean_of_pieces(
+    ctx: Context, pieces: RowPieces, within: Sequence[int], correction: Number, is_std: bool
+) -> tuple[TensorView, TensorView]:
+    nest = pieces.nest(ctx)
+    mean, squares, count = pieces.statistics(nest)
+    spread = (squares / (count - float(correction) if correction else count)).named("variance")
+    found = []
+    for place, statistic in enumerate((apply(Op.SQRT, spread) if is_std else spread, mean)):
+        target = ctx.make_result(place)
+        view = target
+        if target.rank >= nest.rank and within:  # dimensions that were reduced are kept
+            for dim in reversed(within):
+                view = view.drop(dim)
+        nest.store(view, statistic, range(nest.rank - 1))
+        found.append(target)
+    ctx.finish(nest)
+    return found[0], found[1]
 
 
 # --- norms and logsumexp ---
