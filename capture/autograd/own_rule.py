@@ -15,7 +15,7 @@ from longhand.capture.own_derivatives import derivative_named, given_op
 aten = torch.ops.aten
 
 
-@derivative_rule(given_op)
+@derivative_rule(given_op, takes_complex=True)
 def _own_derivative(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: Setting) -> Rewritten:
     """The results get nodes of their own: a gradient belongs to a node, and forward may return what it is given."""
     arguments, kept = given["arguments"], given["kept"]

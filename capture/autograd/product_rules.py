@@ -29,10 +29,8 @@ _WIDE = (torch.bfloat16, torch.float32, torch.float64)
 def _linear(
     rewriter: Rewriter, given: dict[str, Any], eager: torch.Tensor, setting: Setting
 ) -> Rewritten | None:
-    """d x = d y @ W, d W = d y^T @ x over all rows, d b = the rows' sum: of real numbers. Complex ones as traced."""
+    """d x = d y @ W, d W = d y^T @ x over all rows, d b = the rows' sum."""
     x, weight, bias = given["input"], given["weight"], given["bias"]
-    if eager.is_complex():
-        return None
     call = rewriter.call
     n_out, n_in = weight.fake.shape
     args = (x, weight) if bias is None else (x, weight, bias)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture.functionalize.functional_proxies import Handle
@@ -53,12 +54,23 @@ class Setting:
 
 DerivativeRule = Callable[[Rewriter, dict[str, Any], torch.Tensor, Setting], Rewritten | None]
 DERIVATIVE_RULES: dict[torch._ops.OpOverload, DerivativeRule] = {}
+_OF_COMPLEX: set[torch._ops.OpOverload] = set()
 
 
-def derivative_rule(*targets: torch._ops.OpOverload) -> Callable[[DerivativeRule], DerivativeRule]:
+def derivative_rule(
+    *targets: torch._ops.OpOverload, takes_complex: bool = False
+) -> Callable[[DerivativeRule], DerivativeRule]:
+    """Registers the rule for ops.
+
+    Args:
+        targets: The ops.
+        takes_complex: Whether its formula is one of complex numbers, too: most would lack a conjugate.
+    """
+
     def register(function: DerivativeRule) -> DerivativeRule:
         for target in targets:
             DERIVATIVE_RULES[target] = function
+        _OF_COMPLEX.update(targets if takes_complex else ())
         return function
 
     return register
@@ -80,6 +92,9 @@ def rewritten(
 ) -> Rewritten | None:
     """What the rule for an op makes of a call; None where there is no rule for it."""
     rule = DERIVATIVE_RULES.get(op)
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
+    if op not in _OF_COMPLEX and any(tensor.fake.is_complex() for tensor in tensors):
+        return None
     return None if rule is None else rule(rewriter, bound(op, args, kwargs), eager, setting)
 
 

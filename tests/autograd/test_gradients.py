@@ -286,3 +286,12 @@ def test_gradients_of_a_complex_linear_are_conjugated(shape):
         leaves = [value.clone().requires_grad_() for value in given]
         found.append(torch.autograd.grad(call(*leaves), leaves, d_out))
     torch.testing.assert_close(found[1], found[0])
+
+
+def test_gradients_of_a_complex_norm_are_conjugated():
+    given = [torch.randn(shape, dtype=torch.complex64) for shape in ((3, 5), (5,))]
+    d_out, found = torch.randn(3, 5, dtype=torch.complex64), []
+    for call in (F.rms_norm, longhand.compile(lambda x, shape, weight: F.rms_norm(x, shape, weight))):
+        leaves = [value.clone().requires_grad_() for value in given]
+        found.append(torch.autograd.grad(call(leaves[0], (5,), leaves[1]), leaves, d_out))
+    torch.testing.assert_close(found[1], found[0])

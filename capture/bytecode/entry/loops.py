@@ -21,8 +21,6 @@ from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["Loop", "loop_around", "loop_code"]
 
-# Of each code the FOR_ITERs that ran, and how deep the stack was there: as deep as at any time.
-_DEPTHS: dict[CodeType, dict[int, int]] = {}
 _GENERATORS = 0x20 | 0x80 | 0x200
 
 
@@ -41,6 +39,12 @@ class Loop:
     made: frozenset[str]
 
 
+@functools.lru_cache(maxsize=1024)  # a forgotten code's loops are learned anew
+def _depths(code: CodeType) -> dict[int, int]:
+    """The FOR_ITERs of a code that ran, and how deep the stack was there: as deep as at any time."""
+    return {}
+
+
 def loop_around(position: Position, running: CodeType, depths: Mapping[int, int]) -> Loop | None:
     """The outermost loop around a place whose rest CPython can run; None if there is none.
 
@@ -50,7 +54,7 @@ def loop_around(position: Position, running: CodeType, depths: Mapping[int, int]
         depths: How deep the stack is at the FOR_ITERs of that code that ran.
     """
     code = position.code
-    known = _DEPTHS.setdefault(code, {})
+    known = _depths(code)
     known.update((original_position(running, at)[1], depth) for at, depth in depths.items())
     if code.co_flags & _GENERATORS:
         return None

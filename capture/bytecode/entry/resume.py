@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
+import weakref
 from types import CodeType
 from typing import Any
 
@@ -55,21 +56,20 @@ class Position:
     locals: tuple[str, ...]
 
 
-# A continuation's code -> the user's code, and how many instructions of its own come first.
-_ORIGINS: dict[CodeType, tuple[CodeType, int]] = {}
+# A continuation's code, by its identity -> the user's code, and how many instructions of its own come first. An entry
+# lives as long as its continuation: programs that make functions for ever must not fill the memory.
+_ORIGINS: dict[int, tuple[CodeType, int]] = {}
 
 
 def original_position(code: CodeType, index: int) -> tuple[CodeType, int]:
     """The user's code and instruction for those of a continuation."""
-    if code in _ORIGINS:
-        original, shift = _ORIGINS[code]
-        return original, index - shift
-    return code, index
+    original, shift = _ORIGINS.get(id(code), (code, 0))
+    return original, index - shift
 
 
 def is_continuation(code: CodeType) -> bool:
     """Whether it is one: its arguments that are cell variables are cells already."""
-    return code in _ORIGINS
+    return id(code) in _ORIGINS
 
 
 def first_name(code: CodeType) -> str | None:
@@ -210,7 +210,8 @@ def continuation(position: Position) -> CodeType:
     body.insert(places[position.index], label)
     shift = start(body, position, label, line)
     made = assemble(body, code, "continuation")
-    _ORIGINS[made] = (code, shift)
+    _ORIGINS[id(made)] = (code, shift)
+    weakref.finalize(made, _ORIGINS.pop, id(made)).atexit = False
     return made
 
 

@@ -4,9 +4,12 @@ import contextlib
 import dis
 import sys
 import types
+import weakref
 
 import pytest
 
+from longhand.capture.bytecode.entry import resume
+from longhand.capture.bytecode.entry.loops import loop_around
 from longhand.capture.bytecode.entry.resume import (
     Position,
     continuation,
@@ -223,3 +226,23 @@ def test_a_call_inside_a_with_block_is_left_properly():
     made = types.FunctionType(step_code(position), globals(), "function", None, function.__closure__)
     assert made(entered.__exit__, len, [1, 2]) == 2
     assert log == ["in", "out"]
+
+
+def test_code_that_nobody_has_is_forgotten() -> None:
+    """Programs that make functions for ever fill no memory: caches end, and origins live as their continuations do."""
+    first, began = None, len(resume._ORIGINS)
+    for number in range(3000):
+        names: dict[str, types.FunctionType] = {}
+        exec(f"def made(a):\n    for b in a:\n        b = {number}\n    return b", names)
+        code = names["made"].__code__
+        head = next(i for i, step in enumerate(decode(code).instructions) if step.name == "FOR_ITER")
+        position = Position(code, head + 1, (False, False), ("a",))
+        assert loop_around(position, code, {head: 2}) is not None
+        first = first or weakref.ref(code)
+    assert first is not None and first() is None
+    kept = continuation(position)
+    assert resume.is_continuation(kept) and len(resume._ORIGINS) == began + 1
+    continuation.cache_clear()
+    assert resume.is_continuation(kept)
+    del kept
+    assert len(resume._ORIGINS) <= began
