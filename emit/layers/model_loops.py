@@ -20,8 +20,8 @@ from longhand.emit.module.paragraphs import Paragraph, quote_lines
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.operation_names import op_word
-from longhand.emit.names.variables import name_block
-from longhand.emit.names.words import own_name, plural, python_docstring
+from longhand.emit.names.variables import list_of, name_block
+from longhand.emit.names.words import own_name, python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Extern
 from longhand.schedule.plan import Launch, Release, buffers_made
@@ -290,7 +290,8 @@ def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> lis
     lines: list[str] = []
     carried: dict[int, str] = {}
     lists = {place: variables[last[place]].partition("[")[0] for place in loop.collected}
-    singular = {place: _singular(name, last[place], outer) for place, name in lists.items()}
+    layer = f"{loop.repeat.paths[-1]}."
+    singular = {place: _singular(name, last[place], outer, layer) for place, name in lists.items()}
     for place, source in enumerate(loop.carried):
         variable = singular.get(source) or variables[last[source]]
         carried[place] = variable
@@ -336,9 +337,10 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
     return f"({', '.join(map(str, positions))})"
 
 
-def _singular(name: str, buffer: str, outer: BodyWriter) -> str:
-    """The word that a list's name is the plural of, told apart from a variable that is there already."""
-    word = next((word for word in outer.words.candidates(buffer) if plural(word) == name), f"one_of_{name}")
+def _singular(name: str, buffer: str, outer: BodyWriter, layer: str) -> str:
+    """The word that a list's name is made of, told apart from a variable that is there already."""
+    words = outer.words.variables(buffer, layer, is_of_all=True)
+    word = next((word for word in words if list_of(word) == name), f"one_of_{name}")
     others = {variable for other, variable in outer.variables.items() if other != buffer}
     return f"layer_{word}" if word in others else word
 

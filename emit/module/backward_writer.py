@@ -169,12 +169,13 @@ class BackwardWriter(ModelWriter):
         return self.variables[buffer]
 
     def _device_expression(self) -> str:
-        """Of a tensor that is small and stays."""
-        single = self.single()
-        weights = [name for name in single if name in self.graph.paths]
-        if not single:
+        """Of a tensor that stays: a weight or an argument of the user's, the one with the shortest word."""
+        single = [name for name in self.single() if name not in self.plan.program.on_cpu]
+        sources = {entry.node: entry.source for entry in self._training.inputs}
+        staying = [name for name in single if isinstance(sources.get(name), str)] or single[:1]
+        if not staying:
             return f'"{self.plan.options.target.device.value}"'
-        return f"{self.variables[(weights or single)[0]]}.device"
+        return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
         record = self._records.get(loop.owner)

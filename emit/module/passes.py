@@ -30,6 +30,7 @@ from longhand.emit.names.dimension_propagation import PRODUCT, Words
 from longhand.emit.names.naming import name_unit
 from longhand.emit.names.unit_names import Ledger, Pass
 from longhand.emit.names.variables import list_words, name_block
+from longhand.emit.names.weight_names import weights_of
 from longhand.lower.ir import Program, View
 from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read
 
@@ -93,12 +94,14 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
     graphs = training.graphs
     given: dict[str, tuple[str, ...]] = {}
     saved: dict[str, str] = {}  # by the forward's value: its placeholder here
+    modules: dict[str, str] = {}
     for entry in graphs.inputs:
         value = graphs.forward.outputs[entry.source].value if isinstance(entry.source, int) else None
         if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
             variable = forward.names.buffers.get(value, "")  # where each of its words is another layer's
             given[entry.node] = (*forward.words.candidates(value), *[variable] * variable.isidentifier())
             saved[value] = entry.node
+            modules[entry.node] = forward.words.module_of(value)
         elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
             given[entry.node] = tuple(f"d_{word}" for word in forward.words.candidates(value))
     differentiated: dict[str, str] = {}
@@ -111,7 +114,13 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
             if value in saved and origin.part is GradientPart.WHOLE:
                 differentiated[node.name] = saved[value]
     words = BufferWords(
-        lowered, training.backward.program.buffers, given, forward.words.renamed, differentiated
+        lowered,
+        training.backward.program.buffers,
+        given,
+        forward.words.renamed,
+        differentiated,
+        weights_of(training.backward),
+        modules,
     )
     dims = backward_dims(graphs, forward.words, words, training.backward.program)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)

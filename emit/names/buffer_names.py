@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -20,12 +21,14 @@ from longhand.emit.names.value_origins import (
     last_word,
     result_word,
     without_positions,
+    words_in_module,
     words_of_module,
 )
 from longhand.emit.names.words import identifier, path_words, snake_case, without_counter
 from longhand.lower.ir import Buffer, Derivation, Derived
 
 _SHORT = 14
+_BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
 _STATISTICS = {1: "mean", 2: "rstd"}
 _FILLED = frozenset(
     {"full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "zeros_like", "full_like", "ones_like"}
@@ -42,9 +45,11 @@ class BufferWords:
         given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
         renamed: What the user's locals were called when the unit was first generated.
         differentiated: Of a backward graph: by gradient the placeholder of the value that it is the gradient of.
+        weights: Of a backward graph: by buffer the path of the weight that it is, or holds the gradient of.
+        modules: Of a backward graph: by placeholder the path of the module in which the forward made the value.
 
     Attributes:
-        renamed, differentiated: As given.
+        renamed, differentiated, weights: As given.
         origins: Where values come from.
         paths: Of the captured graph: the parameters that values of a backward pass are, or are the gradients of.
     """
@@ -56,9 +61,13 @@ class BufferWords:
         given: Mapping[str, tuple[str, ...]] | None = None,
         renamed: RenamedLocals = NOTHING_RENAMED,
         differentiated: Mapping[str, str] | None = None,
+        weights: Mapping[str, str] | None = None,
+        modules: Mapping[str, str] | None = None,
     ) -> None:
         self.renamed = renamed
         self.differentiated = differentiated or {}
+        self.weights = weights or {}
+        self._modules = modules or {}
         self.origins = ValueOrigins(graph, buffers, renamed)
         self._given = given or {}
         self.paths = graph.paths
@@ -100,13 +109,34 @@ class BufferWords:
             return
         yield from self._of_node(node)
 
-    def variables(self, buffer: str) -> Iterator[str]:
-        """Names for a buffer in a whole function: there ``weight`` alone does not say whose."""
+    def variables(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
+        """Names for a buffer in a whole function: there ``weight`` alone does not say whose.
+
+        Args:
+            buffer: What is named.
+            layer: The path of the layer that the function is for, with a dot behind it; what it says is left out.
+            is_of_all: Whether it is one of those of all layers, named outside of them.
+        """
         words = list(self.candidates(buffer))
-        is_gradient = self.provenance(buffer).gradient_of
-        bare = {"weight", "bias", "d_weight", "d_bias"} if buffer in self.paths or is_gradient else set()
-        yield from [word for word in words if word not in bare] or words
-        yield from _of_path(self.provenance(buffer).module, words[0])
+        is_of_weight = buffer in self.paths or bool(self.provenance(buffer).gradient_of)
+        told = [word for word in words if not (is_of_weight and _BARE.fullmatch(word))] or words
+        yield told[0]
+        node = self.nodes.get(buffer) if buffer not in self._inputs else None
+        fillers = set(self._fillers(node)) if node is not None else set()
+        plain = [word for word in told if word not in fillers] or told[:1]
+        yield from plain
+        yield from words_in_module(self.module_of(buffer), plain, layer)
+        if is_of_all:
+            yield from words_in_module(re.sub(r"\.\d+", "", self.module_of(buffer)), plain)
+        yield from told
+
+    def module_of(self, buffer: str) -> str:
+        """The module whose function names a value, of a call of another module too; else the one that makes it."""
+        if buffer in self._modules:
+            return self._modules[buffer]
+        origin = self.provenance(buffer)
+        is_named = bool(origin.local) and is_call_of(origin.statement, origin.module)
+        return origin.module.rpartition(".")[0] if is_named else origin.module
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
@@ -160,7 +190,11 @@ class BufferWords:
         if local:
             yield local
         call = _call_of_several(node)
-        if call is not None and not origin.local and (words := [*self._of_result(call, node.args[1])]):
+        if (
+            call is not None
+            and not origin.local
+            and (words := [*_of_result(self.origins, call, node.args[1])])
+        ):
             yield from words
             return  # what is made beside the first result is called nothing else
         yield from self._returned(node, origin)
@@ -169,7 +203,13 @@ class BufferWords:
         if phrase := self._phrase(node):
             yield phrase
         if local:
-            yield from self._of_pattern(node, local)
+            yield from _of_pattern(self.origins, node, local)
+        yield from self._fillers(node)
+
+    def _fillers(self, node: fx.Node) -> Iterator[str]:
+        """Words that say by which operation a value is made, where nothing says what it is."""
+        origin, local = self.origins.of(node), self.origins.local(node)
+        call = _call_of_several(node)
         op: OpWord = op_word(node if call is None else call)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
@@ -191,7 +231,7 @@ class BufferWords:
     def _of_derived(self, made: Derived) -> Iterator[str]:
         """For a buffer that lower added."""
         if made.how is Derivation.RESULT and made.of in self.nodes:
-            yield from self._of_result(self.nodes[made.of], made.place)
+            yield from _of_result(self.origins, self.nodes[made.of], made.place)
         elif made.how.is_layout and made.of in self.nodes:
             word = next(self.candidates(made.of))
             if made.how is Derivation.CONTIGUOUS:
@@ -202,21 +242,6 @@ class BufferWords:
         elif made.how.is_of_pieces:
             yield from (f"{word}_{made.how.value}" for word in self.candidates(made.of))
             yield made.how.value
-
-    def _of_result(self, call: fx.Node, place: object) -> Iterator[str]:
-        """What a call's further results are, with the module's name where the word alone does not say whose."""
-        word = _result_of_call(call, place)
-        if word is not None:
-            path = without_positions(self.origins.of(call).module)
-            yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
-
-    def _of_pattern(self, node: fx.Node, local: str) -> Iterator[str]:
-        """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
-        origin = self.origins.of(node)
-        statement = origin.statement
-        name = self.origins.name_of_statement(origin)
-        if has_result_word(name) and statement.count(local) > 1:
-            yield result_word(name)
 
     def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
         """For what a module's forward() returns: the name under which the user holds that module."""
@@ -291,6 +316,23 @@ class BufferWords:
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
 
 
+def _of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iterator[str]:
+    """What a call's further results are, with the module's name where the word alone does not say whose."""
+    word = _result_of_call(call, place)
+    if word is not None:
+        path = without_positions(origins.of(call).module)
+        yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
+
+
+def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:
+    """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
+    origin = origins.of(node)
+    statement = origin.statement
+    name = origins.name_of_statement(origin)
+    if has_result_word(name) and statement.count(local) > 1:
+        yield result_word(name)
+
+
 def _summand_word(origin: Provenance, of: str) -> str:
     """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
     word = last_word(without_positions(origin.module)) or without_counter(origin.differentiates)
@@ -311,13 +353,6 @@ def _result_of_call(call: fx.Node, place: object) -> str | None:
         return _STATISTICS[place]
     returns = call.target._schema.returns
     return (returns[place].name or None) if 0 < place < len(returns) else None
-
-
-def _of_path(path: str, word: str) -> Iterator[str]:
-    """With the whole path of the module, where many have the word: ``features_3_conv_1_mean``."""
-    last = last_word(without_positions(path))
-    if path and last:
-        yield identifier(path) if word == last else f"{identifier(path)}_{word.removeprefix(f'{last}_')}"
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:

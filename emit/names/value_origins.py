@@ -54,6 +54,22 @@ def last_word(path: str) -> str | None:
     return identifier(last) if last and not last.isdigit() else None
 
 
+def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Iterator[str]:
+    """The words with the path of a module, where many have them: ``features_3_conv_1_mean``, ``d_encoder_attn_out``.
+
+    Args:
+        module: The path.
+        words: Words for a value that is made there.
+        layer: The path of the layer in whose function they are used, with a dot behind it: it is left out.
+    """
+    path = module[len(layer) :] if layer and f"{module}.".startswith(layer) else module
+    last = last_word(without_positions(path))
+    for word in words if path and last else ():
+        plain = word.removeprefix("d_")
+        rest = "" if plain == last else f"_{plain.removeprefix(f'{last}_')}"
+        yield f"{word[: len(word) - len(plain)]}{identifier(path)}{rest}"
+
+
 _OF_ZERO = {"le": "is_not_positive", "lt": "is_negative", "ge": "is_not_negative", "gt": "is_positive"}
 # By the operation's own word.
 _RESULTS = {

@@ -5,7 +5,8 @@ A word may be used again once nothing reads what it stood for, as the user does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
@@ -13,7 +14,17 @@ from longhand.emit.module.paragraphs import named_views, view_key
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.trees import parameters
 from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope, identifier, own_name, plural
+from longhand.emit.names.value_origins import words_in_module
+from longhand.emit.names.weight_names import inside_layer, name_weights
+from longhand.emit.names.words import (
+    OWN_WORDS,
+    RESERVED_IN_MODULE,
+    Scope,
+    identifier,
+    own_name,
+    plural,
+    singular,
+)
 from longhand.lower.ir import Extern, View
 from longhand.schedule.plan import Allocate, Release, Reuse, UnitPlan, buffers_made, buffers_read
 
@@ -40,9 +51,14 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
             scope.take(step.record.word)
             scope.take(SAVED)
             in_records |= step.record.places
-    for entry in plan.program.graph.inputs:
-        if entry.node in of_layers:
-            names[entry.node] = of_layers[entry.node]
+    _name_weights(words, names, scope, {*of_layers, *_made_in_loops(steps)})
+    names |= of_layers
+    entries = [entry for entry in plan.program.graph.inputs if entry.node not in names]
+    first = Counter(next(words.candidates(entry.node)) for entry in entries)
+    for entry in entries:
+        if first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
+            plain = list(words.variables(entry.node))
+            names[entry.node] = scope.pick([*words_in_module(words.module_of(entry.node), plain), *plain])
         elif entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
             names[entry.node] = scope.pick(words.variables(entry.node))
         elif not plan.program.graph.is_module:
@@ -55,6 +71,27 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     }
     _Namer(words, names, scope, kept).name(steps)
     return names
+
+
+def list_of(word: str) -> str:
+    """What the list of every layer's is called: ``q_projs``, and ``all_hidden_states`` of what is many already."""
+    is_many = word != singular(word) and not word.endswith(("as", "os"))
+    return f"all_{word}" if is_many else plural(word)
+
+
+def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]) -> None:
+    """Names the weights of a backward pass and their gradients, but for those that only layers of loops have."""
+    own = {buffer: path for buffer, path in words.weights.items() if buffer not in inside}
+    if not own:
+        return
+    found = name_weights(own.values(), words.weights.values(), scope.is_free)
+    for buffer, path in own.items():
+        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
+
+
+def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:
+    loops = (step for step in steps if isinstance(step, Loop))
+    return {buffer for loop in loops for outputs in loop.repeat.outputs for buffer in outputs}
 
 
 def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
@@ -137,8 +174,13 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
         for gradient, value in words.differentiated.items()
         if value in fields and gradient in made
     }
-    for buffer in (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared):
-        names[buffer] = scope.pick(words.variables(buffer))
+    layer = f"{loop.repeat.paths[loop.pattern]}."
+    given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
+    _name_weights_inside(loop, words, names, scope, made.union(given))
+    for buffer in given:
+        if buffer in names:
+            continue
+        names[buffer] = scope.pick(words.variables(buffer, layer))
     for buffer, path in loop.previous.items():
         names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
     # Of steps that only some layers do, each takes words of its own.
@@ -148,8 +190,24 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
         steps += step.steps if isinstance(step, Choice) else [step]
         if isinstance(step, Choice):
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
-    _Namer(words, names, scope, (*loop.outputs, *loop.saved), apart).name(steps)
+    _Namer(words, names, scope, (*loop.outputs, *loop.saved), apart, layer).name(steps)
     return names
+
+
+def _name_weights_inside(
+    loop: Loop, words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]
+) -> None:
+    """Names a layer's weights and their gradients after what they are in the layer."""
+    paths = {
+        buffer: inside_layer(path, loop.owner, loop.positions) or path
+        for buffer, path in words.weights.items()
+        if buffer in inside and buffer not in names
+    }
+    if not paths:
+        return
+    found = name_weights(paths.values(), (), scope.is_free)
+    for buffer, path in paths.items():
+        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
 
 
 EVERY = "every_"  # before the word of what every layer of a backward pass hands on
@@ -164,6 +222,7 @@ class _Namer:
         scope: The names that are taken.
         kept: Buffers that are read after the steps.
         apart: Buffers that some layers make anew: there they never are what the others write over.
+        layer: The path of the layer whose steps they are, with a dot behind it.
     """
 
     def __init__(
@@ -173,8 +232,10 @@ class _Namer:
         scope: Scope,
         kept: Iterable[str],
         apart: Iterable[str] = (),
+        layer: str = "",
     ) -> None:
         self.words = words
+        self.layer = layer
         self.names = names
         self.scope = scope
         self.kept = frozenset(kept)
@@ -203,7 +264,7 @@ class _Namer:
                 unread = self._unread_results(step, last_use, number)
                 for buffer in (made for plain in plain_steps(step) for made in buffers_made(plain)):
                     if buffer and buffer not in self.names and buffer not in unread:
-                        self.names[buffer] = self.scope.pick(self.words.variables(buffer))
+                        self.names[buffer] = self.scope.pick(self.words.variables(buffer, self.layer))
             if not early:
                 self._release(dying, given)
             for variable in seen_as:
@@ -261,9 +322,9 @@ class _Namer:
                     self.names[run[place]] = f"{of_layers}[{position}][{loop.collected.index(place)}]"
                 continue
             if place in loop.collected or place in loop.gathered:
-                words = self.words.candidates(buffer)
+                words = self.words.variables(buffer, f"{loop.repeat.paths[-1]}.", is_of_all=True)
                 is_gathered = place in loop.gathered
-                word = self.scope.pick(f"{EVERY}{word}" if is_gathered else plural(word) for word in words)
+                word = self.scope.pick(f"{EVERY}{word}" if is_gathered else list_of(word) for word in words)
                 for layer, run in enumerate(loop.repeat.outputs):
                     self.names[run[place]] = f"{word}[{layer}]"
                 continue
@@ -274,7 +335,7 @@ class _Namer:
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
                     self.names[buffer] = self.scope.take(variable)
                     continue
-            self.names[buffer] = self.scope.pick(self.words.variables(buffer))
+            self.names[buffer] = self.scope.pick(self.words.variables(buffer, self.layer))
 
 
 def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:

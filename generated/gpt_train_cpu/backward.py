@@ -224,12 +224,16 @@ def language_model_backward(saved, d_loss):
         d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )
 
-    d_token_embedding = empty(unscaled_d_token_embedding.shape, torch.float32)
+    d_token_embedding_weight = empty(unscaled_d_token_embedding.shape, torch.float32)
     kernels.d_token_embedding_weight(
-        unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, vocab_size * dim
+        unscaled_d_token_embedding,
+        d_loss,
+        d_token_embedding_from_lookup,
+        d_token_embedding_weight,
+        vocab_size * dim,
     )
     return (
-        d_token_embedding,
+        d_token_embedding_weight,
         d_position_embedding_weight,
         *(gradient for layer in range(len(d_blocks)) for gradient in d_blocks[layer]),
         d_ln_f_weight,

@@ -231,18 +231,22 @@ def language_model_backward(saved, d_loss):
         d_x, *d_blocks[layer] = block_backward(saved_blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_position_embedding_weight = torch.empty((1, seq, dim), dtype=torch.bfloat16, device=ln_f_weight.device)
+    d_position_embedding_weight = torch.empty((1, seq, dim), dtype=torch.bfloat16, device=tokens.device)
     kernels.column_sum_short(d_x, d_position_embedding_weight, batch, seq * dim)
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
         d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )
 
-    d_token_embedding = torch.empty_like(unscaled_d_token_embedding)
+    d_token_embedding_weight = torch.empty_like(unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(
-        unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, vocab_size * dim
+        unscaled_d_token_embedding,
+        d_loss,
+        d_token_embedding_from_lookup,
+        d_token_embedding_weight,
+        vocab_size * dim,
     )
     return (
-        d_token_embedding,
+        d_token_embedding_weight,
         d_position_embedding_weight.reshape(seq, dim),
         *(gradient for layer in range(len(d_blocks)) for gradient in d_blocks[layer]),
         d_ln_f_weight,

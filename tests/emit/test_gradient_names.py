@@ -1,0 +1,202 @@
+"""A gradient's word is ``d_`` and the word that the same file has for the weight, and no other weight has that word."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import longhand
+from longhand.emit.unit.loading import load_unit
+
+
+class Attention(nn.Module):
+    """Of queries and what they look at."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.v_proj, self.out_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        scores = self.q_proj(x) @ self.k_proj(context).transpose(-2, -1)
+        return self.out_proj(torch.softmax(scores, dim=-1) @ self.v_proj(context))
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.self_attn, self.norm = Attention(dim), nn.LayerNorm(dim)
+        self.fc1, self.fc2 = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.self_attn(x, x)
+        return x + self.fc2(F.gelu(self.fc1(self.norm(x))))
+
+
+class DecoderLayer(EncoderLayer):
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.encoder_attn = Attention(dim)
+
+    def forward(self, x: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        x = x + self.self_attn(x, x)
+        x = x + self.encoder_attn(x, context)
+        return x + self.fc2(F.gelu(self.fc1(self.norm(x))))
+
+
+class Stack(nn.Module):
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+
+class Translator(nn.Module):
+    """Encoder and decoder, two layers each: few enough to be written out."""
+
+    def __init__(self, n_layers: int = 2) -> None:
+        super().__init__()
+        self.shared = nn.Embedding(32, 16)
+        self.encoder = Stack([EncoderLayer(16) for _ in range(n_layers)])
+        self.decoder = Stack([DecoderLayer(16) for _ in range(n_layers)])
+        self.final_norm = nn.LayerNorm(16)
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        context, x = self.shared(tokens), self.shared(targets)
+        for layer in self.encoder.layers:
+            context = layer(context)
+        for layer in self.decoder.layers:
+            x = layer(x, context)
+        return F.linear(self.final_norm(x), self.shared.weight)
+
+
+class Towers(nn.Module):
+    """Layers in nn.Sequential, of other widths each, and a weight of the model's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(24))
+        self.towers = nn.ModuleList(
+            nn.Sequential(*(self.block(i, o) for i, o in itertools.pairwise(widths)), nn.Linear(24, 24))
+            for widths in ((8, 12, 24), (8, 16, 24))
+        )
+
+    @staticmethod
+    def block(inner: int, outer: int) -> nn.Sequential:
+        return nn.Sequential(nn.Linear(inner, outer), nn.LayerNorm(outer), nn.GELU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = (tower(x) for tower in self.towers)
+        return torch.tanh(first * self.weight + second)
+
+
+TOKENS = (torch.randint(0, 32, (2, 5)), torch.randint(0, 32, (2, 5)))
+CASES = {
+    "translator": (Translator, TOKENS),
+    "towers": (Towers, (torch.randn(3, 8),)),
+    "deep": (lambda: Translator(6), TOKENS),
+}
+
+
+def _returned(function: ast.FunctionDef) -> list[str | None]:
+    """The word of each result; None for those of a whole loop."""
+    value = next(node.value for node in function.body if isinstance(node, ast.Return))
+    items = value.elts if isinstance(value, ast.Tuple) else [value]
+    return [
+        None if isinstance(item, ast.Starred) else re.match(r"\w+", ast.unparse(item)).group()
+        for item in items
+    ]
+
+
+def _saved(tree: ast.Module, function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """(path, word) of each weight that the backward function takes out of what was saved."""
+    call = next(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ctx.save_for_backward"
+    )
+    unpacking = next(
+        node for node in function.body if isinstance(node, ast.Assign) and ast.unparse(node.value) == "saved"
+    )
+    for word, source in zip(unpacking.targets[0].elts, call.args, strict=False):
+        text = ast.unparse(source)
+        if text.startswith("model.") and not isinstance(word, ast.Starred):
+            yield re.sub(r"\[(\d+)\]", r".\1", text.removeprefix("model.")), ast.unparse(word)
+
+
+def words_of_weights(folder: Path) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """By path: the word of each saved weight, and that of each returned gradient; the paths of all weights."""
+    tree = ast.parse((folder / "backward.py").read_text())
+    function = next(
+        node
+        for node in reversed(tree.body)
+        if isinstance(node, ast.FunctionDef) and "saved" in ast.unparse(node.args)
+    )
+    paths = [name for name, _ in load_unit(folder)().named_parameters()]
+    words = _returned(function)
+    found: dict[str, str] = {}
+    if None in words:  # the weights before the loops come first, those behind them last
+        first, last = words.index(None), len(words) - words[::-1].index(None)
+        ends = [*zip(paths, words[:first], strict=False), *zip(paths[::-1], words[last:][::-1], strict=False)]
+    else:
+        ends = list(zip(paths, words[-len(paths) :], strict=True))
+    found = {path: word for path, word in ends if word is not None}
+    return dict(_saved(tree, function)), found, paths
+
+
+def tells(word: str, path: str) -> bool:
+    """Whether a word is the end of a path, positions in lists left out or not."""
+    parts = path.split(".")
+    named = [part for part in parts if not part.isdigit()]
+    return any("_".join(some[start:]) == word for some in (parts, named) for start in range(len(some)))
+
+
+@pytest.fixture(scope="module", params=CASES)
+def unit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    make, args = CASES[request.param]
+    folder = tmp_path_factory.mktemp(request.param) / "unit"
+    longhand.generate(make().train(), args, out=folder, device="cuda", arch="sm_90", train=True, run=False)
+    return folder
+
+
+def test_a_gradient_is_called_after_its_weight(unit: Path) -> None:
+    saved, gradients, _ = words_of_weights(unit)
+    both = saved.keys() & gradients.keys()
+    assert gradients
+    assert {path: gradients[path] for path in both} == {path: f"d_{saved[path]}" for path in both}
+
+
+def test_no_other_weight_has_the_word(unit: Path) -> None:
+    saved, gradients, paths = words_of_weights(unit)
+    words = {path: word.removeprefix("d_") for path, word in (saved | gradients).items()}
+    for path, word in words.items():
+        assert tells(word, path), (path, word)
+        others = [other for other in paths if other != path and tells(word, other) and "." in other]
+        assert not others or "." not in path, (path, word, others)
+    assert len(set(words.values())) == len(words)
+
+
+def test_a_layer_calls_its_gradients_after_its_fields(unit: Path) -> None:
+    """Functions of loops: what they return of a weight that the record holds."""
+    tree = ast.parse((unit / "backward.py").read_text())
+    fields = {
+        ast.unparse(node.target)
+        for record in tree.body
+        if isinstance(record, ast.ClassDef) and record.name.endswith("Saved")
+        for node in record.body
+        if isinstance(node, ast.AnnAssign)
+    }
+    functions = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and "layer_backward" in node.name
+    ]
+    returned = {word for function in functions for word in _returned(function) if word}
+    weights = {field for field in fields if field.endswith(("_weight", "_bias"))}
+    missing = {f"d_{field}" for field in weights} - returned
+    assert not missing
