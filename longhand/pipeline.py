@@ -98,28 +98,37 @@ def plan_and_text(
     with clock.stage("capture"):
         graph = capture()
     dump.write("graph.py", graph)
-    graphs: TrainingGraphs | None = None
     if options.train:
         with clock.stage("autograd"):
             graph = ready_to_train(graph)
-            graphs = train(graph, options.target, memory_budget=options.activation_memory_budget)
-        if graphs is not None:
-            graph = graphs.forward
-            dump.write("forward.py", graphs.forward)
-            dump.write("backward.py", graphs.backward)
-            dump.write("partition.txt", graphs.report)
-    plan = _plan(graph, options, clock, dump)
-    if graphs is None:
-        held = with_held(graph, made_of_nothing(plan), options.target.device)
-        plan = plan if held is graph else _plan(held, options, clock, dump)
-    training: TrainingPlan | None = None
-    if graphs is not None:
-        memory = memory_of_saved(plan.program, graphs)
-        training = TrainingPlan(graphs, _plan(graphs.backward, options, clock, dump, memory))
+    plan, training = _plans(graph, options, clock, dump)
+    nothing = made_of_nothing(plan)
+    nothing |= made_of_nothing(training.backward) if training is not None else frozenset()
+    held = with_held(graph, nothing, options.target.device)
+    if held is not graph:
+        plan, training = _plans(held, options, clock, dump)
     with clock.stage("emit"):
         files = emit_unit(plan, ledger=read_ledger(out), training=training, in_torch=in_torch)
     dump.write("files.txt", files, "\n".join)
     return plan, training, files
+
+
+def _plans(
+    graph: CapturedGraph, options: Options, clock: Clock, dump: Dump
+) -> tuple[UnitPlan, TrainingPlan | None]:
+    """The plan of the call, and in training that of the backward pass."""
+    graphs: TrainingGraphs | None = None
+    if options.train:
+        with clock.stage("autograd"):
+            graphs = train(graph, options.target, memory_budget=options.activation_memory_budget)
+    if graphs is None:
+        return _plan(graph, options, clock, dump), None
+    dump.write("forward.py", graphs.forward)
+    dump.write("backward.py", graphs.backward)
+    dump.write("partition.txt", graphs.report)
+    plan = _plan(graphs.forward, options, clock, dump)
+    memory = memory_of_saved(plan.program, graphs)
+    return plan, TrainingPlan(graphs, _plan(graphs.backward, options, clock, dump, memory))
 
 
 def _plan(

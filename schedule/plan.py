@@ -168,7 +168,7 @@ class Repeat:
     """Structurally equal runs of steps, one after the other: printed as one function called in a loop.
 
     Attributes:
-        runs: The steps of each run; all runs are equal up to the buffers named.
+        runs: The steps of each run; all runs are equal up to the buffers named, or those of one kind are.
         paths: For each run the module path that its weights share: ``h.0``, ``h.1``, ...
         inputs: For each run, the buffers made outside that it reads and that differ from run to run by position
             (what the previous run made); the same length for each run.
@@ -177,6 +177,8 @@ class Repeat:
             weights, and in a backward pass what the forward pass saved for it.
         previous: For each run, the weights that it reads of the module before its own: a norm's, or the factor of a
             layer's output, that became one kernel with how the next layer begins. The same length for each run.
+        kinds: For each run which kind of layer it is, where there are several in turn; else empty. Runs of one kind are
+            equal up to the buffers named, and each takes what the run right before it hands on, of whichever kind.
     """
 
     runs: tuple[tuple[PlanStep, ...], ...]
@@ -185,11 +187,24 @@ class Repeat:
     outputs: tuple[tuple[str, ...], ...]
     own: tuple[tuple[str, ...], ...] = ()
     previous: tuple[tuple[str, ...], ...] = ()
+    kinds: tuple[int, ...] = ()
+
+    def of_kind(self, kind: int) -> Repeat:
+        """The runs of one kind alone."""
+        chosen = [run for run, other in enumerate(self.kinds) if other == kind]
+
+        def of(columns: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(columns[run] for run in chosen) if columns else ()
+
+        columns = map(of, (self.runs, self.paths, self.inputs, self.outputs, self.own, self.previous))
+        return Repeat(*columns)
 
     @property
     def numbers(self) -> dict[tuple[int, int], tuple[float, ...]]:
         """What runs pass to kernels that differs between them: by place of the step and of the scalar, run by run."""
         found: dict[tuple[int, int], tuple[float, ...]] = {}
+        if self.kinds:
+            return found
         for place, steps in enumerate(zip(*self.runs, strict=False)):
             passed = [step.scalars for step in steps if isinstance(step, Launch)]
             for scalar, values in enumerate(zip(*passed, strict=False)):

@@ -44,6 +44,9 @@ def _steps(
                 yield f"{indent}repeat for {step.paths[0]} to {step.paths[-1]}:"
                 yield f"{indent}    takes {_names(step.inputs[0])}, hands on {_names(step.outputs[0])}"
                 yield from _steps(plan, step.runs[0], number, indent + "    ")
+                for kind in list(dict.fromkeys(step.kinds))[1:]:
+                    yield f"{indent}in turn with the kind of {step.of_kind(kind).paths[0]}:"
+                    yield from _steps(plan, step.of_kind(kind).runs[0], number, indent + "    ")
             case Launch():
                 sizes = " x ".join(map(str, step.sizes))
                 more = f" and {len(step.others)} more" if step.others else ""

@@ -14,6 +14,7 @@ from benchmarks.readability.baseline import BASELINE, Counts, count, regressions
 from benchmarks.readability.depth import DEEP, growth
 from benchmarks.readability.units import MODELS, unit_text
 from benchmarks.report import print_table
+from longhand.errors import GraphBreakError
 
 _DEVICES = ("cpu", "cuda")
 _DEEPER = "8 layers "
@@ -28,7 +29,11 @@ def _read(names: list[str], device: str | None, is_told: bool) -> Iterator[tuple
     for place, model in enumerate(DEEP):
         kind = _DEVICES[place % 2]
         if _is_wanted(f"{_DEEPER}{model}", names) and device in (None, kind):
-            both = growth(model, kind)
+            try:
+                both = growth(model, kind)
+            except GraphBreakError as error:  # no unit, so there is nothing to read
+                print(f"{_DEEPER}{model} {kind} is not read: {error}")
+                continue
             yield f"{_DEEPER}{model} {kind}", {**count(both.many, is_told), **both.percentages}
 
 

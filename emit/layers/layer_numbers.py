@@ -15,7 +15,7 @@ from longhand.emit.text.expression import number
 from longhand.schedule.plan import Launch, UnitPlan
 
 if TYPE_CHECKING:
-    from longhand.emit.layers.loops import Loop
+    from longhand.emit.layers.model_steps import Loop
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,106 +19,20 @@ from longhand.emit.layers.loop_inputs import (
     own_weights,
     previous_weights,
 )
+from longhand.emit.layers.model_steps import (
+    Choice,
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    layers_called,
+    loops_of,
+)
 from longhand.emit.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
 from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.lower.ir import Buffer, View
-from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
-
-
-@dataclasses.dataclass(frozen=True)
-class Loop:
-    """A repeat, ready to be printed as ``for block in self.h: x = block(x)``.
-
-    Attributes:
-        repeat: The plan's.
-        owner: The path of the list that holds the blocks: ``h``, ``model.layers``.
-        positions: The blocks' positions in it, in order.
-        class_name: The block's class in the user's code: ``Block``.
-        carried: For each of the run's inputs: its position among the outputs of the run before.
-        shared: Buffers from outside that all runs read alike, in order of first use.
-        own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
-        previous: Likewise the weights that it is given of the block before: the path below that one.
-        collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
-        gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
-        n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
-        rest_inputs: What the shared steps of the pattern take, its own weights left out.
-        own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
-        pattern: The number of the run that the function is printed from.
-        alternatives: What some runs do otherwise.
-        record: In training: what each layer saves for its backward pass, if that is a record of its own.
-    """
-
-    repeat: Repeat
-    owner: str
-    positions: tuple[int, ...]
-    class_name: str
-    carried: tuple[int, ...]
-    shared: tuple[str, ...]
-    own_weights: dict[str, str]
-    collected: tuple[int, ...]
-    n_head: int = 0
-    rest_inputs: tuple[str, ...] = ()
-    own: tuple[tuple[str, ...], ...] = ()
-    pattern: int = 0
-    alternatives: tuple[Alternative, ...] = ()
-    record: SavedLayers | None = None
-    previous: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    gathered: tuple[int, ...] = ()
-
-    @property
-    def run(self) -> tuple[PlanStep, ...]:
-        """The steps of the pattern."""
-        return self.repeat.runs[self.pattern]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """What the pattern takes from the run before."""
-        return self.repeat.inputs[self.pattern]
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """What the pattern hands on."""
-        return self.repeat.outputs[self.pattern]
-
-    @property
-    def saved(self) -> tuple[str, ...]:
-        """The pattern's buffers that its record holds."""
-        return self.record.buffers[self.positions[self.pattern]] if self.record is not None else ()
-
-
-@dataclasses.dataclass(frozen=True)
-class FirstCall:
-    """The run before a loop, printed as a call of what it shares with the loop's runs: see emit/layers/peeled_first.py.
-
-    Attributes:
-        repeat: Its steps, as a repeat of one run; `inputs` are the call's arguments.
-        position: The block's position in the list that holds the blocks.
-    """
-
-    repeat: Repeat
-    position: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """Steps of which a layer does one group: ``if self.layer == 3: ... else: ...``.
-
-    Attributes:
-        cases: (positions of the layers, what these do).
-        otherwise: What all others do.
-    """
-
-    cases: tuple[tuple[tuple[int, ...], tuple[PlanStep, ...]], ...]
-    otherwise: tuple[PlanStep, ...]
-
-    @property
-    def steps(self) -> tuple[PlanStep, ...]:
-        """All of them."""
-        return (*self.otherwise, *(step for _, steps in self.cases for step in steps))
-
-
-ModelStep = PlanStep | Loop | FirstCall | Choice
+from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 
 def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] = ()) -> tuple[ModelStep, ...]:
@@ -132,14 +46,8 @@ def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] =
     arranged = _arranged(plan, words, records, frozenset())
     if plan.program.graph.paths:  # a backward pass has functions for its layers, no modules
         return arranged
-    inner = _lists_in_layers([step for step in arranged if isinstance(step, Loop)])
+    inner = _lists_in_layers(loops_of(arranged))
     return _arranged(plan, words, records, inner) if inner else arranged
-
-
-def layers_called(loop: Loop) -> frozenset[int]:
-    """The positions of the layers that are called by the methods of the loop's class."""
-    first = (loop.positions[0] - 1,) if loop.n_head else ()
-    return frozenset((*first, *loop.positions))
 
 
 def _lists_in_layers(loops: Sequence[Loop]) -> frozenset[str]:
@@ -163,6 +71,11 @@ def _arranged(
         if not isinstance(step, Repeat):
             arranged.append(step)
             continue
+        if step.kinds:
+            arranged = _with_layers_in_turn(
+                plan, arranged, step, steps[place + 1 :], words, records, unrolled
+            )
+            continue
         n_first = n_unlike(step)
         if isinstance(step, UnevenRepeat) and step.pattern < n_first:
             n_first = len(step.runs)
@@ -170,7 +83,7 @@ def _arranged(
         rest = distinct_inputs(step, n_first)
         loop = _as_loop(plan, rest, steps[place + 1 :], words) if len(rest.runs) > 1 else None
         if loop is not None and loop.owner not in unrolled:
-            record = next((one for one in records if one.owner == loop.owner), None)
+            record = record_of(records, loop)
             if record is not None:
                 loop = _with_record(plan, loop, record, steps[place + 1 :])
             call = None if loop.own else _as_first_call(plan, arranged, loop, steps[place + 1 :])
@@ -183,45 +96,67 @@ def _arranged(
     return tuple(arranged)
 
 
-def plain_steps(step: ModelStep) -> tuple[UnitStep, ...]:
-    """The plan's steps behind one of model.py's."""
-    if isinstance(step, Choice):
-        return step.steps
-    return (step.repeat,) if isinstance(step, Loop | FirstCall) else (step,)
+def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
+    """What a loop's layers save, if that is a record."""
+    positions = set(loop.positions)
+    return next((one for one in records if one.owner == loop.owner and positions <= one.nodes.keys()), None)
 
 
-def steps_of(loop: Loop, start: int = 0, stop: int | None = None) -> list[ModelStep]:
-    """The steps that a loop's function consists of, those that some layers do otherwise as a Choice.
+def _with_layers_in_turn(
+    plan: UnitPlan,
+    before: Sequence[ModelStep],
+    repeat: Repeat,
+    later: Sequence[UnitStep],
+    words: BufferWords,
+    records: Sequence[SavedLayers],
+    unrolled: frozenset[str],
+) -> list[ModelStep]:
+    """What comes before layers of several kinds, and these: calls of a function for each kind."""
+    loops: dict[int, Loop] = {}
+    for kind in dict.fromkeys(repeat.kinds):
+        loop = _as_loop(plan, repeat.of_kind(kind), later, words, _handed_on(repeat, kind))
+        if loop is None or loop.owner in unrolled:
+            return [*before, *(inner for run in repeat.runs for inner in run)]
+        record = record_of(records, loop)
+        loops[kind] = loop if record is None else _with_record(plan, loop, record, later)
+    found = list(before)
+    position = min(loops[repeat.kinds[0]].positions) - 1
+    calls = [
+        (kind, call)
+        for kind, loop in loops.items()
+        if not loop.own and (call := _as_first_call(plan, found, loop, (repeat, *later), position))
+    ]
+    if calls:  # of two kinds, the one that it has most in common with
+        kind, (n_before, first, loops[kind]) = min(calls, key=lambda one: one[1][0])
+        found = [*found[:n_before], first, *_releases_around(first, found[n_before:])]
+    numbers = [repeat.kinds[:run].count(kind) for run, kind in enumerate(repeat.kinds)]
+    return [*found, *map(LayerCall, (loops[kind] for kind in repeat.kinds), numbers)]
 
-    Args:
-        loop: The loop.
-        start: The first of the pattern's steps.
-        stop: The one after the last; None: to the end.
-    """
-    run = loop.run
-    end = len(run) if stop is None else stop
-    stretches = sorted(
-        {(one.start, one.stop) for one in loop.alternatives if start <= one.start < max(end, 1)}
+
+def _handed_on(repeat: Repeat, kind: int) -> tuple[int, ...]:
+    """The places among the outputs of a kind of layer that the layers after it take."""
+    return tuple(
+        {
+            outputs.index(name): None
+            for other, outputs, inputs in zip(repeat.kinds, repeat.outputs, repeat.inputs[1:], strict=False)
+            for name in inputs
+            if other == kind and name in outputs
+        }
     )
-    found: list[ModelStep] = []
-    for begin, over in stretches:
-        cases = tuple(
-            (tuple(loop.positions[number] for number in one.runs), one.steps)
-            for one in loop.alternatives
-            if (one.start, one.stop) == (begin, over)
-        )
-        found += [*run[start:begin], Choice(cases, run[begin:over])]
-        start = over
-    return [*found, *run[start:end]]
 
 
 def _as_first_call(
-    plan: UnitPlan, before: Sequence[ModelStep], loop: Loop, later: Sequence[UnitStep]
+    plan: UnitPlan,
+    before: Sequence[ModelStep],
+    loop: Loop,
+    later: Sequence[UnitStep],
+    position: int | None = None,
 ) -> tuple[int, FirstCall, Loop] | None:
     """(steps left as they are, the call, the loop told about it) if the run before the loop ends as the loop's do."""
-    position = loop.positions[0] - 1
-    n_fixed = 1 + max((n for n, step in enumerate(before) if isinstance(step, Loop | FirstCall)), default=-1)
-    plain = [step for step in before[n_fixed:] if not isinstance(step, Loop | FirstCall | Choice)]
+    position = loop.positions[0] - 1 if position is None else position
+    called = (Loop, FirstCall, LayerCall)
+    n_fixed = 1 + max((n for n, step in enumerate(before) if isinstance(step, called)), default=-1)
+    plain = [step for step in before[n_fixed:] if not isinstance(step, (*called, Choice))]
     run = loop.run
     inputs = plan.program.graph.inputs
     twins = {entry.target: entry.node for entry in inputs}
@@ -252,7 +187,7 @@ def _as_first_call(
     rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
     arguments = tuple(found.buffers[name] for name in rest_inputs)
     repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
-    told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs)
+    told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs, first=position)
     return n_fixed + found.n_before, FirstCall(repeat, position), told
 
 
@@ -293,6 +228,7 @@ def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Sequenc
     read_later = results_apart(plan, record).union(*(buffers_read(step) for step in later))
     runs = loop.repeat.outputs
     collected = [p for p in range(len(runs[0])) if any(run[p] in read_later for run in runs[:-1])]
+    in_lists = [] if loop.is_in_turn else collected
     kept = [
         place
         for place in range(len(runs[0]))
@@ -303,7 +239,7 @@ def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Sequenc
         loop,
         repeat=dataclasses.replace(loop.repeat, outputs=outputs),
         carried=tuple(kept.index(place) for place in loop.carried),
-        collected=tuple(kept.index(place) for place in collected),
+        collected=tuple(kept.index(place) for place in in_lists),
         record=record,
     )
 
@@ -315,7 +251,18 @@ def _releases_around(first: FirstCall, steps: Sequence[ModelStep]) -> list[Relea
     return [Release(outside)] if outside else []
 
 
-def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: BufferWords) -> Loop | None:
+def _as_loop(
+    plan: UnitPlan,
+    repeat: Repeat,
+    later: Sequence[UnitStep],
+    words: BufferWords,
+    handed_on: tuple[int, ...] | None = None,
+) -> Loop | None:
+    """The runs as one function; None if they are none.
+
+    Layers in turn are given what they hand on to each other, whichever kind they are: each is called by itself.
+    """
+    is_in_turn = handed_on is not None
     graph = plan.program.graph
     owners = {path.rpartition(".")[0] for path in repeat.paths}
     lasts = [path.rpartition(".")[2] for path in repeat.paths]
@@ -334,7 +281,7 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
     ):
         return None
-    carried = carried_places(repeat)
+    carried = carried_places(repeat) if handed_on is None else handed_on
     if carried is None:
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
@@ -359,15 +306,18 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         if any(run[place] in read_later for run in repeat.outputs[:-1])
         or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
     )
+    if is_in_turn and not is_backward:
+        collected = ()
     gathered: tuple[int, ...] = ()
     if is_backward:
         order = [getattr(result, "buffer", "") for result in plan.results]
         gathered = tuple(place for place in collected if repeat.outputs[0][place] not in order)
         collected = tuple(place for place in collected if place not in gathered)
-        handed_on = {name for place in collected for name in (run[place] for run in repeat.outputs)}
+        gathered = () if is_in_turn else gathered
+        returned = {name for place in collected for name in (run[place] for run in repeat.outputs)}
         parts = {name for place in gathered for name in (run[place] for run in repeat.outputs)}
         # Beside gradients that are returned, layers may hand on parts of one: each kind from all of them.
-        if {*collected, *gathered} & set(carried) or not handed_on <= set(order) or parts & set(order):
+        if {*collected, *gathered} & set(carried) or not returned <= set(order) or parts & set(order):
             return None
         collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
     return Loop(
@@ -384,4 +334,5 @@ def _as_loop(plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], words: B
         alternatives=alternatives,
         previous=previous,
         gathered=gathered,
+        is_in_turn=is_in_turn,
     )

@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from torch import fx
 
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
-from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps, steps_of
+from longhand.emit.layers.model_steps import (
+    FirstCall,
+    Loop,
+    ModelStep,
+    plain_steps,
+    steps_of,
+)
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
@@ -65,6 +71,7 @@ class Block:
         position: The word for its place in the list, if its constructor takes that: ``layer``.
         keeps_position: Whether its methods ask for it, too.
         uses_nn: Whether its base or ``__init__`` name something of torch.nn.
+        is_variant: Whether it holds what its base holds, the class of another kind of layer of the same list.
     """
 
     name: str
@@ -78,6 +85,7 @@ class Block:
     keeps_position: bool = False
     numbers: LayerNumbers = NO_NUMBERS
     uses_nn: bool = False
+    is_variant: bool = False
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
@@ -129,9 +137,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         )
         methods = (forward,)
     made = construct_block(tree.root, first, word)
-    name = own_name(loop.class_name)
-    while name in taken:
-        name = f"{name}Layer"
+    name = free_name(own_name(loop.class_name), taken, is_in_turn=loop.is_in_turn)
     return Block(
         name,
         python_docstring(loop.owner),
@@ -145,6 +151,16 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         numbers,
         made.uses_nn,
     )
+
+
+_ORDINALS = ("Other", "Third", "Fourth", "Fifth", "Sixth")
+
+
+def free_name(name: str, taken: Sequence[str], *, is_in_turn: bool) -> str:
+    """A name for a class that none has yet: ``OtherBlock`` for the second kind of block in one list."""
+    ordinals = (f"{word}{name}" for word in _ORDINALS if is_in_turn and name in taken)
+    longer = (f"{name}{'Layer' * count}" for count in itertools.count())
+    return next(one for one in itertools.chain(ordinals, longer) if one not in taken)
 
 
 def write_method(

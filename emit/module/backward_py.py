@@ -89,7 +89,10 @@ class BackwardText:
     @property
     def record_classes(self) -> tuple[Record, ...]:
         """Each class once, for all lists whose layers save it."""
-        owners = {name: " or ".join(r.owner for r in self.records if r.name == name) for name in self._names}
+        owners = {
+            name: " or ".join(dict.fromkeys(r.owner for r in self.records if r.name == name))
+            for name in self._names
+        }
         return tuple(
             dataclasses.replace(next(r for r in self.records if r.name == name), owner=owner)
             for name, owner in owners.items()

@@ -12,8 +12,15 @@ from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
-from longhand.emit.layers.loops import Loop, plain_steps
+from longhand.emit.layers.layers_in_turn import CallText, layer_at
+from longhand.emit.layers.loops import record_of
 from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
+from longhand.emit.layers.model_steps import (
+    LayerCall,
+    Loop,
+    loops_of,
+    plain_steps,
+)
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.passes import backward_dims
@@ -21,8 +28,9 @@ from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.unit_names import Pass
-from longhand.emit.names.variables import EVERY, given_to_layers, list_words, name_block
+from longhand.emit.names.variables import EVERY, given_to_layers, gradients_word, list_words, name_block
 from longhand.emit.names.words import python_docstring, snake_case
+from longhand.emit.text.expression import number
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.plan import buffers_read
@@ -74,9 +82,10 @@ class BackwardWriter(ModelWriter):
             (node, path) for node, path in self.tensors if node in self._read
         ]  # others are not given
         assert forward.training is not None
+        self.write_call = self._call
         self._lists = list_words(self.steps)
-        self._records = {record.owner: record for record in forward.training.records}
-        layers = [self._layers_of(step) for step in self.steps if isinstance(step, Loop)]
+        self._records = forward.training.records
+        layers = [self._layers_of(loop) for loop in loops_of(self.steps)]
         self._returned_by_layers: set[str] = set()  # what the layers' functions return as the caller gets it
         self._views_returned: dict[str, list[View]] = {}
         for result in self.plan.results:
@@ -88,7 +97,7 @@ class BackwardWriter(ModelWriter):
 
     def _layers_of(self, loop: Loop) -> Layers:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
-        record = self._records.get(loop.owner)
+        record = record_of(self._records, loop)
         if record is None:
             return Layers(self._lists[loop.owner, loop.positions], loop.own[::-1])
         return Layers(record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record)
@@ -138,7 +147,7 @@ class BackwardWriter(ModelWriter):
         """What other steps than the layers' own read, or a layer hands on to the next one."""
         found: set[str] = set()
         for step in self.steps:
-            if isinstance(step, Loop):
+            if isinstance(step, Loop | LayerCall):
                 found.update(*step.repeat.inputs)
             else:
                 found.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
@@ -178,7 +187,7 @@ class BackwardWriter(ModelWriter):
         return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
-        record = self._records.get(loop.owner)
+        record = record_of(self._records, loop)
         nodes = record.nodes[loop.positions[0]] if record is not None else ()
         fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
         variables = name_block(loop, self.words, fields)
@@ -190,6 +199,8 @@ class BackwardWriter(ModelWriter):
         results = [variables[outputs[place]] for place in handed_on]
         results += [self._gradient(loop, place, variables[outputs[place]], sizes) for place in loop.collected]
         name = f"{snake_case(loop.class_name)}_backward"
+        if name in taken and loop.is_in_turn:
+            name = f"other_{name}"
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
@@ -200,8 +211,22 @@ class BackwardWriter(ModelWriter):
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
-        block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset())
-        return block, self._loop_lines(loop, name, handed_on, body, numbers)
+        block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers)
+        return block, [] if loop.is_in_turn else self._loop_lines(loop, name, handed_on, body, numbers)
+
+    def _call(self, call: LayerCall, block: Block, body: BodyWriter) -> CallText:
+        """``d_x, *d_layers[3] = layer_backward(saved_layers.pop(), d_x)``"""
+        loop, repeat, variables = call.loop, call.repeat, body.variables
+        word, gradients = self._lists[loop.owner, loop.positions], gradients_word(loop, self.steps)
+        record = record_of(self._records, loop)
+        given = [f"{record.word}.pop()" if record is not None else f"*{word}.pop()"]
+        given += [variables[buffer] for buffer in (*repeat.inputs[0], *loop.shared)]
+        given += [number(values[call.number]) for values in block.numbers.values]
+        outputs = repeat.outputs[0]
+        targets = [variables[name] for n, name in enumerate(outputs) if n not in loop.collected]
+        targets += [f"*{gradients}[{layer_at()}]"] if loop.collected else []
+        line = f"{', '.join(targets)} = {block.name}({', '.join(given)})"
+        return CallText(call.position, (line,), (f"{gradients} = {{}}",) if loop.collected else ())
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
@@ -239,9 +264,10 @@ class BackwardWriter(ModelWriter):
         lines += [f"{name} = []" for name in lists.values()]
         targets = [singulars.get(place) or variables[last[place]] for place in handed_on]
         if loop.collected:
-            lines.append(f"d_{word} = {{}}")
-            targets.append(f"*d_{word}[layer]")
-        record = self._records.get(loop.owner)
+            gradients = gradients_word(loop, self.steps)
+            lines.append(f"{gradients} = {{}}")
+            targets.append(f"*{gradients}[layer]")
+        record = record_of(self._records, loop)
         layers = f"{record.word}.pop()" if record is not None else f"*{word}.pop()"
         call = f"{name}({', '.join([layers, *given, *numbers.words])})"
         n_layers = len(loop.positions)
@@ -294,9 +320,11 @@ def _all_of_loop(texts: Sequence[str]) -> tuple[int, str]:
         return 0, ""
     word, first = begin[1], int(begin[2])
     entries = [(int(m[2]), int(m[3])) for m in found if m is not None and m[1] == word]
-    n_each = 1 + max(place for _, place in entries)
-    last = max(layer for layer, _ in entries)
-    expected = [(layer, place) for layer in range(first, last + 1) for place in range(n_each)]
+    n_each: dict[int, int] = {}  # layers in turn have different numbers of weights
+    for layer, place in entries:
+        n_each[layer] = max(place + 1, n_each.get(layer, 0))
+    last = max(n_each)
+    expected = [(layer, place) for layer in range(first, last + 1) for place in range(n_each.get(layer, 0))]
     if entries != expected or any(m is None or m[1] != word for m in found[: len(expected)]):
         return 0, ""
     layers = f"range(len({word}))" if first == 0 else f"range({first}, {last + 1})"

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps
+from longhand.emit.layers.model_steps import Choice, FirstCall, LayerCall, Loop, ModelStep, plain_steps
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.paragraphs import (
@@ -132,11 +132,12 @@ class BodyWriter:
         paragraphs: list[Paragraph] = []
         waiting: list[str] = []
         for place, step in enumerate(steps):
-            if isinstance(step, Loop | FirstCall):
+            if isinstance(step, Loop | FirstCall | LayerCall):
                 lines = waiting + loop_lines[place]
                 for made in (name for plain in plain_steps(step) for name in buffers_made(plain)):
                     self.holds[self.variables.get(made, "")] = made
-                if place and isinstance(step, Loop) and isinstance(steps[place - 1], FirstCall):
+                is_next = place > 0 and isinstance(steps[place - 1], FirstCall | LayerCall)
+                if is_next and isinstance(step, Loop | LayerCall):
                     paragraphs[-1].lines += lines
                 else:
                     self._append(paragraphs, (), lines)
@@ -347,7 +348,7 @@ def _allocates(steps: Sequence[ModelStep]) -> bool:
     return any(
         isinstance(one, Allocate)
         for step in steps
-        if not isinstance(step, Loop | FirstCall)
+        if not isinstance(step, Loop | FirstCall | LayerCall)
         for one in plain_steps(step)
     )
 

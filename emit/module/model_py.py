@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
-from longhand.emit.layers.loops import Loop, ModelStep
+from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import Block, write_block, write_loop
+from longhand.emit.layers.model_steps import Loop, ModelStep
 from longhand.emit.module.call_checks import CallChecks, as_size, may_require_grad, signature_lines, title
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_text import (
     CallArguments,
+    CallWriter,
     ModelFile,
     ModelText,
     built,
@@ -80,6 +82,9 @@ class ModelWriter:
         self, plan: UnitPlan, names: UnitNames, words: BufferWords, training: TrainedCall | None = None
     ) -> None:
         self.training = training
+        self.write_call: CallWriter = lambda call, block, body: write_layer_call(
+            call, block, self.tree.root, body
+        )
         self.plan = plan
         self.graph: CapturedGraph = plan.program.graph
         self.name = own_name(self.graph.name)
@@ -151,7 +156,7 @@ class ModelWriter:
         device = self._device_expression()
         all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
-        layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop)
+        layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += records_outside_loops(self.steps, self.variables)
@@ -176,7 +181,7 @@ class ModelWriter:
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
         block = write_block(loop, body, self.tree, taken)
-        return block, write_loop(loop, block, self.tree.root, body)
+        return block, [] if loop.is_in_turn else write_loop(loop, block, self.tree.root, body)
 
     def _sizes(self, may_state: bool = True) -> SizeWriter:
         """The writer of sizes, with words from the shapes of the call's tensors."""

@@ -9,8 +9,10 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.capture.graph import AliasKind, CapturedGraph, GraphOutput, InputKind, Literal
-from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, does_the_same, layers_called
+from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
+from longhand.emit.layers.loops import does_the_same
 from longhand.emit.layers.model_loops import Block, write_first_call, write_loop, write_record
+from longhand.emit.layers.model_steps import FirstCall, LayerCall, Loop, ModelStep, layers_called, loops_of
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
@@ -181,13 +183,20 @@ class WrittenLayers:
         return frozenset().union(*(block.runtime_names for _, block in self.blocks))
 
 
+LoopWriter = Callable[
+    [Loop, BodyWriter, list[str]], tuple[Block, list[str]]
+]  # the last: names that are taken
+CallWriter = Callable[[LayerCall, Block, BodyWriter], CallText]
+
+
 def write_layers(
     steps: Sequence[ModelStep],
     name: str,
     plan: UnitPlan,
     tree: ModuleTree,
     body: BodyWriter,
-    write: Callable[[Loop, BodyWriter, list[str]], tuple[Block, list[str]]],
+    write: LoopWriter,
+    write_call: CallWriter,
 ) -> WrittenLayers:
     """Writes every loop among the steps.
 
@@ -197,26 +206,45 @@ def write_layers(
         plan: The unit's plan.
         tree: Its modules.
         body: The writer of the function around the loops.
-        write: Writes a loop and its class, given names of classes that are there already.
+        write: Writes a loop's class (in a backward pass its function), and its lines; none if layers come in turn.
+        write_call: Writes the call of one of several kinds of layers in turn.
     """
     lines: dict[int, list[str]] = {}
     blocks: list[tuple[Loop, Block]] = []
+    of_loop: dict[int, Block] = {}
+    in_turn: dict[int, list[CallText]] = {}  # by the place of the last of the calls
     for place, step in enumerate(steps):
-        if not isinstance(step, Loop):
+        if not isinstance(step, Loop | LayerCall):
             continue
-        known = _known_block(step, blocks, plan)
-        if known is None:
-            block, lines[place] = write(step, body, [name, *(made.name for _, made in blocks)])
-        else:
-            block = known
-            lines[place] = write_loop(step, block, tree.root, body)
-        blocks.append((step, block))
-        if step.n_head:
-            call = max(n for n in range(place) if isinstance(steps[n], FirstCall))
-            first = steps[call]
-            assert isinstance(first, FirstCall)
-            lines[call] = write_first_call(first, step, block, tree.root, body)
-    return WrittenLayers(tuple(blocks), lines)
+        loop = step.loop if isinstance(step, LayerCall) else step
+        if id(loop) not in of_loop:
+            known = _known_block(loop, blocks, plan)
+            if known is None:
+                taken = [name, *(made.name for _, made in blocks)]
+                of_loop[id(loop)], lines[place] = write(loop, body, taken)
+            else:
+                of_loop[id(loop)] = known
+                lines[place] = [] if loop.is_in_turn else write_loop(loop, known, tree.root, body)
+            blocks.append((loop, of_loop[id(loop)]))
+            if loop.n_head:
+                lines |= _first_call(steps, place, loop, of_loop[id(loop)], tree, body)
+        if isinstance(step, LayerCall):
+            lines[place] = []
+            group = place - 1 if place - 1 in in_turn else place
+            in_turn[place] = [*in_turn.pop(group, []), write_call(step, of_loop[id(loop)], body)]
+    for last, calls in in_turn.items():
+        lines[last + 1 - len(calls)] = write_rounds(calls)
+    return WrittenLayers(tuple(as_variants(blocks) if in_turn else blocks), lines)
+
+
+def _first_call(
+    steps: Sequence[ModelStep], place: int, loop: Loop, block: Block, tree: ModuleTree, body: BodyWriter
+) -> dict[int, list[str]]:
+    """The lines of the call that the layer before a loop is, by its place."""
+    call = max(n for n in range(place) if isinstance(steps[n], FirstCall))
+    first = steps[call]
+    assert isinstance(first, FirstCall)
+    return {call: write_first_call(first, loop, block, tree.root, body)}
 
 
 def _known_block(loop: Loop, before: Sequence[tuple[Loop, Block]], plan: UnitPlan) -> Block | None:
@@ -230,9 +258,8 @@ def _known_block(loop: Loop, before: Sequence[tuple[Loop, Block]], plan: UnitPla
 def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
     """By the path of a list: the positions of the layers that are called by a class's methods."""
     found: dict[str, frozenset[int]] = {}
-    for step in steps:
-        if isinstance(step, Loop):
-            found[step.owner] = found.get(step.owner, frozenset()) | layers_called(step)
+    for loop in loops_of(steps):
+        found[loop.owner] = found.get(loop.owner, frozenset()) | layers_called(loop)
     return found
 
 

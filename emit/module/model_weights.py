@@ -241,6 +241,16 @@ def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
         parts: For each block: what makes it, and the word in that for its place in the list, or none.
     """
     texts, begin = [], 0
+    rounds = _in_turn(parts)
+    if rounds is not None:
+        before, kinds, n_rounds = rounds
+        made = ", ".join(part.removesuffix("()") for part, _ in kinds)
+        whole = f"layer() for _ in range({n_rounds}) for layer in ({made})"
+        first, after = parts[:before], parts[before + n_rounds * len(kinds) :]
+        if not first and not after:
+            return f"({whole})"
+        texts = [*(part for part, _ in first), f"*({whole})", *(part for part, _ in after)]
+        return f"([{', '.join(texts)}])"
     for (part, word), group in itertools.groupby(parts):
         count = len(list(group))
         end = begin + count
@@ -253,6 +263,20 @@ def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
     if len(texts) == 1 and texts[0].startswith("*"):
         return texts[0][1:]
     return f"([{', '.join(texts)}])"
+
+
+def _in_turn(parts: Sequence[tuple[str, str]]) -> tuple[int, Sequence[tuple[str, str]], int] | None:
+    """(blocks before, the kinds of one round, rounds) where blocks of several classes come in turn."""
+    for before in range(len(parts) // 2):
+        for period in range(2, (len(parts) - before) // 2 + 1):
+            kinds = parts[before : before + period]
+            n_rounds = 1
+            while parts[before + n_rounds * period :][:period] == kinds:
+                n_rounds += 1
+            plain = all(part.removesuffix("()").isidentifier() and not word for part, word in kinds)
+            if n_rounds > 1 and plain and len(set(kinds)) > 1 and before < period:
+                return before, kinds, n_rounds
+    return None
 
 
 def constants_of_function(tree: ModuleTree, variables: Mapping[str, str], device: str) -> list[str]:

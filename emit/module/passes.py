@@ -22,7 +22,8 @@ from longhand.capture.graph import (
     Provenance,
     TrainingGraphs,
 )
-from longhand.emit.layers.loops import Loop, ModelStep, plain_steps
+from longhand.emit.layers.loops import record_of
+from longhand.emit.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
 from longhand.emit.module.trained_call import SavedLayers
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
@@ -131,21 +132,22 @@ def find_saved_layers(training: TrainingGraphs, forward: Pass, backward: Pass) -
     """A record for each list of layers that both passes go through in one loop."""
     if not training.forward.is_module:
         return ()
-    back = [step for step in backward.names.steps if isinstance(step, Loop)]
-    there = [step for step in forward.names.steps if isinstance(step, Loop)]
-    found: dict[str, SavedLayers] = {}
+    back, there = loops_of(backward.names.steps), loops_of(forward.names.steps)
+    found: list[SavedLayers] = []
     for loop in back:
         twins = [other for other in there if other.owner == loop.owner]
-        if len(twins) != 1 or [other.owner for other in back].count(loop.owner) != 1:
+        others = [other for other in back if other.owner == loop.owner]
+        if all(one.is_in_turn for one in (*twins, *others)):  # each kind has its own
+            twins = [other for other in twins if set(other.positions) <= set(loop.positions)]
+            others = [loop]
+        if len(twins) != 1 or len(others) != 1:
             continue
         record = _record(training, forward, backward, loop, twins[0])
         if record is not None:
-            found[loop.owner] = _with_free_name(record, tuple(found.values()))
+            found.append(_with_free_name(record, found))
     outside = _read_outside(backward.names.steps, found)
     sources = {entry.node: entry.source for entry in training.inputs}
-    return tuple(
-        dataclasses.replace(record, places=_places_of(record, sources, outside)) for record in found.values()
-    )
+    return tuple(dataclasses.replace(record, places=_places_of(record, sources, outside)) for record in found)
 
 
 def _places_of(
@@ -246,13 +248,14 @@ def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequ
     return found
 
 
-def _read_outside(steps: Sequence[ModelStep], recorded: Collection[str]) -> set[str]:
+def _read_outside(steps: Sequence[ModelStep], records: Sequence[SavedLayers]) -> set[str]:
     """What a function reads by its own name: where no loop is, in loops without a record, and what loops begin with."""
     names: set[str] = set()
     for step in steps:
-        if isinstance(step, Loop):
-            names |= {*step.repeat.inputs[0], *step.shared}
-            names |= set() if step.owner in recorded else set(chain.from_iterable(step.own))
+        if isinstance(step, Loop | LayerCall):
+            loop = step.loop if isinstance(step, LayerCall) else step
+            names |= {*step.repeat.inputs[0], *loop.shared}
+            names |= set() if record_of(records, loop) else set(chain.from_iterable(loop.own))
         else:
             names |= {name for plain in plain_steps(step) for name in buffers_read(plain)}
     return names

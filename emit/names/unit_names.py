@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from longhand.emit.layers.loops import ModelStep
+from longhand.emit.layers.model_steps import ModelStep
 from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.words import KernelScope, first_free, further_words
 from longhand.emit.unit.lock_file import is_word

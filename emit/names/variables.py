@@ -9,7 +9,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
-from longhand.emit.layers.loops import Choice, FirstCall, Loop, ModelStep, plain_steps, steps_of
+from longhand.emit.layers.model_steps import (
+    Choice,
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    layers_called,
+    loops_of,
+    plain_steps,
+    steps_of,
+)
 from longhand.emit.module.paragraphs import named_views, view_key
 from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.trees import parameters
@@ -42,15 +52,17 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
     of_layers = given_to_layers(steps)
     in_records: set[int] = set()
+    loops = loops_of(steps)
     for key, word in list_words(steps).items():
-        if any(isinstance(step, Loop) and step.own and (step.owner, step.positions) == key for step in steps):
+        if any(loop.own and (loop.owner, loop.positions) == key for loop in loops):
             scope.take(word)  # what each layer saved, and its gradients
-            scope.take(f"d_{word}")
-    for step in steps:
-        if isinstance(step, Loop) and step.record is not None:
-            scope.take(step.record.word)
+    for gradients in dict.fromkeys(gradients_word(loop, steps) for loop in loops if loop.own):
+        scope.take(gradients)
+    for loop in loops:
+        if loop.record is not None:
+            scope.take(loop.record.word)
             scope.take(SAVED)
-            in_records |= step.record.places
+            in_records |= loop.record.places
     _name_weights(words, names, scope, {*of_layers, *_made_in_loops(steps)})
     names |= of_layers
     entries = [entry for entry in plan.program.graph.inputs if entry.node not in names]
@@ -90,22 +102,19 @@ def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, insid
 
 
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:
-    loops = (step for step in steps if isinstance(step, Loop))
+    loops = loops_of(steps)
     return {buffer for loop in loops for outputs in loop.repeat.outputs for buffer in outputs}
 
 
 def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
     """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart."""
     found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
-    for place, step in enumerate(steps):
-        if isinstance(step, Loop) and step.record is not None:
-            first = (
-                [one.position for one in steps[:place] if isinstance(one, FirstCall)] if step.n_head else []
-            )
-            inside = {*step.positions, *first[-1:]}
-            layers = sorted(step.record.buffers.items())
+    for loop in loops_of(steps):
+        if loop.record is not None:
+            inside = layers_called(loop)
+            layers = sorted(loop.record.buffers.items())
             found += [
-                (step.record, number, buffers)
+                (loop.record, number, buffers)
                 for number, (position, buffers) in enumerate(layers)
                 if position not in inside
             ]
@@ -117,7 +126,7 @@ def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], 
 
     It stands beside what the templates bind: the list ``encoder.layer`` is ``layers``, for ``layer`` is one of it.
     """
-    loops = [step for step in steps if isinstance(step, Loop)]
+    loops = loops_of(steps)
     short = [_free(identifier(loop.owner.rpartition(".")[2]), "s") for loop in loops]
     owners = {
         word: {loop.owner for loop, own in zip(loops, short, strict=True) if own == word} for word in short
@@ -134,6 +143,16 @@ def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], 
     }
 
 
+def gradients_word(loop: Loop, steps: Sequence[ModelStep]) -> str:
+    """The word of the dictionary of a loop's gradients: ``d_blocks``; layers in turn have one together."""
+    words = list_words(steps)
+    key = loop.owner, loop.positions
+    others = [one for one in loops_of(steps) if one.owner == loop.owner]
+    if loop.is_in_turn and all(one.is_in_turn for one in others):
+        return f"d_{words[key].removesuffix(f'_from_{min(loop.positions)}')}"
+    return f"d_{words[key]}"
+
+
 def _free(word: str, ending: str) -> str:
     return f"{word}{ending}" if word in RESERVED_IN_MODULE | _TAKEN else word
 
@@ -141,15 +160,17 @@ def _free(word: str, ending: str) -> str:
 def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
     """What only one layer of a backward pass reads, and how the function around the loop would reach it."""
     outside = (
-        plain for step in steps if not isinstance(step, Loop | FirstCall) for plain in plain_steps(step)
+        plain
+        for step in steps
+        if not isinstance(step, Loop | FirstCall | LayerCall)
+        for plain in plain_steps(step)
     )
     elsewhere = {buffer for plain in outside for buffer in buffers_read(plain)}
     words = list_words(steps)
     return {
-        buffer: f"{words[step.owner, step.positions]}[{position}][{place}]"
-        for step in steps
-        if isinstance(step, Loop)
-        for position, run in zip(step.positions, step.own, strict=False)
+        buffer: f"{words[loop.owner, loop.positions]}[{position}][{place}]"
+        for loop in loops_of(steps)
+        for position, run in zip(loop.positions, loop.own, strict=False)
         for place, buffer in enumerate(run)
         if buffer not in elsewhere
     }
@@ -240,19 +261,19 @@ class _Namer:
         self.scope = scope
         self.kept = frozenset(kept)
         self.apart = frozenset(apart)
-        self.lists: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.steps: Sequence[ModelStep] = ()
         self.handed_on: set[str] = set()  # buffers whose word a later one took over while it was in use
 
     def name(self, steps: Sequence[ModelStep]) -> None:
         last_use = _last_uses(steps, self.kept)
-        self.lists = list_words(steps)
+        self.steps = steps
         given = set(self.names)
         for number, step in enumerate(steps):
             if isinstance(step, Release):
                 continue
             dying = [buffer for buffer, last in last_use.items() if last == number and buffer in self.names]
             # The result of a library call may take the word of what the call reads last: neither is needed twice.
-            early = isinstance(step, Extern | Loop | FirstCall)
+            early = isinstance(step, Extern | Loop | FirstCall | LayerCall)
             seen_as = self._name_views(step, dying) if isinstance(step, Extern) else []
             if early:
                 self._release(dying, given)
@@ -261,6 +282,8 @@ class _Namer:
             if isinstance(step, Loop):
                 self._name_loop(step, last_use, number)
             else:
+                if isinstance(step, LayerCall) and step.loop.own:
+                    self._name_gradients(step.loop, step.number)
                 unread = self._unread_results(step, last_use, number)
                 for buffer in (made for plain in plain_steps(step) for made in buffers_made(plain)):
                     if buffer and buffer not in self.names and buffer not in unread:
@@ -314,12 +337,12 @@ class _Namer:
 
     def _name_loop(self, loop: Loop, last_use: dict[str, int], number: int) -> None:
         """What the loop carries keeps its variable; lists take the plural."""
+        if loop.own:
+            for layer in range(len(loop.positions)):
+                self._name_gradients(loop, layer)
         first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
         for place, buffer in enumerate(last):
             if place in loop.collected and loop.own:
-                of_layers = f"d_{self.lists[loop.owner, loop.positions]}"
-                for position, run in zip(loop.positions, loop.repeat.outputs, strict=True):
-                    self.names[run[place]] = f"{of_layers}[{position}][{loop.collected.index(place)}]"
                 continue
             if place in loop.collected or place in loop.gathered:
                 words = self.words.variables(buffer, f"{loop.repeat.paths[-1]}.", is_of_all=True)
@@ -336,6 +359,12 @@ class _Namer:
                     self.names[buffer] = self.scope.take(variable)
                     continue
             self.names[buffer] = self.scope.pick(self.words.variables(buffer, self.layer))
+
+    def _name_gradients(self, loop: Loop, number: int) -> None:
+        """What a layer of a backward pass returns for its weights: ``d_blocks[3][0]``."""
+        of_layer = f"{gradients_word(loop, self.steps)}[{loop.positions[number]}]"
+        for place, collected in enumerate(loop.collected):
+            self.names[loop.repeat.outputs[number][collected]] = f"{of_layer}[{place}]"
 
 
 def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from longhand.capture.graph import InputKind, differentiated
-from longhand.emit.layers.loops import FirstCall, Loop, ModelStep, plain_steps
+from longhand.emit.layers.model_steps import FirstCall, LayerCall, Loop, ModelStep, plain_steps
 from longhand.emit.names.unit_names import KernelNames, Pass, kernels_of
 from longhand.lower.ir import Buffer, Extern, Load, Size, Store, View, arguments
 from longhand.schedule.plan import (
@@ -132,7 +132,7 @@ class _PassPicture:
             match step:
                 case Loop():
                     found.append(self._repeat(step.repeat, step.pattern, bool(step.alternatives)))
-                case FirstCall():
+                case FirstCall() | LayerCall():
                     found.append(self._repeat(step.repeat, 0, False))
                 case _:
                     found += [self._step(one) for one in plain_steps(step) if not isinstance(one, Repeat)]
@@ -245,7 +245,7 @@ class _PassPicture:
     def _owners(self) -> Iterator[tuple[str, str]]:
         """For what a launch writes and for the nodes that it computes: what it writes first, in the first run."""
         for step in self.one.names.steps:
-            repeat = step.repeat if isinstance(step, Loop | FirstCall) else None
+            repeat = step.repeat if isinstance(step, Loop | FirstCall | LayerCall) else None
             pattern = step.pattern if isinstance(step, Loop) else 0
             runs = repeat.runs if repeat is not None else (plain_steps(step),)
             for same in zip(*runs, strict=False):

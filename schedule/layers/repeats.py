@@ -11,38 +11,19 @@ such beginning exists: then each run uses weights of the module before its own, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, Program, View
+from longhand.schedule.layers.kinds import Stretch, layers_in_turn
+from longhand.schedule.layers.outside import Outside, made_inside, positions_in_lists, references
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 
 FEWEST_RUNS = 3
 FEWEST_RUNS_OF_LONG = 2
 LONG = 4  # launches and library calls
 SHORTEST = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Outside:
-    """What was there before the first step and may differ from run to run.
-
-    Attributes:
-        weights: The dotted path of each weight, by buffer.
-        given: In a backward pass: what the forward pass saved.
-        positions: By the path of a list of modules: the numbers of those with weights that steps read, in order.
-    """
-
-    weights: Mapping[str, str]
-    given: frozenset[str]
-    positions: Mapping[str, Sequence[int]]
-
-    def are_neighbours(self, path: str, following: str) -> bool:
-        """Whether two modules stand in one list, and none between them: a program may leave out equal layers."""
-        (owner, _, last), (same_owner, _, position) = path.rpartition("."), following.rpartition(".")
-        numbers = self.positions.get(owner, ())
-        return owner == same_owner and (int(last), int(position)) in pairwise(numbers)
 
 
 def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[str]) -> list[UnitStep]:
@@ -59,21 +40,10 @@ def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[st
     outside = Outside(
         {node: path for node, path in weights.items() if "." in path},
         frozenset(graph.given),
-        _positions(read),
+        positions_in_lists(read),
     )
     folded = _fold(list(steps), program.buffers, outside, kept)
     return [step for part in folded for step in part]
-
-
-def _positions(paths: Iterable[str]) -> dict[str, list[int]]:
-    """By the path of a list: the numbers of what is in it."""
-    found: dict[str, set[int]] = {}
-    for path in paths:
-        parts = path.split(".")
-        for place, part in enumerate(parts):
-            if part.isdigit():
-                found.setdefault(".".join(parts[:place]), set()).add(int(part))
-    return {owner: sorted(numbers) for owner, numbers in found.items()}
 
 
 def _fold(
@@ -82,7 +52,14 @@ def _fold(
     numbers = _token_numbers(steps, buffers)
     named = [references(step) for step in steps]
     for stretch in _stretches(numbers):
-        found = _best_repeat(steps, named, stretch, outside, kept)
+        found = _best_repeat(steps, named, stretch, outside, kept) or layers_in_turn(
+            steps,
+            named,
+            numbers,
+            Stretch(stretch.start, stretch.start + stretch.length, stretch.period),
+            outside,
+            kept,
+        )
         if found is not None:
             start, end, repeat = found
             reads_after = frozenset(name for names in named[start:] for name in names)
@@ -290,20 +267,6 @@ def _outputs(
     return tuple(tuple(own[number] for number in wanted) for own in names_of)
 
 
-def made_inside(run: Sequence[PlanStep]) -> dict[str, int]:
-    """The buffers that a run makes, numbered in order."""
-    found: dict[str, int] = {}
-    for step in run:
-        names: tuple[str, ...] = ()
-        if isinstance(step, Extern):
-            names = tuple(name for name in step.outputs if name)
-        elif isinstance(step, Allocate | Reuse):
-            names = (step.buffer,)
-        for name in names:
-            found.setdefault(name, len(found))
-    return found
-
-
 def _module_paths(paths: Sequence[str]) -> list[str] | None:
     """The paths up to the one component, a number, in which they differ; None if they differ otherwise."""
     split = [path.split(".") for path in paths]
@@ -313,27 +276,6 @@ def _module_paths(paths: Sequence[str]) -> list[str] | None:
     if len(places) != 1 or not all(parts[places[0]].isdigit() for parts in split):
         return None
     return [".".join(parts[: places[0] + 1]) for parts in split]
-
-
-def references(step: PlanStep) -> tuple[str, ...]:
-    """The buffers that a step names, in the order of its token."""
-    match step:
-        case Launch():
-            return step.touched
-        case Extern():
-            return (
-                *(v.buffer for v in step.views()),
-                *step.measured,
-                *(name for name in step.outputs if name),
-                *step.mutates,
-            )
-        case Allocate():
-            return (step.buffer,)
-        case Reuse():
-            return (step.buffer, step.of)
-        case Release():
-            return step.buffers
-    raise AssertionError(step)
 
 
 def _token_numbers(steps: Sequence[PlanStep], buffers: Mapping[str, Buffer]) -> list[int]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from longhand.lower.ir import Buffer, Extern, Layers, Literal, Program, View
 from longhand.schedule.kernels.kernel_plan import KernelPlan
-from longhand.schedule.layers.repeats import made_inside, references
+from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.plan import (
     Launch,
     Names,
@@ -84,7 +84,7 @@ class _Chain:
         kept = chain.names[: chain.n_kept]
         self._layer_of = {name: number for number, names in enumerate(kept) for name in names}
         for place, step in enumerate(plan.steps):
-            if isinstance(step, Repeat):
+            if isinstance(step, Repeat) and not step.kinds:
                 for run in range(len(step.runs) - 1, 0, -1):
                     if self._is_certain(place, step, run):
                         self._place, self._repeat, self._run = place, step, run

@@ -51,8 +51,11 @@ def before_layers(
         shared: set[int] = set()
         for number in sorted(free, reverse=True):
             read_by = {other for name in effects(steps[number]).writes for other in readers.get(name, ())}
-            read_in = {layer for other in read_by for path, layer in layers[other] if path == owner}
-            if len(read_in) > 1 or read_by & shared:
+            its = {layer for layer in layers[number] if layer[0] == owner}
+            read_in = [{layer for layer in layers[other] if layer[0] == owner} for other in read_by]
+            # A kernel that ends this layer and begins the next reads what is this one's alone.
+            is_own = len(its) == 1 and all(its <= one for one in read_in)
+            if (len(set().union(*read_in)) > 1 and not is_own) or read_by & shared:
                 shared.add(number)
         for number in shared:
             place[number] = begin - 1

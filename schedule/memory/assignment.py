@@ -208,6 +208,9 @@ def peak_inside(step: UnitStep, buffers: Mapping[str, Buffer], kept: frozenset[s
     """Bytes that a Repeat's run needs besides what it takes and hands on; 0 for plain steps."""
     if not isinstance(step, Repeat):
         return 0
+    if step.kinds:
+        kinds = map(step.of_kind, dict.fromkeys(step.kinds))
+        return max(peak_inside(kind, buffers, kept, hints) for kind in kinds)
     run, outputs = step.runs[0], step.outputs[0]
     spans = _spans(run, buffers, kept | frozenset(outputs), hints)
     gone = frozenset(n for n, span in enumerate(spans) if _is_released(span, run))
