@@ -25,7 +25,10 @@ from pathlib import Path
 from typing import Any
 
 _SECONDS = 600  # for one program, minimizing included
-_LEAST, _MOST = 20, 100  # seeds that a process takes at a time: each process imports torch and starts a compiler
+_LEAST, _MOST = (
+    20,
+    100,
+)  # seeds that a process takes at a time: each process imports torch and starts a compiler
 _ROUNDS = 4  # processes that follow each other in a job, so that all jobs end at about the same time
 _ENOUGH = "."  # the last line of a process that did not die
 
