@@ -3,7 +3,7 @@
 Each is generated for a GPU and run beside eager, in Triton's interpreter where no device is asked for
 (``--device cuda``); ``--compile`` compiles every kernel for sm_90 instead and needs no GPU either; ``--train`` runs a
 training step. What fails is made smaller and printed. ``--jobs`` processes share the seeds; one that dies or hangs
-costs its program alone. Exits with 1 if anything failed.
+costs its program alone. ``--budget`` seconds end it between two programs. Exits with 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from pathlib import Path
 from typing import Any
 
 _SECONDS = 600  # for one program, minimizing included
-_CHUNK = 20  # seeds that a process takes at a time
+_LEAST, _MOST = (
+    20,
+    100,
+)  # seeds that a process takes at a time: each process imports torch and starts a compiler
+_ROUNDS = 4  # processes that follow each other in a job, so that all jobs end at about the same time
+_ENOUGH = "."  # the last line of a process that did not die
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +57,9 @@ def main(words: list[str] | None = None) -> int:
         return 0
     first, _, last = given.seeds.partition(":")
     seeds = list(range(int(first), int(last or int(first) + 1)))
-    chunks = [seeds[place : place + _CHUNK] for place in range(0, len(seeds), _CHUNK)]
+    size = min(_MOST, max(_LEAST, -(-len(seeds) // (given.jobs * _ROUNDS))))
+    chunks = [seeds[place : place + size] for place in range(0, len(seeds), size)]
+    given.deadline = time.time() + given.budget
     counts: collections.Counter[str] = collections.Counter()
     causes: collections.Counter[str] = collections.Counter()
     n_kernels, start = 0, time.perf_counter()
@@ -64,9 +71,12 @@ def main(words: list[str] | None = None) -> int:
                 if row.text:
                     causes[row.cause] += 1
                     print(f"{row.outcome}: {row.cause}\n{row.text}", flush=True)
-            print(f"up to seed {rows[-1].seed}: {_told(counts)}", flush=True)
+            if rows:
+                print(f"up to seed {rows[-1].seed}: {_told(counts)}", flush=True)
     seconds = time.perf_counter() - start
     print(f"seeds {given.seeds}: {_told(counts)}; {n_kernels} kernels; {seconds:.0f} s", flush=True)
+    if n_left := len(seeds) - counts.total():
+        print(f"{n_left} seeds not run: out of time")
     for cause, count in causes.most_common():
         print(f"  {count} times: {cause}")
     return 1 if causes else 0
@@ -79,11 +89,13 @@ def _told(counts: collections.Counter[str]) -> str:
 def _run_chunk(given: argparse.Namespace, seeds: list[int]) -> list[Row]:
     """The rows of these seeds, from as many processes as it takes: what kills one goes on after its program."""
     rows: list[Row] = []
-    while len(rows) < len(seeds):
+    while len(rows) < len(seeds) and time.time() < given.deadline:
         left = seeds[len(rows) :]
         done = subprocess.run(_command(given, left), capture_output=True, text=True, env=_environment(given))
         found = [Row(**json.loads(line[1:])) for line in done.stdout.splitlines() if line.startswith("@")]
         rows += found
+        if done.stdout.rstrip().endswith(f"\n{_ENOUGH}") or done.stdout.strip() == _ENOUGH:
+            break
         if len(found) < len(left):
             lost = left[len(found)]
             why = f"the process ended with {done.returncode}"
@@ -94,6 +106,7 @@ def _run_chunk(given: argparse.Namespace, seeds: list[int]) -> list[Row]:
 def _command(given: argparse.Namespace, seeds: list[int]) -> list[str]:
     flags = [f"--{word}" for word in ("compile", "train") if getattr(given, word)]
     options = ["--seeds", f"{seeds[0]}:{seeds[-1] + 1}", "--device", given.device]
+    options += ["--budget", str(given.deadline - time.time())]
     return [sys.executable, "-m", "tests.fuzz.cuda", "--worker", *options, "--runs", str(given.runs), *flags]
 
 
@@ -110,12 +123,16 @@ def _work(given: argparse.Namespace) -> None:
 
     logging.disable(logging.CRITICAL)
     first, _, last = given.seeds.partition(":")
+    deadline = time.time() + given.budget
     with tempfile.TemporaryDirectory(prefix="fuzz_") as folder:
         runner = Runner(Path(folder), given.device, given.compile)
         for row in _rows(runner, range(int(first), int(last)), given):
             print(f"@{json.dumps(dataclasses.asdict(row))}", flush=True)
             if "CUDA error" in row.text:
                 os._exit(0)  # nothing can be launched any more: the rest is for another process
+            if time.time() > deadline:
+                break
+    print(_ENOUGH, flush=True)
 
 
 def _rows(runner: Any, seeds: range, given: argparse.Namespace) -> Iterator[Row]:
@@ -149,6 +166,7 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true", help="compile for sm_90 instead of running")
     parser.add_argument("--train", action="store_true", help="a training step of each")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds for all")
     parser.add_argument(
         "--runs", type=int, default=40, help="programs that are tried to make a failing one smaller"
     )
