@@ -108,8 +108,7 @@ class ModelWriter:
         self.records = (
             not self.is_cpu
             and plan.options.mode.records_cuda_graphs
-            and not self.graph.n_saved
-            and not training
+            and (training.records_backward if training else not self.graph.n_saved)
             and not self.graph.given  # a backward pass
             and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
             and not (
@@ -168,6 +167,9 @@ class ModelWriter:
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
             self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
+            if self.records:
+                passes = (self.training.forward, self.training.backward)
+                self.imports |= {f"from .backward import {name}" for name in passes}
         self.runtime |= body.needs.runtime
         self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
@@ -308,10 +310,9 @@ class ModelWriter:
                 *constants_of_function(self.tree, self.variables, device_text),
             ]
             self.runtime |= {"load_constants"} if self.tree.stored else set()
-        if self.records:
-            self.runtime.add("CudaGraph")
-            graph = f"CudaGraph(self.{self.launch}, mutates={self.arguments.mutated()})"
-            members = [*members, f"self.{self.recording} = {graph}"]
+        recorder = self._recorder() if self.records else ""
+        if recorder and self.graph.is_module:
+            members = [*members, f"self.{self.recording} = {recorder}"]
         return ModelText(
             title="\n".join(map(python_docstring, title(self.plan, self.plan.options.train).split("\n"))),
             signature=tuple(
@@ -342,7 +343,19 @@ class ModelWriter:
             remark=remark_on_gradients(self.plan.results, self.variables, self.training is not None),
             launch=self.launch,
             recording=self.recording,
+            recorder=recorder,
         )
+
+    def _recorder(self) -> str:
+        """What records the call as a CUDA graph, or in training its two passes."""
+        self.runtime.add("CudaGraph" if self.training is None else "TrainingGraph")
+        mutates = f"mutates={self.arguments.mutated()}"
+        if self.training is None:
+            launch = f"self.{self.launch}" if self.graph.is_module else "launch"
+            return f"CudaGraph({launch}, {mutates})"
+        owner = ["self"] if self.graph.is_module else []
+        given = [self.training.forward, self.training.backward, *owner, mutates]
+        return f"TrainingGraph({', '.join(given)})"
 
     def _unpacked(self, sizes: Sequence[str]) -> list[str]:
         """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""

@@ -71,6 +71,7 @@ class ModelText:
         remark: What the docstring of launch() says besides, or empty.
         launch: The method that runs what forward() checked: ``launch``, unless the module has something of that name.
         recording: The attribute that holds the CUDA graphs.
+        recorder: What makes it; empty where nothing is recorded.
     """
 
     title: str
@@ -95,6 +96,7 @@ class ModelText:
     remark: str = ""
     launch: str = "launch"
     recording: str = "_graph"
+    recorder: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
