@@ -141,7 +141,12 @@ class ModelWriter:
             "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
         )
         return ModelFile(
-            full, self.name, self.launch, self.records, frozenset(self.runtime), self.tree.stored
+            full,
+            self.name,
+            self.launch,
+            self.records and not self.training,
+            frozenset(self.runtime),
+            self.tree.stored,
         )
 
     def text(self) -> ModelText:
@@ -256,6 +261,9 @@ class ModelWriter:
         if self.training is None:
             return ()
         owner, weights = (["self"], ["*self.parameters()"]) if self.graph.is_module else ([], [])
+        if self.records and any(one.kind is InputKind.PARAMETER for one in self.graph.inputs):
+            self.runtime.add("parameters_of")
+            weights = ["*parameters_of(self)"]
         given = ", ".join([*owner, *self.arguments.given(), *weights])
         call = f"{self.training.function}.apply({given})"
         paths = dict(self.tensors)

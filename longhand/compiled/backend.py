@@ -57,7 +57,9 @@ from longhand.telling.tally import EagerGraph, GraphCalls, counted, counts_calls
 
 _KNOWN_OPTIONS = {"strict", "out"}
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
-_UNRECORDED = "its training steps are not recorded as CUDA graphs: the host reads, or takes part in, what it computes."
+_UNRECORDED = (
+    "its training steps are not recorded as CUDA graphs: the host reads, or takes part in, what it computes."
+)
 
 
 @dataclasses.dataclass(frozen=True)

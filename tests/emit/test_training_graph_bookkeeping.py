@@ -67,6 +67,7 @@ class StandInGraph:
         self.call = call
         self.is_forward = isinstance(made, tuple)
         self.made = flat(made)
+        self.results = flat(made[1]) if self.is_forward else []
         self.replays = 0
 
     def replay(self) -> None:
@@ -79,12 +80,14 @@ class StandInGraph:
                 if memory.data_ptr() not in self.pool.outside:
                     memory.copy_(copied)
         if self.is_forward:
-            self.pool.results = self.made[: len(fresh[0])]
+            self.pool.results = self.results
 
 
 def flat(made: Any) -> list[torch.Tensor]:
     if isinstance(made, torch.Tensor):
         return [made]
+    if hasattr(made, "lent"):
+        made = [*(tensor for tensor in made.lent.values()), *(buffer for buffer, _ in made.gathered.values())]
     return [one for part in made for one in flat(part)]
 
 
@@ -160,6 +163,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: Pool) -> Iter
     monkeypatch.setattr(module, "bytes_of", bytes_of)
     monkeypatch.setattr(module, "is_in_pool", lambda tensor: tensor.numel() > 0)
     monkeypatch.setattr(module, "refusal", lambda tensors: None)
+    monkeypatch.setattr(module, "segments_of_memory", list)
     monkeypatch.setattr(module, "SMALL", 64)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: object())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
