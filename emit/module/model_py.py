@@ -19,6 +19,7 @@ from longhand.emit.module.model_text import (
     detached,
     end_with,
     layers_by_class,
+    recorder,
     records_outside_loops,
     remark_on_gradients,
     trained_lines,
@@ -318,9 +319,9 @@ class ModelWriter:
                 *constants_of_function(self.tree, self.variables, device_text),
             ]
             self.runtime |= {"load_constants"} if self.tree.stored else set()
-        recorder = self._recorder() if self.records else ""
-        if recorder and self.graph.is_module:
-            members = [*members, f"self.{self.recording} = {recorder}"]
+        recorded_by = self._recorder() if self.records else ""
+        if recorded_by and self.graph.is_module:
+            members = [*members, f"self.{self.recording} = {recorded_by}"]
         return ModelText(
             title="\n".join(map(python_docstring, title(self.plan, self.plan.options.train).split("\n"))),
             signature=tuple(
@@ -351,19 +352,13 @@ class ModelWriter:
             remark=remark_on_gradients(self.plan.results, self.variables, self.training is not None),
             launch=self.launch,
             recording=self.recording,
-            recorder=recorder,
+            recorder=recorded_by,
         )
 
     def _recorder(self) -> str:
-        """What records the call as a CUDA graph, or in training its two passes."""
         self.runtime.add("CudaGraph" if self.training is None else "TrainingGraph")
-        mutates = f"mutates={self.arguments.mutated()}"
-        if self.training is None:
-            launch = f"self.{self.launch}" if self.graph.is_module else "launch"
-            return f"CudaGraph({launch}, {mutates})"
-        owner = ["self"] if self.graph.is_module else []
-        given = [self.training.forward, self.training.backward, *owner, mutates]
-        return f"TrainingGraph({', '.join(given)})"
+        launch = f"self.{self.launch}" if self.graph.is_module else "launch"
+        return recorder(launch, self.graph.is_module, self.arguments.mutated(), self.training)
 
     def _unpacked(self, sizes: Sequence[str]) -> list[str]:
         """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
