@@ -319,7 +319,11 @@ class ModelWriter:
                 *constants_of_function(self.tree, self.variables, device_text),
             ]
             self.runtime |= {"load_constants"} if self.tree.stored else set()
-        recorded_by = self._recorder() if self.records else ""
+        recorded_by = ""
+        if self.records:
+            self.runtime.add("CudaGraph" if self.training is None else "TrainingGraph")
+            launch = f"self.{self.launch}" if self.graph.is_module else "launch"
+            recorded_by = recorder(launch, self.graph.is_module, self.arguments.mutated(), self.training)
         if recorded_by and self.graph.is_module:
             members = [*members, f"self.{self.recording} = {recorded_by}"]
         return ModelText(
@@ -354,11 +358,6 @@ class ModelWriter:
             recording=self.recording,
             recorder=recorded_by,
         )
-
-    def _recorder(self) -> str:
-        self.runtime.add("CudaGraph" if self.training is None else "TrainingGraph")
-        launch = f"self.{self.launch}" if self.graph.is_module else "launch"
-        return recorder(launch, self.graph.is_module, self.arguments.mutated(), self.training)
 
     def _unpacked(self, sizes: Sequence[str]) -> list[str]:
         """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
