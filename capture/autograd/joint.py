@@ -28,8 +28,9 @@ from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import host_nodes, on_cpu
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
+from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
-from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
+from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
 from longhand.capture.own_derivatives import given_op

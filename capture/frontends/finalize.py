@@ -19,8 +19,9 @@ from longhand.capture.frontends.regions import inline_region
 from longhand.capture.frontends.results import results_of
 from longhand.capture.functionalize.canonicalize import RULES, TRAINING_RULES
 from longhand.capture.functionalize.dead_code import remove_dead_code
+from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
-from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
+from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.gradient_tracking import Carrying
 from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import (

@@ -10,8 +10,9 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.functionalize.decompositions import decomposition_table
+from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Handle, Number
-from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter
+from longhand.capture.functionalize.functionalize import Rewriter
 
 
 def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:

@@ -4,11 +4,7 @@ torch's own way (functionalize under a tracer, once or twice) runs every op thro
 traced graph is walked once: an op that is fine is copied with the fake value it already has; only what must be
 decomposed is traced, once for each kind of call.
 
-Memory is modelled by `Handle`: one for each tensor object of the eager program. Handles on one storage form a tree
-under the handle that owns it. A write gives the written handle a new value, rebuilds its parents from it (a slice's
-parent is a slice_scatter), and marks every other view of that memory as outdated; an outdated view is taken again from
-its parent when somebody reads it. Which handles share memory is not guessed from op names: the traced fake values
-share storages exactly as eager's tensors do.
+Nodes and the model of memory are `FunctionalGraph`'s.
 """
 
 from __future__ import annotations
@@ -29,9 +25,9 @@ from longhand.capture.functionalize.decompositions import (
     is_kept,
     packet_name,
 )
+from longhand.capture.functionalize.functional_graph import CannotFunctionalize, FunctionalGraph
 from longhand.capture.functionalize.functional_proxies import (
     Handle,
-    Memory,
     Number,
     fake_of,
     is_composite_view,
@@ -46,23 +42,10 @@ from longhand.options import Device
 aten = torch.ops.aten
 
 
-class CannotFunctionalize(Exception):
-    """An op or a write that has no functional counterpart here. `finish` adds the user's line.
-
-    Args:
-        what: Which, in one clause.
-        hint: What to do next.
-    """
-
-    def __init__(self, what: str, hint: str = "Write it without changing tensors in place.") -> None:
-        super().__init__(what)
-        self.hint = hint
-
-
 Rule = Callable[["Rewriter", torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], Any], Any]
 
 
-class Rewriter:
+class Rewriter(FunctionalGraph):
     """Copies a graph of ATen calls into a functional one; see the module's docstring.
 
     Args:
@@ -82,133 +65,11 @@ class Rewriter:
         *,
         device: Device,
     ) -> None:
+        super().__init__(fake_mode, gradients)
         self.rules = rules
         self.rule_for_write = rule_for_write
-        self.fake_mode = fake_mode
-        self.graph = fx.Graph()
-        self.handles: dict[str, Handle | Number] = {}  # by placeholder
-        self.gradients = gradients
         self.device = device
-        self.current: fx.Node | None = None  # the traced node being copied: whose words new nodes take over
         self._traced: dict[Any, fx.GraphModule | None] = {}
-        self._sizes: dict[Any, fx.Node] = {}
-
-    # -- nodes ---------------------------------------------------------------------------------------------------
-
-    def emit(
-        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, value: Any = None
-    ) -> fx.Node:
-        """A new node; its value is computed on the arguments' fake values unless given."""
-        kwargs = kwargs or {}
-        node = self.graph.create_node("call_function", target, self._as_nodes(args), self._as_nodes(kwargs))
-        if value is None:
-            value = self.evaluate(target, node.args, node.kwargs)
-        node.meta["val"] = value
-        if self.current is not None:
-            for key in ("stack_trace", "nn_module_stack"):
-                if key in self.current.meta:
-                    node.meta[key] = self.current.meta[key]
-            node.meta["traced"] = self.current
-        if self.gradients is not None:
-            self.gradients.note(node)
-        return node
-
-    def evaluate(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """What an op yields on fake values; arguments may hold nodes, handles and numbers."""
-
-        def fake(leaf: Any) -> Any:
-            return leaf.meta["val"] if isinstance(leaf, fx.Node) else fake_of(leaf)
-
-        args, kwargs = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
-        with self.fake_mode, torch.no_grad():
-            return target(*args, **kwargs)
-
-    def _as_nodes(self, tree: Any) -> Any:
-        def node_of(leaf: Any) -> Any:
-            if isinstance(leaf, Handle):
-                return self.read(leaf)
-            return leaf.node if isinstance(leaf, Number) else leaf
-
-        return fx.node.map_aggregate(tree, node_of)
-
-    # -- memory --------------------------------------------------------------------------------------------------
-
-    def fresh(self, node: fx.Node, fake: torch.Tensor) -> Handle:
-        """A tensor with memory of its own."""
-        return Handle(node, fake, Memory(carries=self.gradients is not None and node in self.gradients))
-
-    def view(
-        self,
-        parent: Handle,
-        fake: torch.Tensor,
-        take: Callable[[fx.Node], fx.Node],
-        put: Callable[[fx.Node, fx.Node], fx.Node],
-    ) -> Handle:
-        """What an op makes of its tensor argument: a view if eager's values share storage, else a fresh tensor."""
-        node = take(self.read(parent))
-        if torch_private.storage_key(fake) != torch_private.storage_key(parent.fake):
-            return self.fresh(node, fake)
-        return Handle(node, fake, parent.memory, parent.memory.version, parent, take, put)
-
-    def same(self, source: Handle, fake: torch.Tensor) -> Handle:
-        """What an identity makes of its argument: itself, or a fresh tensor of the same value."""
-        if torch_private.storage_key(fake) == torch_private.storage_key(source.fake):
-            return source
-        return self.fresh(self.read(source), fake)
-
-    def read(self, handle: Handle) -> fx.Node:
-        """The node that holds the tensor's value now."""
-        if handle.version != handle.memory.version:
-            if handle.parent is None or handle.take is None:
-                raise CannotFunctionalize(
-                    "a tensor is read whose memory was written in a way that cannot be followed"
-                )
-            handle.node = handle.take(self.read(handle.parent))
-            handle.version = handle.memory.version
-        return handle.node
-
-    def write(self, handle: Handle, node: fx.Node) -> None:
-        """The tensor's elements become the node's value (same shape and dtype)."""
-        self._store(handle, self._written(handle, node))
-
-    def _store(self, handle: Handle, node: fx.Node) -> None:
-        if handle.parent is None:
-            handle.memory.version += 1
-        else:
-            if handle.put is None:
-                raise CannotFunctionalize("a view is written that cannot be written back")
-            self._store(handle.parent, handle.put(self.read(handle.parent), node))
-        handle.node = node
-        handle.version = handle.memory.version
-
-    def _written(self, handle: Handle, node: fx.Node) -> fx.Node:
-        """What a write stores: the value, without gradients where none are recorded."""
-        if self.gradients is None:
-            return node
-        memory = handle.memory
-        if memory.carries and (self.gradients.is_stopped or self.read(handle) not in self.gradients):
-            raise CannotFunctionalize(
-                "a tensor that gradients flow through is written where autograd does not see it",
-                "Write it with gradients on, or write into a clone of it.",
-            )
-        if self.gradients.is_stopped and node in self.gradients:
-            node = self.emit(detach, (node,))
-        memory.carries = memory.carries or node in self.gradients
-        return node
-
-    def without_gradients(self, results: Any) -> Any:
-        """The results of what ran while no gradients were recorded."""
-
-        def stop(leaf: Any) -> Any:
-            if (
-                not isinstance(leaf, Handle)
-                or self.gradients is None
-                or self.read(leaf) not in self.gradients
-            ):
-                return leaf
-            return self.keep(detach, (leaf,), {}, self.evaluate(detach, (leaf,), {}))
-
-        return fx.node.map_aggregate(results, stop)
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -315,12 +176,19 @@ class Rewriter:
             return value
         return self.number(target, args, kwargs, value)
 
-    def number(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Number:
-        """A symbolic number; equal expressions are one node."""
-        key = (type(value), torch_private.symbolic_expression(value))
-        if key not in self._sizes:
-            self._sizes[key] = self.emit(target, args, kwargs, value=value)
-        return Number(self._sizes[key], value)
+    def without_gradients(self, results: Any) -> Any:
+        """The results of what ran while no gradients were recorded."""
+
+        def stop(leaf: Any) -> Any:
+            if (
+                not isinstance(leaf, Handle)
+                or self.gradients is None
+                or self.read(leaf) not in self.gradients
+            ):
+                return leaf
+            return self.keep(detach, (leaf,), {}, self.evaluate(detach, (leaf,), {}))
+
+        return fx.node.map_aggregate(results, stop)
 
     # -- decomposition -------------------------------------------------------------------------------------------
 

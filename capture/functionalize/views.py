@@ -14,8 +14,9 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.functionalize.decompositions import RESHAPES
+from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Handle
-from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter, Rule
+from longhand.capture.functionalize.functionalize import Rewriter, Rule
 from longhand.capture.functionalize.writes import bound
 
 aten = torch.ops.aten

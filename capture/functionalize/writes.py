@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private
+from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Handle
-from longhand.capture.functionalize.functionalize import CannotFunctionalize, Rewriter, Rule
+from longhand.capture.functionalize.functionalize import Rewriter, Rule
 
 aten = torch.ops.aten
 

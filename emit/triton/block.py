@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
@@ -15,8 +15,9 @@ from longhand.emit.triton.operators import (
     OF_TENSORS,
     ONE_WAY,
     OperatorTable,
-    combine_function,
     guarded_squares,
+    lane_index,
+    lane_reduction,
     reduce_identity,
 )
 from longhand.emit.triton.scope import FileScope, language_dtype, number, typed_numbers
@@ -29,9 +30,9 @@ from longhand.lower.ir import (
     Pointwise,
     Position,
     Reduce,
-    ReduceOp,
     Scalar,
     Store,
+    Value,
     arguments,
     domains,
 )
@@ -86,7 +87,6 @@ class Block:
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_numbers(plan.body, scope.constants, ONE_WAY, OF_TENSORS)
         self._copied = plan.numerics.copied
-        self._row_keys = {axis.name for axis in plan.rows}
         self._squares = guarded_squares(plan, words)
 
     # Expressions
@@ -238,7 +238,9 @@ class Block:
 
     def reduction(self, position: int) -> str:
         """A Reduce over the lanes of one side, all at once."""
-        return self.reduce_lanes(position, self.guarded(position).text, self._lane_index(position))
+        return self.reduce_lanes(
+            position, self.guarded(position).text, lane_index(self.plan, self.space, position)
+        )
 
     def reduce_lanes(self, position: int, argument: str, index: str | None = None) -> str:
         """The reduction of a block along its reduced side.
@@ -247,46 +249,9 @@ class Block:
             argument: The block.
             index: For ARG*: the block of positions; None for their positions in the block, and no NaN among them.
         """
-        reduce = self.body[position]
-        assert isinstance(reduce, Reduce)
-        over_rows = reduce.axes[0] in self._row_keys
-        axis = 0 if over_rows or not self.space.is_tile else 1
-        rest = f"axis={axis}, keep_dims=True" if self.space.is_tile else "axis=0"
-        op = reduce.op
-        if op is ReduceOp.SUM:
-            return f"tl.sum({argument}, {rest})"
-        if op in (ReduceOp.ANY, ReduceOp.ALL):
-            return f"tl.{'max' if op is ReduceOp.ANY else 'min'}(({argument}).to(tl.int32), {rest}) != 0"
-        if index is None and op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-            return f"tl.{op.value}({argument}, {rest}).to(tl.int64)"
-        if index is not None:
-            function = combine_function(op)
-            self.functions.add(function)
-            return f"tl.reduce(({argument}, {index}), {axis}, {function}{', keep_dims=True' * self.space.is_tile})[1]"
-        if self.is_plain(position):
-            return f"tl.{op.value}({argument}, {rest})"
-        function = combine_function(op)
-        self.functions.add(function)
-        return f"tl.reduce({argument}, {axis}, {function}{', keep_dims=True' * self.space.is_tile})"
-
-    def is_plain(self, position: int) -> bool:
-        """Whether Triton's own max or min does: integers, or where NaN shows all the same."""
-        reduce = self.body[position]
-        assert isinstance(reduce, Reduce)
-        if reduce.op not in (ReduceOp.MAX, ReduceOp.MIN):
-            return False
-        return not reduce.dtype.is_floating_point or position in self.plan.numerics.drops_nan
-
-    def _lane_index(self, position: int) -> str | None:
-        reduce = self.body[position]
-        assert isinstance(reduce, Reduce)
-        argument = self.body[reduce.arg]
-        assert not isinstance(argument, Store)
-        if reduce.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) or not argument.dtype.is_floating_point:
-            return None  # integers: Triton's own, which takes the first among equals
-        index = self.space.flats[-1 if reduce.axes[0] not in self._row_keys else 0].index
-        shape = "[ROWS, COLS]" if self.space.is_tile else self.space.width
-        return f"tl.broadcast_to({index}, {shape}).to(tl.int64)"
+        text, function = lane_reduction(self.plan, self.space, position, argument, index)
+        self.functions.update(function)
+        return text
 
     # Statements
 
@@ -296,17 +261,17 @@ class Block:
         listed = [p for p in positions if p not in self.known]
         stores = [p for p in listed if isinstance(self.body[p], Store)]
         named = [p for p in listed if p in self.names.values]
-        whole = frozenset(axis.name for axis in self.plan.axes)
+        whole = self.space.sides(frozenset(axis.name for axis in self.plan.axes))
         reduces = any(isinstance(value, Reduce) for value in self.body)
         first = [
             p
             for p in named
-            if self._is_plain_load(p) and (not reduces or self._sides(p) == self._sides_of(whole))
+            if is_plain_load(self.body, p) and (not reduces or self.space.sides(self.domains[p]) == whole)
         ]
         found: list[Line] = [Line(Kind.LOAD, self._assignment(p)) for p in first]
         done = set(first)
         for position in named:
-            if self._is_plain_load(position) or position in done:
+            if is_plain_load(self.body, position) or position in done:
                 continue
             for load in self._loads_below(position, named):
                 if load not in done:
@@ -323,7 +288,9 @@ class Block:
                     found.append(Line(Kind.LOAD, self._assignment(load)))
         # What only a later loop, or the end of this one, reads.
         found += [
-            Line(Kind.LOAD, self._assignment(p)) for p in named if self._is_plain_load(p) and p not in done
+            Line(Kind.LOAD, self._assignment(p))
+            for p in named
+            if is_plain_load(self.body, p) and p not in done
         ]
         for position in stores:
             found += [*self._mask_lines(position), Line(Kind.STORE, self.store(position))]
@@ -362,16 +329,6 @@ class Block:
                 text = f"tl.where({self.bounds(reduce.axes)}, {text}, {number(0, reduce.dtype)})"
         return f"{self.names.values[position]} = {text}"
 
-    def _is_plain_load(self, position: int) -> bool:
-        value = self.body[position]
-        return isinstance(value, Load) and value.mask is None and not value.index.values
-
-    def _sides_of(self, domain: frozenset[str]) -> tuple[bool, bool]:
-        return bool(domain & set(self.space.rows.axes)), bool(domain & set(self.space.cols.axes))
-
-    def _sides(self, position: int) -> tuple[bool, bool]:
-        return self._sides_of(self.domains[position])
-
     def _loads_below(self, position: int, named: list[int]) -> list[int]:
         """Named plain loads that the statement of `position` reads directly."""
         found: list[int] = []
@@ -381,10 +338,16 @@ class Block:
                 if arg in self.known:
                     continue
                 if arg in named:
-                    if self._is_plain_load(arg) and arg not in found:
+                    if is_plain_load(self.body, arg) and arg not in found:
                         found.append(arg)
                     continue
                 visit(arg)
 
         visit(position)
         return sorted(found)
+
+
+def is_plain_load(body: Sequence[Value], position: int) -> bool:
+    """Whether a value is read without a condition, from a place that no value decides."""
+    value = body[position]
+    return isinstance(value, Load) and value.mask is None and not value.index.values

@@ -11,6 +11,7 @@ import torch
 
 from longhand.emit.text.expression import FUNCTIONS, SAME, Operator, Precedence, call, infix, n_arguments
 from longhand.emit.triton.scope import language_dtype, number
+from longhand.emit.triton.space import Space
 from longhand.errors import LoweringError
 from longhand.lower.ir import (
     Constant,
@@ -255,6 +256,60 @@ def combine_function(op: ReduceOp) -> str:
         ReduceOp.ARGMAX: "first_max",
         ReduceOp.ARGMIN: "first_min",
     }[op]
+
+
+def is_plain(plan: KernelPlan, position: int) -> bool:
+    """Whether Triton's own max or min does: integers, or where NaN shows all the same."""
+    reduce = plan.body[position]
+    assert isinstance(reduce, Reduce)
+    if reduce.op not in (ReduceOp.MAX, ReduceOp.MIN):
+        return False
+    return not reduce.dtype.is_floating_point or position in plan.numerics.drops_nan
+
+
+def lane_reduction(
+    plan: KernelPlan, space: Space, position: int, argument: str, index: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """A block reduced along its reduced side, and the device functions which that calls.
+
+    Args:
+        argument: The block.
+        index: For ARG*: the block of positions; None for their positions in the block, and no NaN among them.
+    """
+    reduce = plan.body[position]
+    assert isinstance(reduce, Reduce)
+    over_rows = reduce.axes[0] in {axis.name for axis in plan.rows}
+    axis = 0 if over_rows or not space.is_tile else 1
+    kept = ", keep_dims=True" * space.is_tile
+    rest = f"axis={axis}{kept}"
+    op = reduce.op
+    if op is ReduceOp.SUM:
+        return f"tl.sum({argument}, {rest})", ()
+    if op in (ReduceOp.ANY, ReduceOp.ALL):
+        return f"tl.{'max' if op is ReduceOp.ANY else 'min'}(({argument}).to(tl.int32), {rest}) != 0", ()
+    is_argument = op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
+    if index is None and is_argument:
+        return f"tl.{op.value}({argument}, {rest}).to(tl.int64)", ()
+    if index is None and is_plain(plan, position):
+        return f"tl.{op.value}({argument}, {rest})", ()
+    function = combine_function(op)
+    if index is not None:
+        return f"tl.reduce(({argument}, {index}), {axis}, {function}{kept})[1]", (function,)
+    return f"tl.reduce({argument}, {axis}, {function}{kept})", (function,)
+
+
+def lane_index(plan: KernelPlan, space: Space, position: int) -> str | None:
+    """The positions that an ARG* of a block needs; None for integers, of which Triton takes the first itself."""
+    reduce = plan.body[position]
+    assert isinstance(reduce, Reduce)
+    argument = plan.body[reduce.arg]
+    assert not isinstance(argument, Store)
+    if reduce.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) or not argument.dtype.is_floating_point:
+        return None
+    over_rows = reduce.axes[0] in {axis.name for axis in plan.rows}
+    index = space.flats[0 if over_rows else -1].index
+    shape = "[ROWS, COLS]" if space.is_tile else space.width
+    return f"tl.broadcast_to({index}, {shape}).to(tl.int64)"
 
 
 def reduce_identity(body: tuple[Value, ...], position: int) -> str:

@@ -259,6 +259,11 @@ class Space:
         ]
         return f"[{', '.join(sizes)}]"
 
+    def sides(self, axes: Container[str]) -> tuple[bool, bool]:
+        """Whether what varies along these axes varies along the row side, and along the col side."""
+        rows, cols = (any(axis in axes for axis in side.axes) for side in (self.rows, self.cols))
+        return rows, cols
+
 
 # Operations that mean the same on an int32 position as on an int64 one.
 _ANY_WIDTH = frozenset(

@@ -35,6 +35,7 @@ from longhand.capture.bytecode.entry.resume import (
     step_code,
 )
 from longhand.capture.bytecode.entry.shapes import DynamicSizes, size_guards
+from longhand.capture.bytecode.entry.side_effects import write_side_effects
 from longhand.capture.bytecode.entry.text import (
     CLASSES_TEXT,
     LEAVE,
@@ -185,7 +186,7 @@ class Attempt:
         if self.trace.has_open_generators():
             raise SkipFrame("a generator is left inside a try or with block")
         self._require_balance()
-        outcome.write_effects()
+        write_side_effects(outcome)
         if torch.is_grad_enabled() != grad_enabled:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
             self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})

@@ -13,7 +13,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.breaks import SkipFrame
 from longhand.capture.bytecode.entry.shapes import size_text
-from longhand.capture.bytecode.trace import DELETED, Trace
+from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.sources import Source
 from longhand.capture.bytecode.values.tracked import (
     Bound,
@@ -72,7 +72,8 @@ class Outcome:
         self._n_names += 1
         return f"t{self._n_names}"
 
-    def _let(self, text: str) -> str:
+    def let(self, text: str) -> str:
+        """A line that gives the text's value a name."""
         name = self._name()
         self.lines.append(f"{name} = {text}")
         return name
@@ -80,10 +81,11 @@ class Outcome:
     def constant(self, value: Any) -> str:
         return self.trace.guards.constant(value)
 
-    def _load(self, source: Source) -> str:
+    def load(self, source: Source) -> str:
+        """The name of what stands at a place before the call; it is read once."""
         text = source.expression()
         if text not in self._loaded:
-            self._loaded[text] = self._let(text)
+            self._loaded[text] = self.let(text)
         return self._loaded[text]
 
     def expression(self, value: Value) -> str:
@@ -96,12 +98,13 @@ class Outcome:
 
     def skipping(self, iterator: str, n_passed: int) -> str:
         """The text of an iterator from which some items were taken."""
-        name = self._let(iterator)
+        name = self.let(iterator)
         if n_passed:
             self.lines.append(f"next({self.constant(itertools.islice)}({name}, {n_passed - 1}, None))")
         return name
 
-    def _all(self, values: Any) -> str:
+    def texts_of(self, values: Any) -> str:
+        """The items of a tuple's text, each with its comma."""
         return "".join(self.expression(value) + ", " for value in values)
 
     def _expression(self, value: Value) -> str:
@@ -111,7 +114,7 @@ class Outcome:
             assert value.source is not None
             if self.trace.known(value.value) is not None:
                 return self.expression(self.trace.force(value))  # guarded: it is that very object
-            return self._load(value.source)
+            return self.load(value.source)
         if isinstance(value, Const):
             return (
                 repr(value.value)
@@ -119,9 +122,9 @@ class Outcome:
                 else (self.constant(value.value))
             )
         if isinstance(value, Sym):
-            return self._let(size_text(value.fake, self.inputs()))
+            return self.let(size_text(value.fake, self.inputs()))
         if value.source is not None and not isinstance(value, Partial):
-            return self._load(value.source)
+            return self.load(value.source)
         if isinstance(value, Seq):
             return self._sequence(value)
         if isinstance(value, Dict):
@@ -129,7 +132,7 @@ class Outcome:
         if isinstance(value, SetOf):
             if list(value.kind(list(value.items))) != list(value.items):
                 raise SkipFrame("a set whose order comes from its history cannot be made again")
-            return self._let(f"{self.constant(value.kind)}({self._keys(value)})")
+            return self.let(f"{self.constant(value.kind)}({self._keys(value)})")
         if isinstance(value, New):
             return self._instance(value)
         if isinstance(value, Func):
@@ -142,30 +145,30 @@ class Outcome:
         if isinstance(value, Range):
             return self.constant(value.value)
         if isinstance(value, Slice):
-            return f"slice({self._all(value.parts)})"
+            return f"slice({self.texts_of(value.parts)})"
         if isinstance(value, Method):
             pair = f"{self.expression(value.function)}, {self.expression(value.owner)}"
-            return self._let(f"{self.constant(types.MethodType)}({pair})")
+            return self.let(f"{self.constant(types.MethodType)}({pair})")
         if isinstance(value, Bound) and not isinstance(value.owner, Super):
-            return self._let(f"getattr({self.expression(value.owner)}, {value.name!r})")
+            return self.let(f"getattr({self.expression(value.owner)}, {value.name!r})")
         if isinstance(value, Partial):
             named = "".join(f"{key}={self.expression(part)}, " for key, part in value.keywords.items())
-            given = f"{self.expression(value.function)}, {self._all(value.args)}{named}"
-            return self._let(f"{self.constant(functools.partial)}({given})")
+            given = f"{self.expression(value.function)}, {self.texts_of(value.args)}{named}"
+            return self.let(f"{self.constant(functools.partial)}({given})")
         if isinstance(value, Iter) and value.sequence is not None and value.sequence.kind in (list, tuple):
             if value.position < 0:
-                return self._let("iter(())")
-            name = self._let(f"iter({self.expression(value.sequence)})")
+                return self.let("iter(())")
+            name = self.let(f"iter({self.expression(value.sequence)})")
             self.late.append(f"{name}.__setstate__({value.position})")
             return name
         if isinstance(value, Iter) and value.remake is not None and not value.is_broken:
-            return self._let(value.remake(self))
+            return self.let(value.remake(self))
         if isinstance(value, Iter) and value.is_fixed:
-            return self._let(f"iter([{self._all(value.items)}])")
+            return self.let(f"iter([{self.texts_of(value.items)}])")
         if isinstance(value, Text):
-            return self._let(_joined(self, value))
+            return self.let(_joined(self, value))
         if isinstance(value, Error) and not value.attributes:
-            return self._let(f"{self.constant(value.kind)}({self._all(value.args)})")
+            return self.let(f"{self.constant(value.kind)}({self.texts_of(value.args)})")
         if isinstance(value, Obj):
             return self.constant(value.value)
         raise SkipFrame(f"a {type(value).__name__.lower()} cannot be made again after the graph")
@@ -182,32 +185,34 @@ class Outcome:
     def _sequence(self, value: Seq) -> str:
         if value.kind is list or value.kind is collections.deque:
             made = "[]" if value.kind is list else f"{self.constant(value.kind)}(maxlen={value.maxlen})"
-            name = self._let(made)
+            name = self.let(made)
             self._memo[value] = name
-            self.lines.append(f"{name}.extend(({self._all(value.items)}))" if value.items else "pass")
+            self.lines.append(f"{name}.extend(({self.texts_of(value.items)}))" if value.items else "pass")
             return name
         if isinstance(value, View) and not value.owner.is_storage:
-            return self._let(f"{self.expression(value.owner)}.{value.word}()")
+            return self.let(f"{self.expression(value.owner)}.{value.word}()")
         if value.kind is tuple:
-            return f"({self._all(value.items)})" if value.items else "()"
+            return f"({self.texts_of(value.items)})" if value.items else "()"
         if value.kind is torch.Size or value.kind.__module__ == "torch.return_types":
-            return f"{self.constant(value.kind)}(({self._all(value.items)}))"
+            return f"{self.constant(value.kind)}(({self.texts_of(value.items)}))"
         if hasattr(value.kind, "_fields"):
-            return self._let(f"{self.constant(value.kind)}({self._all(value.items)})")
+            return self.let(f"{self.constant(value.kind)}({self.texts_of(value.items)})")
         raise SkipFrame(f"a {value.kind.__qualname__} cannot be made again after the graph")
 
-    def _pairs(self, value: Dict) -> str:
+    def pairs(self, value: Dict) -> str:
+        """The text of a tuple of (key, value)."""
         made = []
         for key, part in value.items.items():
             tracked = value.keys.get(key)
-            text = self.expression(tracked) if tracked is not None else self._key(key)
+            text = self.expression(tracked) if tracked is not None else self.key(key)
             made.append(f"({text}, {self.expression(part)}), ")
         return "(" + "".join(made) + ")"
 
     def _keys(self, value: SetOf) -> str:
-        return "(" + "".join(f"{self._key(key)}, " for key in value.items) + ")"
+        return "(" + "".join(f"{self.key(key)}, " for key in value.items) + ")"
 
-    def _key(self, key: Any) -> str:
+    def key(self, key: Any) -> str:
+        """The text of a key of a dict or set, tracked or plain."""
         if isinstance(key, Value):
             return self.expression(key)
         return repr(key) if type(key) in _LITERALS else self.constant(key)
@@ -215,25 +220,25 @@ class Outcome:
     def _dict(self, value: Dict) -> str:
         if value.kind is collections.defaultdict:
             factory = self.expression(value.factory) if value.factory is not None else "None"
-            name = self._let(f"{self.constant(value.kind)}({factory})")
+            name = self.let(f"{self.constant(value.kind)}({factory})")
         else:
-            name = self._let(f"{self.constant(value.kind)}()" if value.kind is not dict else "{}")
+            name = self.let(f"{self.constant(value.kind)}()" if value.kind is not dict else "{}")
         self._memo[value] = name
         if value.items:
-            self.lines.append(f"{name}.update({self._pairs(value)})")
+            self.lines.append(f"{name}.update({self.pairs(value)})")
         return name
 
     def _instance(self, value: New) -> str:
         kind = self.constant(value.kind)
         base = value.storage.kind if isinstance(value.storage, Dict | Seq) else object
-        name = self._let(f"{self.constant(base)}.__new__({kind})")
+        name = self.let(f"{self.constant(base)}.__new__({kind})")
         self._memo[value] = name
         if isinstance(value.storage, Dict):
             for key, part in value.storage.items.items():
-                given = f"{self._key(key)}, {self.expression(part)}"
+                given = f"{self.key(key)}, {self.expression(part)}"
                 self.lines.append(f"{self.constant(base)}.__setitem__({name}, {given})")
         elif isinstance(value.storage, Seq) and value.storage.items:
-            parts = self._all(value.storage.items)
+            parts = self.texts_of(value.storage.items)
             self.lines.append(f"{self.constant(base)}.extend({name}, ({parts}))")
         for attribute, part in value.attributes.items():
             self.lines.append(f"object.__setattr__({name}, {attribute!r}, {self.expression(part)})")
@@ -242,10 +247,10 @@ class Outcome:
     def _function(self, value: Func) -> str:
         if value.real is not None:
             return self.constant(value.real)
-        closure = f"({self._all(value.closure)})" if value.closure else "None"
-        defaults = f"({self._all(value.defaults)})" if value.defaults else "None"
+        closure = f"({self.texts_of(value.closure)})" if value.closure else "None"
+        defaults = f"({self.texts_of(value.defaults)})" if value.defaults else "None"
         parts = f"{self.constant(value.code)}, {self.constant(value.globals)}, {value.name!r}, {defaults}, {closure}"
-        name = self._let(f"{self.constant(types.FunctionType)}({parts})")
+        name = self.let(f"{self.constant(types.FunctionType)}({parts})")
         self._memo[value] = name
         if value.keyword_defaults:
             pairs = "".join(
@@ -257,69 +262,11 @@ class Outcome:
         return name
 
     def _cell(self, value: Cell) -> str:
-        name = self._let(f"{self.constant(types.CellType)}()")
+        name = self.let(f"{self.constant(types.CellType)}()")
         self._memo[value] = name
         if value.content is not None:
             self.lines.append(f"{name}.cell_contents = {self.expression(value.content)}")
         return name
-
-    # Side effects
-
-    def write_effects(self) -> None:
-        """Everything that the code changed in objects that were there before."""
-        for value in self.trace.changed:
-            self._change(value)
-        for owner, written in self.trace.attributes.items():
-            if isinstance(owner, Obj):
-                self._attributes(owner, written)
-        for values, names in self.trace.globals_written.values():
-            for name, value in names.items():
-                self.effects.append(f"{self.constant(values)}[{name!r}] = {self.expression(value)}")
-
-    def _change(self, value: Value) -> None:
-        if value.source is None:
-            return
-        target = self._load(value.source)
-        if isinstance(value, Iter) and value.sequence is None:  # so many of its items were taken
-            self.late.append(f"next({self.constant(itertools.islice)}({target}, {value.position - 1}, None))")
-        elif isinstance(value, Iter):
-            self.late.append(
-                f"{target}.__setstate__({value.position})" if value.position >= 0 else f"list({target})"
-            )
-        elif isinstance(value, Cell):
-            if value.content is None:
-                self.effects.append(f"del {target}.cell_contents")
-            else:
-                self.effects.append(f"{target}.cell_contents = {self.expression(value.content)}")
-        elif isinstance(value, Seq) and value.kind is list:
-            self.effects.append(f"list.__setitem__({target}, slice(None), [{self._all(value.items)}])")
-        elif isinstance(value, Seq):
-            self.effects.append(f"{target}.clear()")
-            self.effects.append(f"{target}.extend([{self._all(value.items)}])")
-        elif isinstance(value, Dict):
-            pairs = self._let(self._pairs(value))
-            base = self.constant(value.kind)
-            self.effects.append(f"{base}.clear({target})")
-            self.effects.append(f"{base}.update({target}, {pairs})")
-        elif isinstance(value, SetOf):
-            for word, key in value.log:
-                given = self._key(key) if word != "clear" else ""
-                self.effects.append(f"{self.constant(set)}.{word}({target}, {given})")
-        else:
-            raise SkipFrame("a change cannot be made again after the graph")
-
-    def _attributes(self, owner: Obj, written: dict[str, Value]) -> None:
-        target = self.expression(owner)
-        kind = type(owner.value)
-        own = self.trace.classes.lookup(kind, "__setattr__")
-        plain = isinstance(own, types.FunctionType) and own is not torch.nn.Module.__setattr__
-        for name, value in written.items():
-            if value is DELETED:
-                self.effects.append(f"object.__delattr__({target}, {name!r})")
-            elif plain:
-                self.effects.append(f"object.__setattr__({target}, {name!r}, {self.expression(value)})")
-            else:
-                self.effects.append(f"setattr({target}, {name!r}, {self.expression(value)})")
 
 
 def _joined(outcome: Outcome, text: Text) -> str:
