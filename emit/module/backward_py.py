@@ -14,7 +14,7 @@ from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.module_tree import Branch
 from longhand.emit.module.trained_call import SavedLayers, TrainedCall, launched_words
 from longhand.emit.names.unit_names import Pass
-from longhand.emit.names.words import identifier, snake_case
+from longhand.emit.names.words import identifier, own_name, snake_case
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
 from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
@@ -64,6 +64,8 @@ class BackwardText:
         gradients: What backward() returns for each argument and each weight before ``*gradients``.
         rest: Words for what the backward function returns, where it is not returned as it is; else empty.
         device: The kind of device.
+        recording: What holds the recordings of both passes; empty where none are made.
+        forward: The function that is recorded of the forward pass.
     """
 
     function: str
@@ -85,6 +87,8 @@ class BackwardText:
     gradients: tuple[str, ...]
     rest: tuple[str, ...]
     device: str
+    recording: str
+    forward: str
 
     @property
     def record_classes(self) -> tuple[Record, ...]:
@@ -104,9 +108,16 @@ class BackwardText:
 
 
 def trained_call(
-    training: TrainingGraphs, plan: UnitPlan, records: tuple[SavedLayers, ...] = ()
+    training: TrainingGraphs, plan: UnitPlan, backward: UnitPlan, records: tuple[SavedLayers, ...] = ()
 ) -> TrainedCall:
-    """What model.py needs to know of backward.py."""
+    """What model.py needs to know of backward.py.
+
+    Args:
+        training: Both graphs.
+        plan: Of the forward pass.
+        backward: Of the backward pass.
+        records: What the layers of its loops save.
+    """
     in_records = frozenset(place for record in records for place in record.places)
     parameters = [entry.node for entry in training.forward.inputs if entry.kind is InputKind.PARAMETER]
     return TrainedCall(
@@ -121,6 +132,10 @@ def trained_call(
         records=records,
         allowed=frozenset(training.forward.grad_inputs),
         frozen=tuple(node for node in parameters if node not in training.forward.grad_inputs),
+        forward=f"{snake_case(own_name(training.forward.name))}_forward",
+        backward=snake_case(own_name(training.backward.name)),
+        # A replay has what the recorded call had on the host.
+        records_backward=not (backward.program.on_cpu or training.backward.waits_for_data),
     )
 
 
@@ -236,6 +251,8 @@ class _Function:
             gradients=_counted(("None",) * n_leading if is_tail else self._spread(named)),
             rest=rest,
             device=self.forward.plan.options.target.device.value,
+            recording=self.forward.recording if self.forward.records else "",
+            forward=self.forward.training.forward,
         )
 
     def _views(self, places: Sequence[int], expressions: Mapping[int, str]) -> Iterator[str]:

@@ -76,6 +76,7 @@ class BackwardWriter(ModelWriter):
         self._training = training
         self._forward = forward
         super().__init__(backward.plan, backward.names, backward.words)
+        self.records = False  # what records both passes is the module's, in model.py
         self._apart = given_to_layers(self.steps)
         self._read = self._read_outside()
         self.tensors = [

@@ -21,6 +21,7 @@ from longhand.emit.module.model_text import (
     detached,
     end_with,
     layers_by_class,
+    recorder,
     records_outside_loops,
     remark_on_gradients,
     trained_lines,
@@ -113,8 +114,7 @@ class ModelWriter:
         self.records = (
             not self.is_cpu
             and plan.options.mode.records_cuda_graphs
-            and not self.graph.n_saved
-            and not training
+            and (training.records_backward if training else not self.graph.n_saved)
             and not self.graph.given  # a backward pass
             and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
             and not (
@@ -147,7 +147,12 @@ class ModelWriter:
             "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
         )
         return ModelFile(
-            full, self.name, self.launch, self.records, frozenset(self.runtime), self.tree.stored
+            full,
+            self.name,
+            self.launch,
+            self.records and not self.training,
+            frozenset(self.runtime),
+            self.tree.stored,
         )
 
     def text(self) -> ModelText:
@@ -173,6 +178,9 @@ class ModelWriter:
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
             self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
+            if self.records:
+                passes = (self.training.forward, self.training.backward)
+                self.imports |= {f"from .backward import {name}" for name in passes}
         self.runtime |= body.needs.runtime
         self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
@@ -259,6 +267,9 @@ class ModelWriter:
         if self.training is None:
             return ()
         owner, weights = (["self"], ["*self.parameters()"]) if self.graph.is_module else ([], [])
+        if self.records and any(one.kind is InputKind.PARAMETER for one in self.graph.inputs):
+            self.runtime.add("parameters_of")
+            weights = ["*parameters_of(self)"]
         given = ", ".join([*owner, *self.arguments.given(), *weights])
         call = f"{self.training.function}.apply({given})"
         paths = dict(self.tensors)
@@ -313,10 +324,13 @@ class ModelWriter:
                 *constants_of_function(self.tree, self.variables, device_text),
             ]
             self.runtime |= {"load_constants"} if self.tree.stored else set()
+        recorded_by = ""
         if self.records:
-            self.runtime.add("CudaGraph")
-            graph = f"CudaGraph(self.{self.launch}, mutates={self.arguments.mutated()})"
-            members = [*members, f"self.{self.recording} = {graph}"]
+            self.runtime.add("CudaGraph" if self.training is None else "TrainingGraph")
+            launch = f"self.{self.launch}" if self.graph.is_module else "launch"
+            recorded_by = recorder(launch, self.graph.is_module, self.arguments.mutated(), self.training)
+        if recorded_by and self.graph.is_module:
+            members = [*members, f"self.{self.recording} = {recorded_by}"]
         return ModelText(
             title="\n".join(map(python_docstring, title(self.plan, self.plan.options.train).split("\n"))),
             signature=tuple(
@@ -347,6 +361,7 @@ class ModelWriter:
             remark=remark_on_gradients(self.plan.results, self.variables, self.training is not None),
             launch=self.launch,
             recording=self.recording,
+            recorder=recorded_by,
         )
 
     def _unpacked(self, sizes: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
 from longhand.emit.module.paragraphs import Paragraph
+from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, children, parameters
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.names.variables import records_apart
@@ -73,6 +74,7 @@ class ModelText:
         remark: What the docstring of launch() says besides, or empty.
         launch: The method that runs what forward() checked: ``launch``, unless the module has something of that name.
         recording: The attribute that holds the CUDA graphs.
+        recorder: What makes it; empty where nothing is recorded.
     """
 
     title: str
@@ -97,6 +99,7 @@ class ModelText:
     remark: str = ""
     launch: str = "launch"
     recording: str = "_graph"
+    recorder: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -308,6 +311,21 @@ def end_with(paragraphs: list[Paragraph], returned: str, n_results: int) -> None
         paragraphs[-1].lines.append(f"return {returned}")
     else:
         paragraphs.append(Paragraph((), [f"return {returned}"]))
+
+
+def recorder(launch: str, is_module: bool, mutated: tuple[int, ...], training: TrainedCall | None) -> str:
+    """What records the call as a CUDA graph, or in training its two passes.
+
+    Args:
+        launch: What forward() hands the call to.
+        is_module: Whether it is a method.
+        mutated: The numbers of the arguments that it writes to.
+        training: In training: what backward.py has.
+    """
+    if training is None:
+        return f"CudaGraph({launch}, mutates={mutated})"
+    owner = ["self"] if is_module else []
+    return f"TrainingGraph({', '.join([training.forward, training.backward, *owner, f'mutates={mutated}'])})"
 
 
 def trained_lines(

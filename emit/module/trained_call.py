@@ -42,6 +42,9 @@ class TrainedCall:
         records: What it returns after these, for each list of layers.
         allowed: Placeholders of the forward that may require grad: they did when it was captured.
         frozen: Placeholders of parameters that may not: their gradients would be missing.
+        forward: The function in backward.py that a recording of the forward pass runs.
+        backward: That of the backward pass.
+        records_backward: Whether a CUDA graph can hold the backward pass.
     """
 
     function: str
@@ -49,6 +52,9 @@ class TrainedCall:
     records: tuple[SavedLayers, ...]
     allowed: frozenset[str]
     frozen: tuple[str, ...]
+    forward: str = ""
+    backward: str = ""
+    records_backward: bool = False
 
     @property
     def in_records(self) -> frozenset[int]:

@@ -187,7 +187,9 @@ def emit_unit(
         records = find_saved_layers(training.graphs, *passes)
         names = with_records(plan, names, words, records)
         passes[0] = Pass(plan, names, words)
-        writer = ModelWriter(plan, names, words, trained_call(training.graphs, plan, records))
+        writer = ModelWriter(
+            plan, names, words, trained_call(training.graphs, plan, training.backward, records)
+        )
         model = writer.write()
         backward["backward.py"] = write_backward(training.graphs, writer, passes[1])
     kernels = write_kernels(passes, in_torch)

@@ -61,6 +61,8 @@ _PARTS = (
     "derivatives",
     "tensor_table",
     "cuda_graph",
+    "training_graph",
+    "recorded_step",
     "interpreter",
 )
 # What they define stands in place of the others' definitions of that name.

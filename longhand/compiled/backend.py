@@ -58,8 +58,7 @@ from longhand.telling.tally import EagerGraph, GraphCalls, counted, counts_calls
 _KNOWN_OPTIONS = {"strict", "out"}
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 _UNRECORDED = (
-    "it is not recorded as a CUDA graph, since gradients flow through it: what is kept for the backward pass would lie "
-    "in the recording's memory until then. Record the whole step with torch.cuda.graph."
+    "its training steps are not recorded as CUDA graphs: the host reads, or takes part in, what it computes."
 )
 
 
@@ -218,12 +217,18 @@ def _compile(
     if graph.rewritten:
         whole = EagerGraph(eager_function(graph_module), calls)
         function = unless_overlapping(function, whole, fixed_sizes=True)
-    note = _UNRECORDED if options.train and _asks_to_record(options) else ""
+    is_unrecorded = options.train and _asks_to_record(options) and not _records_training(unit)
+    note = _UNRECORDED if is_unrecorded else ""
     return _Made(function, folder, summaries[0] if summaries else None, note)
 
 
 def _asks_to_record(options: Options) -> bool:
     return options.mode.records_cuda_graphs and options.target.device is Device.CUDA
+
+
+def _records_training(unit: Any) -> bool:
+    """Whether a unit's text makes what records its training steps."""
+    return "TrainingGraph" in vars(sys.modules[unit.__module__])
 
 
 def _callable(
