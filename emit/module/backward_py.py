@@ -376,11 +376,9 @@ def parameter_order(root: Branch) -> list[str]:
     found: dict[str, None] = {}
 
     def visit(branch: Branch, prefix: str) -> None:
-        held = (
-            sorted(branch.held.items(), key=lambda item: bool(item[1].tied_to))
-            if not prefix
-            else list(branch.held.items())
-        )
+        held = list(branch.held.items())
+        if not prefix:
+            held.sort(key=lambda item: bool(item[1].tied_to))
         for name, tensor in held:
             if tensor.kind is InputKind.PARAMETER:
                 found[tensor.tied_to or f"{prefix}{name}"] = None

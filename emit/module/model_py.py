@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
-from longhand.emit.layers.model_loops import Block, write_block, write_loop
+from longhand.emit.layers.model_loops import Block, write_block, write_loop, write_record
 from longhand.emit.layers.model_steps import Loop, ModelStep
 from longhand.emit.module.call_checks import CallChecks, as_size, may_require_grad, signature_lines, title
 from longhand.emit.module.model_body import BodyWriter
@@ -22,7 +22,6 @@ from longhand.emit.module.model_text import (
     end_with,
     layers_by_class,
     recorder,
-    records_outside_loops,
     remark_on_gradients,
     trained_lines,
     write_layers,
@@ -44,6 +43,7 @@ from longhand.emit.names.buffer_names import BufferWords
 from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.naming import externs
 from longhand.emit.names.unit_names import UnitNames
+from longhand.emit.names.variables import records_apart
 from longhand.emit.names.words import identifier, own_name, python_docstring
 from longhand.emit.text.sizes import SizeWriter, bind_sizes, symbol_words
 from longhand.emit.unit.templates import render_template, sorted_imports
@@ -164,7 +164,7 @@ class ModelWriter:
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
-        paragraphs += records_outside_loops(self.steps, self.variables)
+        paragraphs += _records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
         told_by_data = (sizes.symbols[str(size.symbol)] for size in self.graph.data_sizes)
         drop_unread(paragraphs, told_by_data, sizes.used)
@@ -375,3 +375,12 @@ class ModelWriter:
     def has_launch(self) -> bool:
         """Whether forward() hands on what it is given: to what is recorded, or to the autograd.Function."""
         return self.records or self.training is not None
+
+
+def _records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
+    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
+    found: list[Paragraph] = []
+    for record, place, buffers in records_apart(steps):
+        made = write_record(record, [variables[buffer] for buffer in buffers])
+        found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
+    return found

@@ -11,7 +11,7 @@ import torch.utils._pytree as pytree
 from longhand.capture.graph import AliasKind, CapturedGraph, GraphOutput, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.loops import does_the_same
-from longhand.emit.layers.model_loops import Block, write_first_call, write_loop, write_record
+from longhand.emit.layers.model_loops import Block, write_first_call, write_loop
 from longhand.emit.layers.model_steps import FirstCall, LayerCall, Loop, ModelStep, layers_called, loops_of
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
@@ -20,7 +20,6 @@ from longhand.emit.module.paragraphs import Paragraph
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, children, parameters
 from longhand.emit.module.view_calls import argument, write_view
-from longhand.emit.names.variables import records_apart
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.plan import UnitPlan
@@ -396,12 +395,3 @@ def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str],
     if not is_training or not is_begun:
         return ""
     return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."
-
-
-def records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
-    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
-    found: list[Paragraph] = []
-    for record, place, buffers in records_apart(steps):
-        made = write_record(record, [variables[buffer] for buffer in buffers])
-        found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
-    return found
