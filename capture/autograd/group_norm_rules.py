@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
+from longhand.capture.autograd.norm_rules import Pairs
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Handle
 from longhand.capture.functionalize.functionalize import Rewriter
 
 aten = torch.ops.aten
-Pairs = list[tuple[Handle, Handle | None]]
+WORDS = ("gradients", "projections")  # sums of d y, and of d y * x_hat
 
 
 @derivative_rule(aten.group_norm.default)
@@ -73,15 +74,19 @@ class _GroupNorm:
             return []
         gradient = self._cast(self._reshape(d_out, self.shape), self.wide)
         x_hat = self._x_hat()
-        sums = [self._sum(value, self.space) for value in (gradient, self._mul(gradient, x_hat))]
+        summands = gradient, self._mul(gradient, x_hat)
+        sums = [
+            called(f"channel_{word}", self._sum(value, self.space))
+            for word, value in zip(WORDS, summands, strict=True)
+        ]
         scaled, scaled_sums = gradient, sums
         if self.weight is not None:
             weight = self._per_channel(self.weight)
             scaled = called("d_normalized", self._mul(gradient, weight))
             scaled_sums = [self._mul(one, weight) for one in sums]
         through = [
-            called(role, self._by_size(self._sum(one, [2])))
-            for role, one in zip(("through_mean", "through_rstd"), scaled_sums, strict=True)
+            self._by_size(called(f"group_{word}", self._sum(one, [2])))
+            for word, one in zip(WORDS, scaled_sums, strict=True)
         ]
         # x_hat is taken apart, as in eager: by then nothing of x's size but x itself is read again.
         slope = called("slope", self._mul(through[1], self.rstd))

@@ -237,7 +237,8 @@ class _Walk:
         main = made.node if isinstance(made, Handle | Number) else None
         for new in self._new_nodes():
             is_main = new is main
-            new.meta["provenance"] = origin if is_main else dataclasses.replace(origin, local=None)
+            role = new.meta.get("role", "")
+            new.meta["provenance"] = origin if is_main else dataclasses.replace(origin, local=None, role=role)
             if is_main:
                 new.meta["word"] = node.name
         if main is not None and node.target is operator.getitem:

@@ -240,7 +240,8 @@ class BufferWords:
         elif made.how is Derivation.LOSSES:
             yield made.how.value
         elif made.how.is_of_pieces:
-            yield from (f"{word}_{made.how.value}" for word in self.candidates(made.of))
+            words = [word for word in self.candidates(made.of) if word not in _STATISTICS.values()]
+            yield from (f"{word}_{made.how.value}" for word in words)
             yield made.how.value
 
     def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
