@@ -235,13 +235,11 @@ class _Walk:
         """Gives the nodes that were just emitted the words of the node that they came from."""
         origin: Provenance = node.meta.get("provenance", Provenance())
         main = made.node if isinstance(made, Handle | Number) else None
-        for new in self._new_nodes():
-            is_main = new is main
+        new_nodes = self._new_nodes()
+        for new in new_nodes:
             role = new.meta.get("role", "")
-            new.meta["provenance"] = origin if is_main else dataclasses.replace(origin, local=None, role=role)
-            if is_main:
-                new.meta["word"] = node.name
-        if main is not None and node.target is operator.getitem:
+            new.meta["provenance"] = dataclasses.replace(origin, local=None, role=role)
+        if main is not None and (main in new_nodes or node.target is operator.getitem):
             main.meta["provenance"] = origin
             main.meta["word"] = node.name
 
