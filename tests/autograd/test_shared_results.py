@@ -176,3 +176,22 @@ def test_what_is_refused(function: Any, words: str, tmp_path: Path) -> None:
 def test_no_result_carries_gradients(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="requires grad"):
         longhand.generate(lambda x: x.detach().t(), (grad(4, 6),), out=tmp_path / "unit", train=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128, torch.int64])
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda x: x.as_strided((2, 2), (1, 2)),
+        lambda x: x.as_strided((2, 2), (1, 2), 1),
+        lambda x: x.t().as_strided((2, 2), (1, 2), 1),
+    ],
+)
+def test_as_strided_of_an_argument_is_a_view_wherever_it_begins(look, dtype):
+    memory = torch.arange(40).to(dtype)
+    compiled = longhand.compile(lambda x: (look(x), look(x) * 2))
+    for start in (0, 5):
+        x = memory[start : start + 12].view(3, 4)
+        expected, (view, twice) = look(x), compiled(x)
+        assert torch.equal(twice, expected * 2)
+        assert view.data_ptr() == expected.data_ptr() and view.stride() == expected.stride()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.utils._pytree as pytree
 from torch import nn
 
 from longhand.capture.frontends.export import capture_export
 from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.errors import CaptureError
 from longhand.lower.interpreter import results_of, run_program
 from longhand.lower.ir import BufferKind, View
 from longhand.lower.lowering import lower
@@ -118,6 +120,12 @@ def test_views_of_one_result_share_memory():
 
     _, (y, transposed, row) = run(views, torch.randn(3, 4))
     assert y.data_ptr() == transposed.data_ptr() == row.data_ptr()
+
+
+def test_a_copy_is_not_returned_as_a_view_of_an_argument():
+    """What a view of a part sees past its end is read from a copy: that it is a view cannot be kept."""
+    with pytest.raises(CaptureError, match="returns a view of `x`"):
+        run(lambda x: x[1:].as_strided((2, 2), (1, 2)), torch.randn(3, 4))
 
 
 def test_no_result_is_no_tensor():
