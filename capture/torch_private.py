@@ -18,6 +18,7 @@ from torch._C._dynamo.guards import TensorGuards
 from torch._dispatch.python import enable_python_dispatcher
 from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
 from torch._library.custom_ops import OPDEFS
+from torch._subclasses import fake_tensor as _f
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
@@ -31,10 +32,11 @@ from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.value_ranges import ValueRanges
 
+LOOKS_AT_DATA = (_f.DataDependentOutputException, _f.DynamicOutputShapeException, GuardOnDataDependentSymNode)
 __all__ = [
+    "LOOKS_AT_DATA",  # what torch raises where a trace would have to know values
     "FakeTensor",
     "FakeTensorMode",
-    "GuardOnDataDependentSymNode",
     "ShapeEnv",
     "TorchFunctionMode",
     "bound_symbol",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from longhand.capture.graph import AliasKind, Literal
 from longhand.lower.draft import LoweringDraft, fork
 from longhand.lower.fixpoint_check import is_settled
 from longhand.lower.host_values import host_values
@@ -69,9 +70,12 @@ def _settle_layers(draft: LoweringDraft) -> LoweringDraft:
 
 def _return_results(draft: LoweringDraft) -> LoweringDraft:
     context = fork(draft.lowered)
-    # A backward pass reads results, and a recording gives back its own memory.
-    may_call = not draft.options.train and not draft.options.mode.records_cuda_graphs
+    # A backward pass reads results, and a recording gives back its own memory. Of views alone autograd sees ATen's.
     outputs = draft.short.outputs
+    makes_any = any(
+        output.alias is AliasKind.FRESH and not isinstance(output.value, Literal) for output in outputs
+    )
+    may_call = not (draft.options.train and makes_any) and not draft.options.mode.records_cuda_graphs
     results = tuple(result_of(context, output, replay_view, may_call=may_call) for output in outputs)
     return dataclasses.replace(draft.with_context(context), results=results)
 

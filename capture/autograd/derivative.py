@@ -132,7 +132,7 @@ class Derivatives:
         if key not in self._known:
             try:
                 self._known[key] = self._trace(target, leaves, spec, wanted, given)
-            except torch_private.GuardOnDataDependentSymNode as error:
+            except torch_private.LOOKS_AT_DATA as error:
                 raise DerivativeLooksAtData(str(error)) from None
         return self._known[key]
 
@@ -174,7 +174,7 @@ class Derivatives:
         # Anomaly detection would look for NaN in values that there are none of.
         name = target._schema.name
         if name == "aten::linalg_eig" or (name in _LOOKING and any(one.is_complex() for one in tensors)):
-            raise NotDifferentiable(
+            raise DerivativeLooksAtData(
                 f"the derivative of {target} raises where the values of a gradient are unsound"
             )
         with (

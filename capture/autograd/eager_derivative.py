@@ -58,7 +58,7 @@ def gradient_op(
     takes = [str(parameter.type) for parameter in schema.arguments]
     if schema.is_mutable or draws(target) or not all(takes[place] in _TENSORS for place in wanted):
         return None
-    if any(parameter.alias_info or parameter.kwarg_only for parameter in schema.arguments):
+    if any(parameter.alias_info for parameter in schema.arguments):
         return None
     which = Differentiated(target, wanted, given)
     if which not in _ops:
@@ -74,6 +74,7 @@ def _defined(which: Differentiated) -> torch._ops.OpOverload:
     schema = which.target._schema
     takes = str(schema).rpartition(" -> ")[0].partition("(")[2].removesuffix(")")
     takes = re.sub(r"=[^,\[]*(\[[^\]]*\])?", "", takes)  # no defaults: gradients come behind, which have none
+    takes = takes.replace("*, ", "")  # they come behind what has a name only, too
     parameters = ", ".join([takes, *(f"Tensor d_result_{place}" for place in which.given)])
     returns = ", ".join(["Tensor"] * len(which.wanted))
     name = f"{schema.name.replace('::', '_')}_{schema.overload_name or 'default'}_{len(_ops)}"
@@ -101,7 +102,10 @@ def _gradients(which: Differentiated, args: Sequence[Any], grads: Sequence[Any])
             arg.detach().requires_grad_(place in which.wanted) if isinstance(arg, torch.Tensor) else arg
             for place, arg in enumerate(args)
         ]
-        made = which.target(*given)
+        parameters = which.target._schema.arguments
+        named = [parameter.name for parameter in parameters if parameter.kwarg_only]
+        n_places = len(parameters) - len(named)
+        made = which.target(*given[:n_places], **dict(zip(named, given[n_places:], strict=True)))
     results = list(made) if isinstance(made, list | tuple) else [made]
     return torch.autograd.grad(
         [results[place] for place in which.given],

@@ -203,14 +203,15 @@ class _Walk:
         given = self._given(node, node.meta["val"])
         wanted = tuple(place for place, source in enumerate(node.args) if source in self.relevant)
         n_tensors = sum(source in self.relevant for source in _tensor_arguments(node))
-        op = gradient_op(target, wanted, given) if not kwargs and len(wanted) == n_tensors else None
+        op = gradient_op(target, wanted, given) if len(wanted) == n_tensors else None
         if op is None:
             return False
 
-        defaults = [parameter.default_value for parameter in target._schema.arguments[len(args) :]]
+        rest = target._schema.arguments[len(args) :]
+        named = [kwargs.get(parameter.name, parameter.default_value) for parameter in rest]
 
         def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
-            found = self.rewriter.call(op, (*args, *defaults, *(grads[place] for place in given)), {})
+            found = self.rewriter.call(op, (*args, *named, *(grads[place] for place in given)), {})
             gradients = found if len(wanted) > 1 else [found]
             return [(args[place], gradient) for place, gradient in zip(wanted, gradients, strict=True)]
 

@@ -193,7 +193,7 @@ class Rewriter(FunctionalGraph):
     # -- decomposition -------------------------------------------------------------------------------------------
 
     def _decomposed(self, target: Callable[..., Any], args: Any, kwargs: Any) -> fx.GraphModule | None:
-        """The op or function as a graph of smaller ones; None if it is not made of any."""
+        """The op or function as a graph of smaller ones; None if it is not made of any, or looks at data to choose."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (target, str(spec), tuple(signature(leaf) for leaf in leaves))
         if key not in self._traced:
@@ -213,7 +213,10 @@ class Rewriter(FunctionalGraph):
         values = [leaves[p].fake if isinstance(leaves[p], Handle) else leaves[p].value for p in places]
         with self.fake_mode, torch.no_grad():
             values = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
-            traced = torch_private.make_fx(run, decomposition_table=decomposition_table())(*values)
+            try:
+                traced = torch_private.make_fx(run, decomposition_table=decomposition_table())(*values)
+            except torch_private.LOOKS_AT_DATA:
+                return None
         calls = [node for node in traced.graph.nodes if node.op == "call_function"]
         if any(node.target is target for node in calls):
             return None

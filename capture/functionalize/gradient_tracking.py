@@ -37,15 +37,17 @@ _SHAPE_ONLY = frozenset(
 )
 
 
-# Their results but the first are not differentiable.
-_ONLY_FIRST = frozenset(
-    [
-        "aten::native_batch_norm",
-        "aten::_native_batch_norm_legit",
-        "aten::_native_batch_norm_legit_functional",
-        "aten::_native_batch_norm_legit_no_training",
-    ]
-)
+# Which of their results are differentiable.
+_ONLY_FIRST = frozenset([0])
+_BUT_FIRST = frozenset([1, 2])  # the first one says which rows changed places
+_DIFFERENTIABLE = {
+    "aten::native_batch_norm": _ONLY_FIRST,
+    "aten::_native_batch_norm_legit": _ONLY_FIRST,
+    "aten::_native_batch_norm_legit_functional": _ONLY_FIRST,
+    "aten::_native_batch_norm_legit_no_training": _ONLY_FIRST,
+    "aten::linalg_lu": _BUT_FIRST,
+    "aten::lu_unpack": _BUT_FIRST,
+}
 
 
 class Carrying:
@@ -87,9 +89,10 @@ def stops(node: fx.Node) -> bool:
     target = node.target
     if target is detach:
         return True
-    if target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[1] != 0:
+    if target is operator.getitem and isinstance(node.args[0], fx.Node):
         made_by = node.args[0].target
-        return isinstance(made_by, torch._ops.OpOverload) and made_by._schema.name in _ONLY_FIRST
+        name = made_by._schema.name if isinstance(made_by, torch._ops.OpOverload) else ""
+        return name in _DIFFERENTIABLE and node.args[1] not in _DIFFERENTIABLE[name]
     return isinstance(target, torch._ops.OpOverload) and target._schema.name in _SHAPE_ONLY
 
 

@@ -96,13 +96,18 @@ class LibraryWriter:
 
     def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCall:
         """The gradients of an op that only autograd can differentiate."""
-        n_given = len(which.given)
-        arguments, gradients = map(self.value, (step.args[:-n_given], step.args[-n_given:]))
+        n_given, parameters = len(which.given), which.target._schema.arguments
+        n_places = sum(not parameter.kwarg_only for parameter in parameters)
+        arguments, gradients = map(self.value, (step.args[:n_places], step.args[-n_given:]))
         wanted = f"wanted={which.wanted}"
         results = "" if which.given == (0,) else f", results={which.given}"
-        text = (
-            f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{results})"
+        named = "".join(
+            f", {parameter.name}={self.value(value)}"
+            for parameter, value in zip(parameters[n_places:], step.args[n_places:-n_given], strict=True)
+            if not _equal(value, parameter.default_value)
         )
+        of = f"torch.ops.{_qualified(which.target)}, {arguments}, {gradients}"
+        text = f"gradients_of({of}, {wanted}{results}{named})"
         item = "[0]" if len(which.wanted) == 1 else ""
         return LibraryCall(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
 

@@ -48,3 +48,55 @@ def test_an_operator_that_writes_is_not_run_again():
     assert gradient_op(torch.ops.aten.mul_.Tensor, (0,), (0,)) is None
     assert gradient_op(torch.ops.aten.native_dropout.default, (0,), (0,)) is None
     assert differentiated(gradient_op(GROUPED, (0,), (0,))).target is GROUPED
+
+
+def _leaf(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+# Eager raises where the loss depends on a phase, looks whether windows add up, or has no derivative for P.
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (lambda x: torch.linalg.eigvals(x), (_leaf(4, 4),)),
+        (
+            lambda x: torch.linalg.svd(x)[1].sum() + torch.linalg.svd(x).U.abs(),
+            (_leaf(4, 3, dtype=torch.complex128),),
+        ),
+        (lambda x: torch.linalg.norm(x, "nuc"), (_leaf(4, 3, dtype=torch.complex128),)),
+        (lambda x: torch.linalg.lu(x), (_leaf(4, 4),)),
+        (
+            lambda x, window: torch.istft(x, 8, window=window),
+            (_leaf(5, 6, dtype=torch.complex128), torch.ones(8).double()),
+        ),
+        (lambda x, at, value: x.put(at, value), (_leaf(3, 4), torch.tensor(5), _leaf(1))),
+    ],
+    ids=["eigvals", "svd", "nuclear norm", "lu", "istft", "put"],
+)
+def test_what_looks_at_data_has_eagers_gradients(function, args, tmp_path):
+    longhand.generate(function, args, out=tmp_path / "unit", train=True, run=False)
+    unit = longhand.load(tmp_path / "unit")
+    wanted = [arg for arg in args if arg.requires_grad]
+    found = [_step(call, args, wanted) for call in (unit, function)]
+    for ours, eager in zip(*found, strict=True):
+        torch.testing.assert_close(ours, eager)
+        assert ours.requires_grad == eager.requires_grad
+
+
+def _step(call, args, wanted):
+    results = call(*args)
+    results = [results] if isinstance(results, torch.Tensor) else list(results)
+    loss = sum(one.abs().square().sum() for one in results if one.requires_grad)
+    return [*results, *torch.autograd.grad(loss, wanted)]
+
+
+def test_a_loss_that_depends_on_a_phase_raises_as_in_eager(tmp_path):
+    x = _leaf(4, 3, dtype=torch.complex128)
+
+    def first(x):
+        return torch.linalg.svd(x).U
+
+    longhand.generate(first, (x,), out=tmp_path / "unit", train=True, run=False)
+    for call in (first, longhand.load(tmp_path / "unit")):
+        with pytest.raises(RuntimeError, match="ill-defined"):
+            torch.autograd.grad(call(x).real.sum(), x)

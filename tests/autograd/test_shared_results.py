@@ -18,8 +18,8 @@ from longhand.errors import CaptureError
 Args = tuple[Any, ...]
 
 
-def grad(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape).requires_grad_()
+def grad(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, dtype=dtype).requires_grad_()
 
 
 def only_views(x):
@@ -61,6 +61,10 @@ def unused_in_the_results(x, w):
     return x.flatten(), torch.sigmoid(w)
 
 
+def of_complex_numbers(z):
+    return z.real, torch.view_as_real(z)[0], z.conj().t(), z.detach().imag, z
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -80,6 +84,7 @@ CASES: list[tuple[Callable[..., Any], Callable[[], Args]]] = [
     (nested, lambda: ({"a": grad(3, 2), "b": grad(2, 3)},)),
     (named_like_an_argument, lambda: (grad(3, 2), grad(2))),
     (unused_in_the_results, lambda: (grad(3, 2), grad(2))),
+    (of_complex_numbers, lambda: (grad(3, 2, dtype=torch.complex64),)),
     (Tied(), lambda: (grad(5, 6),)),
 ]
 

@@ -27,6 +27,11 @@ def test_names_of_torch():
     assert torch_private.FakeTensor is FakeTensor and torch_private.FakeTensorMode is FakeTensorMode
     assert torch_private.ShapeEnv is ShapeEnv
     assert issubclass(torch_private.GuardOnDataDependentSymNode, RuntimeError)
+    with torch_private.FakeTensorMode():
+        x = torch.empty(3)
+        for looks in (lambda: torch.equal(x, x), lambda: torch.nonzero(x)):
+            with pytest.raises(torch_private.LOOKS_AT_DATA):
+                looks()
     assert torch_private.unset_fake_temporarily is unset_fake_temporarily
     assert callable(TracerBase._filter_traceback_frames)
     assert torch.ops.aten.add.Tensor._schema.name == "aten::add"
