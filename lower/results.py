@@ -125,11 +125,17 @@ def _view_of(
 
 
 def _looks(node: fx.Node) -> bool:
-    """Whether a call gives a view of its argument: none with memory of its own may stand for one."""
-    if node.target is operator.getitem or node.target in VIEWS:
-        return True
+    """Whether a call may give a view of its argument: none with memory of its own may stand for one."""
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and any(one.alias_info for one in target._schema.returns)
+    if target is operator.getitem or target in VIEWS:
+        return True
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    # An op that ATen makes of others (atleast_1d) does not say so.
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    return target.has_kernel_for_dispatch_key(implicit) or any(
+        one.alias_info is not None for one in target._schema.returns
+    )
 
 
 def _chain(node: fx.Node, ends: frozenset[str]) -> list[fx.Node]:

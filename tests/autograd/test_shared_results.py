@@ -62,7 +62,7 @@ def unused_in_the_results(x, w):
 
 
 def of_complex_numbers(z):
-    return z.real, torch.view_as_real(z)[0], z.conj().t(), z.detach().imag, z
+    return z.real, torch.view_as_real(z)[0], torch.atleast_3d(z.conj()), z.detach().imag, z
 
 
 class Tied(nn.Module):
