@@ -19,6 +19,7 @@ from torch import fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from longhand.capture import torch_private
+from longhand.capture.autograd.eager_derivative import differentiable_twin
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.trace_isolation import untold_saves
 from longhand.options import Device
@@ -127,6 +128,7 @@ class Derivatives:
             DerivativeLooksAtData: It cannot be traced.
             NotDifferentiable: There is none.
         """
+        target = differentiable_twin(target)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (target, str(spec), tuple(map(_signature, leaves)), wanted, given)
         if key not in self._known:

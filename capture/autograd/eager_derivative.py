@@ -15,7 +15,7 @@ import torch
 
 from longhand.capture.autograd.randomness import draws
 
-__all__ = ["Differentiated", "differentiated", "gradient_op"]
+__all__ = ["Differentiated", "differentiable_twin", "differentiated", "gradient_op", "is_twin"]
 
 _NAMESPACE = "longhand_autograd"
 
@@ -54,6 +54,7 @@ def gradient_op(
         wanted: Which of its arguments a gradient is wanted for, by place: tensors, no lists of them.
         given: Which of its results a gradient is given for.
     """
+    target = differentiable_twin(target)
     schema = target._schema
     takes = [str(parameter.type) for parameter in schema.arguments]
     if schema.is_mutable or draws(target) or not all(takes[place] in _TENSORS for place in wanted):
@@ -67,6 +68,17 @@ def gradient_op(
     return _ops[which]
 
 
+def differentiable_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    """The op that torch would have called, had it been told that gradients are wanted; mostly the op itself."""
+    return _TWINS.get(target, target)
+
+
+def is_twin(target: Any) -> bool:
+    """Whether an op is called in place of another one where gradients are wanted."""
+    return target in _TWINS.values()
+
+
+_TWINS = {torch.ops.aten._embedding_bag_forward_only.default: torch.ops.aten._embedding_bag.default}
 _TENSORS = ("Tensor", "Optional[Tensor]")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import fx
 
 from longhand.capture.autograd.derivative import Derivative
+from longhand.capture.autograd.eager_derivative import is_twin
 from longhand.capture.autograd.randomness import is_random
 from longhand.capture.functionalize.functional_proxies import Handle
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
@@ -50,7 +51,7 @@ class OneCall:
         """Whether the results must come from the derivative's own forward.
 
         That is so where the backward reads a further result of the call that the op's own result is one of, or
-        numbers that it draws: drawn once more they would be others.
+        numbers that it draws: drawn once more they would be others. Or the op stands for one that keeps nothing.
         """
         if any(node in self.wanted and is_random(node) for node in self.derivative.module.graph.nodes):
             return True
@@ -58,6 +59,8 @@ class OneCall:
             if isinstance(node, fx.Node) and node.target is operator.getitem:
                 source = node.args[0]
                 assert isinstance(source, fx.Node)
+                if is_twin(source.target):
+                    return True
                 others = [user for user in source.users if user is not node and user in self.wanted]
                 if len(self.results) == 1 and others:
                     return True
@@ -110,6 +113,7 @@ UNSPLIT: dict[str, Rule] = dict.fromkeys(
         "_scaled_dot_product_cudnn_attention",
         "_scaled_dot_product_cudnn_attention_backward",
         "embedding_dense_backward",
+        "_embedding_bag",
         "convolution_backward",
         "max_pool2d_with_indices_backward",
         "max_pool2d_with_indices",

@@ -110,6 +110,12 @@ _TAKES_CONTIGUOUS = frozenset(
         aten.native_group_norm_backward.default,
         aten._weight_norm_interface.default,
         aten._weight_norm_interface_backward.default,
+        aten._embedding_bag.default,
+        aten._embedding_bag_forward_only.default,
+        aten._embedding_bag_backward.default,
+        aten._embedding_bag_dense_backward.default,
+        aten._embedding_bag_per_sample_weights_backward.default,
+        aten.view_as_complex.default,
     }
 )
 
@@ -205,7 +211,8 @@ def _image(ctx: Context) -> TensorView | None:
 def extern_argument(ctx: Context, value: Any) -> Any:
     """An argument of the node as that of a library call: tensors as views of buffers."""
     if isinstance(value, fx.Node) and isinstance(ctx.values[value.name], TensorView):
-        if ctx.node.target in _TAKES_CONTIGUOUS:
+        which = differentiated(ctx.node.target)
+        if (ctx.node.target if which is None else which.target) in _TAKES_CONTIGUOUS:
             return ctx.argument(_contiguous(ctx, ctx.values[value.name]))
         if _depends_on_layout(ctx.node.target):
             view = ctx.values[value.name]

@@ -54,6 +54,10 @@ def _leaf(*shape, dtype=torch.float64):
     return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
 
+def bags(weight, at):
+    return torch.nn.functional.embedding_bag(at, weight, mode="sum")
+
+
 # Eager raises where the loss depends on a phase, looks whether windows add up, or has no derivative for P.
 @pytest.mark.parametrize(
     ("function", "args"),
@@ -69,9 +73,10 @@ def _leaf(*shape, dtype=torch.float64):
             lambda x, window: torch.istft(x, 8, window=window),
             (_leaf(5, 6, dtype=torch.complex128), torch.ones(8).double()),
         ),
+        (bags, (_leaf(10, 3, dtype=torch.float32), torch.randint(10, (5, 8))[:, ::2])),
         (lambda x, at, value: x.put(at, value), (_leaf(3, 4), torch.tensor(5), _leaf(1))),
     ],
-    ids=["eigvals", "svd", "nuclear norm", "lu", "istft", "put"],
+    ids=["eigvals", "svd", "nuclear norm", "lu", "istft", "embedding_bag", "put"],
 )
 def test_what_looks_at_data_has_eagers_gradients(function, args, tmp_path):
     longhand.generate(function, args, out=tmp_path / "unit", train=True, run=False)

@@ -128,6 +128,18 @@ def test_a_copy_is_not_returned_as_a_view_of_an_argument():
         run(lambda x: x[1:].as_strided((2, 2), (1, 2)), torch.randn(3, 4))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_bags_of_places_that_lie_apart(dtype):
+    """ATen's kernel takes them as one after the other; in eager the call above it sees to that."""
+
+    def bags(weight, at):
+        return torch.nn.functional.embedding_bag(at, weight, mode="sum")
+
+    weight, at = torch.randn(10, 3).to(dtype), torch.randint(10, (5, 8))[:, ::2]
+    _, (found,) = run(bags, weight, at)
+    torch.testing.assert_close(found, bags(weight, at))
+
+
 def test_no_result_is_no_tensor():
     _, results = run(lambda x: (x + 1, None, 7), torch.ones(2))
     assert results[1:] == [None, 7]
