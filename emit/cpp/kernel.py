@@ -22,9 +22,9 @@ from longhand.emit.cpp.loops import Loop, loop_of, product_of_sizes
 from longhand.emit.cpp.operators import BINARY_FUNCTIONS, TORCH_FUNCTIONS, VECTOR_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
-from longhand.emit.names.unit_names import KernelNames, as_printed
-from longhand.emit.names.words import cpp_comment
 from longhand.emit.text.kernel_head import shape_comment
+from longhand.emit.text.quoting import cpp_comment
+from longhand.schedule.named_plan import KernelNames, as_printed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _ENVIRONMENT = jinja2.Environment(

@@ -9,9 +9,9 @@ from collections import Counter
 from longhand.emit.cpp.body import BodyPrinter, Known, inline_closure
 from longhand.emit.cpp.reductions import Accumulator
 from longhand.emit.cpp.types import cpp_type
-from longhand.emit.names.words import element_words, first_free, further_words
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load, Reduce, Store, arguments
+from longhand.schedule.names.words import element_words, first_free, further_words
 from longhand.schedule.plan import OnlineSoftmax, Pass, PlanAxis
 
 

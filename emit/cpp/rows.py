@@ -24,9 +24,9 @@ from longhand.emit.cpp.loops import (
 )
 from longhand.emit.cpp.reductions import Accumulator, accumulators, is_position, value_reduction
 from longhand.emit.cpp.types import SumType, cpp_type, sum_type
-from longhand.emit.names.words import first_free, further_words
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
+from longhand.schedule.names.words import first_free, further_words
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
 
 

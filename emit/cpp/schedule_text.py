@@ -11,8 +11,8 @@ from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.loops import ColumnLoop, Loop
 from longhand.emit.cpp.rows import PassPrinter, RowsText
 from longhand.emit.cpp.splits import PartialText
-from longhand.emit.names.unit_names import KernelNames
 from longhand.lower.ir import Store
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, Pass
 
 

@@ -12,11 +12,10 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from longhand.emit.layers.model_loops import Block, Method
-from longhand.emit.layers.model_steps import LayerCall, Loop
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
-from longhand.emit.module.trained_call import SAVED
 from longhand.emit.text.expression import number
+from longhand.schedule.named_plan import SAVED, LayerCall, Loop
 
 
 @dataclasses.dataclass(frozen=True)

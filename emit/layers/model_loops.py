@@ -12,24 +12,27 @@ from collections.abc import Mapping, Sequence
 from torch import fx
 
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
-from longhand.emit.layers.model_steps import (
-    FirstCall,
-    Loop,
-    ModelStep,
-    plain_steps,
-    steps_of,
-)
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
-from longhand.emit.module.trained_call import SAVED, SavedLayers
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import op_word
-from longhand.emit.names.variables import list_of, name_block
-from longhand.emit.names.words import own_name, python_docstring
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Extern
+from longhand.schedule.named_plan import (
+    SAVED,
+    BufferWords,
+    FirstCall,
+    Loop,
+    ModelStep,
+    SavedLayers,
+    list_of,
+    name_block,
+    op_word,
+    plain_steps,
+    steps_of,
+)
+from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98

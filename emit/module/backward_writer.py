@@ -13,26 +13,32 @@ from collections.abc import Iterator, Sequence
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, layer_at
-from longhand.emit.layers.loops import record_of
 from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
-from longhand.emit.layers.model_steps import (
-    LayerCall,
-    Loop,
-    loops_of,
-    plain_steps,
-)
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.passes import backward_dims
-from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.unit_names import Pass
-from longhand.emit.names.variables import EVERY, given_to_layers, gradients_word, list_words, name_block
-from longhand.emit.names.words import python_docstring, snake_case
 from longhand.emit.text.expression import number
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
+from longhand.schedule.named_plan import (
+    EVERY,
+    SAVED,
+    DimWords,
+    LayerCall,
+    Loop,
+    Pass,
+    SavedLayers,
+    backward_dims,
+    given_to_layers,
+    gradients_word,
+    list_words,
+    loops_of,
+    name_block,
+    plain_steps,
+    record_of,
+)
+from longhand.schedule.names.words import snake_case
 from longhand.schedule.plan import buffers_read
 
 _MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more

@@ -13,11 +13,12 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSi
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import Parameter, TensorList
 from longhand.emit.module.view_calls import argument
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.words import identifier, listed, python_string
 from longhand.emit.text.expression import condition_text, size_text
+from longhand.emit.text.quoting import python_string
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Size, View
+from longhand.schedule.named_plan import DimWords
+from longhand.schedule.names.words import identifier, listed
 from longhand.schedule.plan import UnitPlan
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import Block, write_block, write_loop, write_record
-from longhand.emit.layers.model_steps import Loop, ModelStep
 from longhand.emit.module.call_checks import CallChecks, as_size, may_require_grad, signature_lines, title
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_text import (
@@ -22,14 +21,13 @@ from longhand.emit.module.model_text import (
     end_with,
     layers_by_class,
     recorder,
-    remark_on_gradients,
     trained_lines,
     write_layers,
 )
 from longhand.emit.module.model_weights import constants_of_function, construct
 from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trained_call import TrainedCall, launched_words, remark_on_gradients
 from longhand.emit.module.trees import (
     MadeList,
     Parameter,
@@ -39,16 +37,21 @@ from longhand.emit.module.trees import (
     shape_lines,
 )
 from longhand.emit.module.view_calls import argument, write_view
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.naming import externs
-from longhand.emit.names.unit_names import UnitNames
-from longhand.emit.names.variables import records_apart
-from longhand.emit.names.words import identifier, own_name, python_docstring
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter, bind_sizes, symbol_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
+from longhand.schedule.named_plan import (
+    BufferWords,
+    DimWords,
+    Loop,
+    ModelStep,
+    UnitNames,
+    externs,
+    records_apart,
+)
+from longhand.schedule.names.words import identifier, own_name
 from longhand.schedule.plan import UnitPlan
 
 _WIDEST = 98

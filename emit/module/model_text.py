@@ -10,9 +10,7 @@ import torch.utils._pytree as pytree
 
 from longhand.capture.graph import AliasKind, CapturedGraph, GraphOutput, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
-from longhand.emit.layers.loops import does_the_same
 from longhand.emit.layers.model_loops import Block, write_first_call, write_loop
-from longhand.emit.layers.model_steps import FirstCall, LayerCall, Loop, ModelStep, layers_called, loops_of
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
@@ -22,6 +20,15 @@ from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, c
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
+from longhand.schedule.named_plan import (
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    does_the_same,
+    layers_called,
+    loops_of,
+)
 from longhand.schedule.plan import UnitPlan
 
 
@@ -385,13 +392,3 @@ def trained_lines(
 def detached(text: str, output: GraphOutput) -> str:
     """A result that shares memory with what may require grad: without its gradients where it has none."""
     return f"{text}.detach()" if output.is_detached else text
-
-
-def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
-    """Why the forward pass makes gradients."""
-    is_begun = any(
-        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
-    )
-    if not is_training or not is_begun:
-        return ""
-    return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."

@@ -10,8 +10,9 @@ import torch
 
 from longhand.capture.graph import InputKind
 from longhand.emit.module.module_tree import Branch, ByLayer, Held, ModuleTree, expression, member
-from longhand.emit.names.words import is_attribute, python_string
+from longhand.emit.text.quoting import python_string
 from longhand.options import Device
+from longhand.schedule.names.words import is_attribute
 
 
 @dataclasses.dataclass(frozen=True)

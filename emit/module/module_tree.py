@@ -13,8 +13,9 @@ from torch import nn
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.emit.module.constants import literal_of
-from longhand.emit.names.words import identifier, is_attribute, python_string
+from longhand.emit.text.quoting import python_string
 from longhand.lower.ir import Buffer, BufferKind
+from longhand.schedule.names.words import identifier, is_attribute
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,32 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-SAVED = "saved"  # the variable of what one layer saves for its backward pass
-
-
-@dataclasses.dataclass(frozen=True)
-class SavedLayers:
-    """What each layer of a list saves for its backward pass: a record with the same fields for all of them.
-
-    Attributes:
-        owner: The path of the list: ``gpt.blocks``.
-        word: The variable of the list of records, in the order of the layers: ``saved_blocks``.
-        class_name: The record: ``BlockSaved``.
-        fields: Its fields.
-        buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made.
-        nodes: By the layer's position: the backward's placeholder for each field.
-        places: Positions among the forward's results of what only these records need.
-    """
-
-    owner: str
-    word: str
-    class_name: str
-    fields: tuple[str, ...]
-    buffers: Mapping[int, tuple[str, ...]]
-    nodes: Mapping[int, tuple[str, ...]]
-    places: frozenset[int]
+from longhand.lower.ir import View
+from longhand.schedule.named_plan import SavedLayers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,3 +59,13 @@ def launched_words(results: Sequence[str], saved: Sequence[str]) -> list[str]:
     }
     singles = [text for text in saved if not ((entry := _ENTRY.fullmatch(text)) and entry[1] in whole)]
     return [*results, *singles, *(word for word in lists if word in whole)]
+
+
+def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
+    """Why the forward pass makes gradients."""
+    is_begun = any(
+        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
+    )
+    if not is_training or not is_begun:
+        return ""
+    return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."

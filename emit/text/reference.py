@@ -14,10 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import noun_of
-from longhand.emit.names.people_names import fills_padding
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import Group, find_groups
 from longhand.emit.text.reference_ops import find_joins, operation, reduction
@@ -44,6 +40,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.named_plan import BufferWords, KernelNames, fills_padding, noun_of
 from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 84

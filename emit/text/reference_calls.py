@@ -8,9 +8,6 @@ from typing import Any
 
 from torch import fx
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import (
     Constant,
@@ -22,6 +19,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
 from longhand.schedule.plan import KernelPlan, SizeOf
 
 

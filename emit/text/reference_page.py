@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.words import RESERVED_IN_MODULE, Scope
 from longhand.emit.text.expression import Precedence, Text, literal_text, number_operand
 from longhand.emit.text.reference_ops import Join, PieceLoad, goes_back, stays_number
 from longhand.lower.ir import Constant, Extent, Load, Pointwise, Position, Scalar, arguments
+from longhand.schedule.named_plan import KernelNames
+from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 

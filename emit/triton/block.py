@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.text.expression import Precedence, Text, number_operand, render
 from longhand.emit.triton.operators import (
     OF_TENSORS,
@@ -36,6 +35,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, scalar_at
 
 _WIDEST = 106  # of a statement in a function

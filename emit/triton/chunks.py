@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.functions import (
     TO_WIDE,
     Axes,
@@ -17,6 +16,7 @@ from longhand.emit.triton.loops import Accumulator, Loop, LoopPrinter, identity_
 from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Side, Space
 from longhand.lower.ir import Reduce, arguments
+from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Pass
 
 

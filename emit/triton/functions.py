@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Flat, Kind, Line, Space, unflatten
+from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Pointer
 
 TO_WIDE = ".to(tl.int64)"

@@ -16,10 +16,9 @@ from typing import Any, cast
 
 import jinja2
 
-from longhand.emit.names.unit_names import KernelNames, as_printed, pointer_word
-from longhand.emit.names.words import python_docstring
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.kernel_head import shape_comment
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -34,6 +33,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce
+from longhand.schedule.named_plan import KernelNames, as_printed, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _WIDTH = 110

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.functions import mentions, needed, paragraphs, share_addresses
 from longhand.emit.triton.operators import combine_function, reduce_identity
@@ -13,6 +12,7 @@ from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Kind, Line, Space
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, arguments
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Partial, Pass
 
 ARG_OPS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)

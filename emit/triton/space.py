@@ -10,9 +10,9 @@ import enum
 import math
 from collections.abc import Callable, Container, Mapping
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import Address, Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 

@@ -27,12 +27,8 @@ from longhand.capture.graph import (
 )
 from longhand.emit.module.call_checks import as_size, described_list, updated_arguments
 from longhand.emit.module.trees import find_lists, parameters
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.naming import launches
-from longhand.emit.names.operation_names import op_word, provenance_of
-from longhand.emit.names.unit_names import Ledger, Pass, kernels_of
-from longhand.emit.names.words import listed, markdown_code
 from longhand.emit.text.expression import condition_text, size_text
+from longhand.emit.text.quoting import markdown_code
 from longhand.emit.unit.lock_file import FORMAT, lock_text, tool_versions
 from longhand.emit.unit.picture import picture_of
 from longhand.emit.unit.sources import in_project, source_fingerprints
@@ -40,6 +36,16 @@ from longhand.emit.unit.templates import render_template
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_for_lock
 from longhand.lower.ir import Extern
 from longhand.options import Frontend
+from longhand.schedule.named_plan import (
+    BufferWords,
+    Ledger,
+    Pass,
+    kernels_of,
+    launches,
+    op_word,
+    provenance_of,
+)
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import PlanStep, Repeat, facts_of
 
 

@@ -16,9 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from longhand.capture.graph import InputKind, differentiated
-from longhand.emit.layers.model_steps import FirstCall, LayerCall, Loop, ModelStep, plain_steps
-from longhand.emit.names.unit_names import KernelNames, Pass, kernels_of
 from longhand.lower.ir import Buffer, Extern, Load, Size, Store, View, arguments
+from longhand.schedule.named_plan import (
+    FirstCall,
+    KernelNames,
+    LayerCall,
+    Loop,
+    ModelStep,
+    Pass,
+    kernels_of,
+    plain_steps,
+)
 from longhand.schedule.plan import (
     Access,
     Allocate,

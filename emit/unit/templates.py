@@ -20,7 +20,7 @@ import black
 import jinja2
 
 from longhand.emit.cpp.format import format_cpp
-from longhand.emit.names.words import markdown, markdown_code, python_docstring, visible
+from longhand.emit.text.quoting import markdown, markdown_code, python_docstring, visible
 from longhand.errors import ToolError
 
 _ENVIRONMENT = jinja2.Environment(

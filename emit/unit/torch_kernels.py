@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from longhand.emit.module.check_py import CheckedKernel, checked_kernel
-from longhand.emit.names.unit_names import KernelNames, Pass
-from longhand.emit.names.words import listed
 from longhand.emit.text.reference import Reference
 from longhand.emit.unit.sources import in_project
 from longhand.emit.unit.templates import render_template
+from longhand.schedule.named_plan import KernelNames, Pass
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan
 
 _WIDTH = 107

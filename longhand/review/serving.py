@@ -10,7 +10,7 @@ import http.server
 import threading
 from collections.abc import Callable
 
-from longhand.emit.names.words import visible
+from longhand.emit.text.quoting import visible
 from longhand.errors import LonghandError, OptionError
 
 _HERE = "127.0.0.1"

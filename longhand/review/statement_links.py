@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from longhand.emit.names.words import python_comment
+from longhand.emit.text.quoting import python_comment
 from longhand.review.picture import Picture, Work
 
 Quotes = tuple[str, ...]

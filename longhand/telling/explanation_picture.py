@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.names.words import visible
+from longhand.emit.text.quoting import visible
 from longhand.emit.unit.lock_file import read_lock
 from longhand.errors import LonghandError
 

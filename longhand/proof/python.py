@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pyflakes.checker import Checker
 from pyflakes.messages import UnusedImport, UnusedVariable
 
-from longhand.emit.proof.scopes import (
+from longhand.emit.unit.on_disk import BASE
+from longhand.errors import ProofError, UntidyWarning
+from longhand.proof.scopes import (
     Fault,
     captured_names,
     defaults_of,
@@ -24,7 +26,6 @@ from longhand.emit.proof.scopes import (
     local_names,
     parameter_names,
 )
-from longhand.errors import ProofError, UntidyWarning
 
 
 class _Kind(enum.Enum):
@@ -336,13 +337,14 @@ class _Scope:
 _TOLD = 5
 
 
-def prove_python(files: Mapping[str, str]) -> None:
-    """Looks at the unit's Python files, by relative path. What is only untidy is a warning.
+def prove_python(files: Mapping[str, str | bytes]) -> None:
+    """Looks at the unit's Python files, by relative path; its base holds the same. What is only untidy is a warning.
 
     Raises:
         ProofError: One of them would fail, or reads something else than what was meant.
     """
-    faults = python_faults(files)
+    own = {path: text for path, text in files.items() if isinstance(text, str)}
+    faults = python_faults({path: text for path, text in own.items() if not path.startswith(f"{BASE}/")})
     for fault in faults:
         if fault.is_harmless:
             warnings.warn(f"{fault}. That is harmless; please report it.", UntidyWarning, stacklevel=2)

@@ -22,17 +22,17 @@ from longhand.capture.graph import (
     Provenance,
     TrainingGraphs,
 )
-from longhand.emit.layers.loops import record_of
-from longhand.emit.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
-from longhand.emit.module.trained_call import SavedLayers
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.dimension_propagation import PRODUCT, Words
-from longhand.emit.names.naming import name_unit
-from longhand.emit.names.unit_names import Ledger, Pass
-from longhand.emit.names.variables import list_words, name_block
-from longhand.emit.names.weight_names import weights_of
 from longhand.lower.ir import Program, View
+from longhand.schedule.layers.loops import record_of
+from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimension_propagation import PRODUCT, Words
+from longhand.schedule.names.naming import name_unit
+from longhand.schedule.names.unit_names import Ledger, Pass
+from longhand.schedule.names.variables import list_words, name_block
+from longhand.schedule.names.weight_names import weights_of
 from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read
 
 
