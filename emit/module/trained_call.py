@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import SavedLayers
