@@ -317,3 +317,13 @@ def may_require_grad(plan: UnitPlan, training: TrainedCall | None) -> frozenset[
         return training.allowed
     wanted = frozenset(plan.program.graph.grad_inputs) if plan.options.train else frozenset()
     return wanted or None
+
+
+def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
+    """Why the forward pass makes gradients."""
+    is_begun = any(
+        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
+    )
+    if not is_training or not is_begun:
+        return ""
+    return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."

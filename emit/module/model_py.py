@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import Block, write_block, write_loop, write_record
-from longhand.emit.module.call_checks import CallChecks, as_size, may_require_grad, signature_lines, title
+from longhand.emit.module.call_checks import (
+    CallChecks,
+    as_size,
+    may_require_grad,
+    remark_on_gradients,
+    signature_lines,
+    title,
+)
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_text import (
     CallArguments,
@@ -27,7 +34,7 @@ from longhand.emit.module.model_text import (
 from longhand.emit.module.model_weights import constants_of_function, construct
 from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_words, remark_on_gradients
+from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.module.trees import (
     MadeList,
     Parameter,

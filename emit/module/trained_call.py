@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from longhand.lower.ir import View
 from longhand.schedule.named_plan import SavedLayers
 
 
@@ -59,13 +58,3 @@ def launched_words(results: Sequence[str], saved: Sequence[str]) -> list[str]:
     }
     singles = [text for text in saved if not ((entry := _ENTRY.fullmatch(text)) and entry[1] in whole)]
     return [*results, *singles, *(word for word in lists if word in whole)]
-
-
-def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
-    """Why the forward pass makes gradients."""
-    is_begun = any(
-        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
-    )
-    if not is_training or not is_begun:
-        return ""
-    return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."
