@@ -22,7 +22,7 @@ from longhand.proof.fallbacks import warn_of_torch_kernels
 from longhand.proof.keeping import tried
 from longhand.proof.kernels import faulty_kernels, make_ready
 from longhand.proof.python import prove_python
-from longhand.proof.trial import Stage
+from longhand.proof.trial import TrialPlace
 from longhand.schedule.draft import Draft
 from longhand.schedule.layers.replication import LayersDiffer
 from longhand.schedule.names.unit import name_plans
@@ -42,7 +42,7 @@ def compile_unit(
     options: Options,
     out: Path,
     clock: Clock,
-    stage: Stage | None = None,
+    stage: TrialPlace | None = None,
     style: ConflictStyle = ConflictStyle.BESIDE,
 ) -> Summary:
     """From a model to a folder of source code.

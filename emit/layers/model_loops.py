@@ -60,7 +60,7 @@ class Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class LayerClass:
     """The class of a repeated block.
 
     Attributes:
@@ -91,7 +91,7 @@ class Block:
     is_variant: bool = False
 
 
-def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
+def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> LayerClass:
     """The class that all layers of a loop share, written from the first one.
 
     Args:
@@ -141,7 +141,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         methods = (forward,)
     made = construct_block(tree.root, first, word)
     name = free_name(own_name(loop.class_name), taken, is_in_turn=loop.is_in_turn)
-    return Block(
+    return LayerClass(
         name,
         python_docstring(loop.owner),
         made.base,
@@ -255,7 +255,9 @@ def _position_word(branch: Branch) -> str:
     return next(word for word in itertools.chain(words, numbered) if word not in held)
 
 
-def write_first_call(call: FirstCall, loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
+def write_first_call(
+    call: FirstCall, loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter
+) -> list[str]:
     """``x, mlp = self.blocks[0].after_ln_1(x, ln_1)``"""
     targets = ", ".join(
         [
@@ -295,7 +297,7 @@ def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
         paragraphs[-1].lines.append(f"return {returned}")
 
 
-def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
+def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -> list[str]:
     """The loop: ``for block in self.h:`` and the call.
 
     Args:

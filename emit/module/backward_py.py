@@ -15,7 +15,7 @@ from longhand.emit.module.module_tree import Branch
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
-from longhand.schedule.named_plan import Pass, SavedLayers
+from longhand.schedule.named_plan import NamedPlan, SavedLayers
 from longhand.schedule.names.words import identifier, own_name, snake_case
 from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
 
@@ -139,7 +139,7 @@ def trained_call(
     )
 
 
-def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pass) -> str:
+def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: NamedPlan) -> str:
     """The text of backward.py.
 
     Args:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, layer_at
-from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
+from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.view_calls import write_view
@@ -27,7 +27,7 @@ from longhand.schedule.named_plan import (
     DimWords,
     LayerCall,
     Loop,
-    Pass,
+    NamedPlan,
     SavedLayers,
     backward_dims,
     given_to_layers,
@@ -46,7 +46,7 @@ _OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
 
 
 @dataclasses.dataclass(frozen=True)
-class Layers:
+class LayersApart:
     """What the backward pass keeps apart for each layer of a loop.
 
     Attributes:
@@ -76,7 +76,7 @@ class BackwardWriter(ModelWriter):
     """
 
     def __init__(
-        self, training: TrainingGraphs, backward: Pass, order: Sequence[int], forward: ModelWriter
+        self, training: TrainingGraphs, backward: NamedPlan, order: Sequence[int], forward: ModelWriter
     ) -> None:
         self._order = tuple(order)
         self._training = training
@@ -102,12 +102,14 @@ class BackwardWriter(ModelWriter):
         # As the Function saves them: records first.
         self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
 
-    def _layers_of(self, loop: Loop) -> Layers:
+    def _layers_of(self, loop: Loop) -> LayersApart:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
         record = record_of(self._records, loop)
         if record is None:
-            return Layers(self._lists[loop.owner, loop.positions], loop.own[::-1])
-        return Layers(record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record)
+            return LayersApart(self._lists[loop.owner, loop.positions], loop.own[::-1])
+        return LayersApart(
+            record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record
+        )
 
     def shapes_of(self, nodes: Sequence[str]) -> list[str]:
         """``float32 (batch, seq, dim)`` of tensors that the backward pass is given; of a layer's weights the path."""
@@ -193,7 +195,7 @@ class BackwardWriter(ModelWriter):
             return f'"{self.plan.options.target.device.value}"'
         return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
-    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
         record = record_of(self._records, loop)
         nodes = record.nodes[loop.positions[0]] if record is not None else ()
         fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
@@ -218,10 +220,12 @@ class BackwardWriter(ModelWriter):
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
-        block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers)
+        block = LayerClass(
+            name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
+        )
         return block, [] if loop.is_in_turn else self._loop_lines(loop, name, handed_on, body, numbers)
 
-    def _call(self, call: LayerCall, block: Block, body: BodyWriter) -> CallText:
+    def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
         """``d_x, *d_layers[3] = layer_backward(saved_layers.pop(), d_x)``"""
         loop, repeat, variables = call.loop, call.repeat, body.variables
         word, gradients = self._lists[loop.owner, loop.positions], gradients_word(loop, self.steps)

@@ -17,7 +17,7 @@ from longhand.emit.module.trees import Parameter, TensorList, build_arguments, f
 from longhand.emit.text.reference import Reference
 from longhand.emit.text.reference_page import StridedView
 from longhand.emit.unit.templates import render_template
-from longhand.schedule.named_plan import SILENT, BufferWords, KernelNames, Pass, aten_name, kernels_of
+from longhand.schedule.named_plan import SILENT, BufferWords, KernelNames, NamedPlan, aten_name, kernels_of
 from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import KernelPlan
 
@@ -45,7 +45,7 @@ class CheckedKernel:
     groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
 
 
-def write_check(passes: list[Pass], references: Mapping[str, Reference], model: ModelFile) -> str:
+def write_check(passes: list[NamedPlan], references: Mapping[str, Reference], model: ModelFile) -> str:
     """The text of check.py, not yet formatted."""
     plan, words = passes[0].plan, passes[0].words
     graph = plan.program.graph

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
-from longhand.emit.layers.model_loops import Block, write_block, write_loop, write_record
+from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
 from longhand.emit.module.call_checks import (
     CallChecks,
     as_size,
@@ -196,7 +196,7 @@ class ModelWriter:
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
-    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
         block = write_block(loop, body, self.tree, taken)
         return block, [] if loop.is_in_turn else write_loop(loop, block, self.tree.root, body)
@@ -309,7 +309,7 @@ class ModelWriter:
         self,
         paragraphs: Sequence[Paragraph],
         sizes: SizeWriter,
-        blocks: Sequence[tuple[Loop, Block]],
+        blocks: Sequence[tuple[Loop, LayerClass]],
     ) -> ModelText:
         checks = self._checks()
         bound = sizes.binding_lines([*checks, *(line for p in paragraphs for line in p.lines)])

@@ -56,7 +56,7 @@ _UNSAID = frozenset(_UNSAID_TEXT.split())
 
 def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """All results, in order; empty where some operation has no such form."""
-    writer = _Writer(plan, names, words)
+    writer = _FormulaWriter(plan, names, words)
     parts: list[str] = []
     for value in plan.body:
         if not isinstance(value, Store):
@@ -72,7 +72,7 @@ def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     return "; ".join([*writer.steps, *parts])
 
 
-class _Writer:
+class _FormulaWriter:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.inside = frozenset(plan.origins)
         self.words = words

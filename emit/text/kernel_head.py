@@ -13,7 +13,7 @@ from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text
 from longhand.emit.text.formula import title_of
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
-from longhand.schedule.named_plan import BufferWords, KernelNames, Pass, fills_padding, launches
+from longhand.schedule.named_plan import BufferWords, KernelNames, NamedPlan, fills_padding, launches
 from longhand.schedule.names.words import further_words, identifier, listed
 from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, UnitPlan, tensor_shape
 
@@ -149,10 +149,10 @@ _LARGE_PRIME = 9973
 _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many there are besides
 
 
-def headed(passes: Sequence[Pass]) -> list[Pass]:
+def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
     """The passes, each kernel's names with the sentences at the head of its file, said of its first call."""
     heads: dict[str, KernelNames] = {}
-    found: list[Pass] = []
+    found: list[NamedPlan] = []
     for one in passes:
         for launch in launches(one.plan):
             if launch.kernel not in heads:

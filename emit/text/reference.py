@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from longhand.emit.text.expression import Precedence, Text
-from longhand.emit.text.reference_calls import Group, find_groups
+from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import find_joins, operation, reduction
 from longhand.emit.text.reference_page import (
     IndexWriter,
     JoinWriter,
-    Page,
+    ReferencePage,
     StridedView,
     ViewFinder,
     flat_pointers,
@@ -68,15 +68,15 @@ class Reference:
 
 def write_reference(plan: KernelPlan, names: KernelNames, words: BufferWords) -> Reference:
     """The reference of a kernel, from its body and the operations that the body's values came from."""
-    return _Writer(plan, names, words).write()
+    return _ReferenceWriter(plan, names, words).write()
 
 
-class _Writer:
+class _ReferenceWriter:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.plan = plan
         self.names = names
         self.domains = domains(plan.body)
-        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.joins, self.pieces = find_joins(plan, names, words)
         self.finder = ViewFinder(plan, names, self.pieces)
         self.uses = self._count_uses()
@@ -85,7 +85,7 @@ class _Writer:
         }
         self.views = self._read_views()
         self.done: dict[int, Text] = {}
-        self.page = Page(plan, names, self.finder, self.views)
+        self.page = ReferencePage(plan, names, self.finder, self.views)
         for word in (*self._number_words(), *self.views):
             self.page.scope.take(word)
         self.indices = IndexWriter(self.page, self._value)

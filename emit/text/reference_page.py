@@ -179,7 +179,7 @@ def prints_number(plan: KernelPlan, position: int, called: Set[int]) -> bool:
 
 
 @dataclasses.dataclass
-class Page:
+class ReferencePage:
     """A reference's text so far.
 
     Attributes:
@@ -221,7 +221,7 @@ class IndexWriter:
         value: The text of a value.
     """
 
-    def __init__(self, page: Page, value: Callable[[int], Text]) -> None:
+    def __init__(self, page: ReferencePage, value: Callable[[int], Text]) -> None:
         self.page, self.value = page, value
         self.steps: dict[str, Text] = {}
 
@@ -291,7 +291,7 @@ class JoinWriter:
 
     def __init__(
         self,
-        page: Page,
+        page: ReferencePage,
         pieces: Mapping[int, PieceLoad],
         domains: Sequence[frozenset[str]],
         value: Callable[[int], Text],

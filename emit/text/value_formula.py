@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from longhand.emit.text.expression import Operator, Precedence, Text, literal_text, number_operand
-from longhand.emit.text.reference_calls import Group, find_groups
+from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import Join, find_joins, operation
 from longhand.lower.ir import (
     Constant,
@@ -61,7 +61,7 @@ class _Formula:
         self.plan = plan
         self.names = names
         self.words = words
-        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.stored: dict[int, str] = {}
 
     def text(self) -> str:

@@ -193,7 +193,7 @@ def _canonical(product: Product) -> tuple[str, ...]:
     return tuple(sorted(repr(factor) for factor in product if factor != 1))
 
 
-class Kind(enum.Enum):
+class StatementKind(enum.Enum):
     """What a statement does; a change of kind starts a paragraph."""
 
     LOAD = "load"
@@ -205,7 +205,7 @@ class Kind(enum.Enum):
 class Line:
     """One statement."""
 
-    kind: Kind
+    kind: StatementKind
     text: str
 
 

@@ -24,7 +24,7 @@ from longhand.emit.unit.on_disk import BASE
 from longhand.emit.unit.templates import format_files, imported_from_runtime, render_template, write_runtime
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, print_torch_kernel
 from longhand.errors import EditError
-from longhand.schedule.named_plan import KernelNames, NamedUnit, Pass, kernels_of
+from longhand.schedule.named_plan import KernelNames, NamedPlan, NamedUnit, kernels_of
 from longhand.schedule.plan import KernelPlan
 
 
@@ -96,7 +96,7 @@ class KernelFiles:
     in_torch: Mapping[str, InTorch]
 
 
-def write_kernels(passes: list[Pass], in_torch: Mapping[str, InTorch] = NONE_IN_TORCH) -> KernelFiles:
+def write_kernels(passes: list[NamedPlan], in_torch: Mapping[str, InTorch] = NONE_IN_TORCH) -> KernelFiles:
     """Every kernel of the unit, its Python face and the package that exports them all.
 
     Args:

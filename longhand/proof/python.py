@@ -28,7 +28,7 @@ from longhand.proof.scopes import (
 )
 
 
-class _Kind(enum.Enum):
+class _BindingKind(enum.Enum):
     GIVEN = "a parameter"
     BOUND = "an assignment"
     UNBOUND = "nothing yet"
@@ -36,13 +36,13 @@ class _Kind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Definition:
-    kind: _Kind
+class _BindingPlace:
+    kind: _BindingKind
     line: int = 0
 
 
-_UNBOUND = frozenset({_Definition(_Kind.UNBOUND)})
-_State = dict[str, frozenset[_Definition]] | None  # None: no path leads here
+_UNBOUND = frozenset({_BindingPlace(_BindingKind.UNBOUND)})
+_State = dict[str, frozenset[_BindingPlace]] | None  # None: no path leads here
 
 
 def binding_faults(path: str, tree: ast.Module) -> list[Fault]:
@@ -75,12 +75,12 @@ class _Scope:
         self.is_module = arguments is None
         given = parameter_names(arguments) if arguments is not None else []
         self.state: _State = {
-            name: frozenset({_Definition(_Kind.GIVEN)}) if name in given else _UNBOUND
+            name: frozenset({_BindingPlace(_BindingKind.GIVEN)}) if name in given else _UNBOUND
             for name in sorted(local_names(arguments, body))
         }
         self.found: set[Fault] = set()
-        self.bound: set[tuple[str, _Definition]] = set()
-        self.read: set[tuple[str, _Definition]] = set()
+        self.bound: set[tuple[str, _BindingPlace]] = set()
+        self.read: set[tuple[str, _BindingPlace]] = set()
         self.loops: list[tuple[list[_State], list[_State]]] = []  # states at each break and continue
         self.raised: list[list[_State]] = (
             []
@@ -107,14 +107,14 @@ class _Scope:
             return
         for definition in self.state[name]:
             self.read.add((name, definition))
-            if definition.kind is _Kind.UNBOUND:
+            if definition.kind is _BindingKind.UNBOUND:
                 self._say(line, name, f"`{name}` is read, and a path that binds no `{name}` leads here")
-            elif definition.kind is _Kind.DELETED:
+            elif definition.kind is _BindingKind.DELETED:
                 self._say(line, name, f"`{name}` is read after `del {name}` in line {definition.line}")
 
     def _store(self, name: str, line: int) -> None:
         if self.state is not None and name in self.state:
-            definition = _Definition(_Kind.BOUND, line)
+            definition = _BindingPlace(_BindingKind.BOUND, line)
             self.bound.add((name, definition))
             self.state[name] = frozenset({definition})
 
@@ -122,11 +122,11 @@ class _Scope:
         if self.state is None or name not in self.state:
             return
         for definition in self.state[name]:
-            if definition.kind is _Kind.DELETED:
+            if definition.kind is _BindingKind.DELETED:
                 self._say(line, name, f"`{name}` is deleted twice: before in line {definition.line}")
-            elif definition.kind is _Kind.UNBOUND:
+            elif definition.kind is _BindingKind.UNBOUND:
                 self._say(line, name, f"`{name}` is deleted, and a path that binds no `{name}` leads here")
-        self.state[name] = frozenset({_Definition(_Kind.DELETED, line)})
+        self.state[name] = frozenset({_BindingPlace(_BindingKind.DELETED, line)})
 
     # Statements.
 
@@ -187,7 +187,7 @@ class _Scope:
                 self._visit(target)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             # It may write into what others hold, too.
-            self.read.add((node.target.id, _Definition(_Kind.BOUND, node.target.lineno)))
+            self.read.add((node.target.id, _BindingPlace(_BindingKind.BOUND, node.target.lineno)))
 
     def _load_target(self, target: ast.expr) -> None:
         if isinstance(target, ast.Name):

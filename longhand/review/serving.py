@@ -48,7 +48,7 @@ def page_server(page: Callable[[], str], port: int) -> http.server.ThreadingHTTP
         OSError: The port is taken.
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class PageHandler(http.server.BaseHTTPRequestHandler):
         """Answers with the page, or with nothing."""
 
         server_version, sys_version = "longhand", ""
@@ -84,4 +84,4 @@ def page_server(page: Callable[[], str], port: int) -> http.server.ThreadingHTTP
         def log_message(self, *_: object) -> None:
             """Says nothing of each visit."""
 
-    return http.server.ThreadingHTTPServer((_HERE, port), Handler)
+    return http.server.ThreadingHTTPServer((_HERE, port), PageHandler)

@@ -9,7 +9,7 @@ from longhand.schedule.names.backward_names import find_saved_layers, name_backw
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
 from longhand.schedule.names.naming import name_unit, with_records
-from longhand.schedule.names.unit_names import Ledger, NamedUnit, Pass
+from longhand.schedule.names.unit_names import Ledger, NamedPlan, NamedUnit
 from longhand.schedule.names.value_origins import NOTHING_RENAMED, find_renamed
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 
@@ -28,10 +28,10 @@ def name_plans(
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
     words = BufferWords(graph, buffers, renamed=renamed)
     names = name_unit(plan, ledger, words=words, dims=DimWords(graph, buffers, chains=plan.program.layers))
-    forward = Pass(plan, names, words)
+    forward = NamedPlan(plan, names, words)
     if training is None:
         return NamedUnit((forward,))
     backward = name_backward(training, ledger, forward)
     records = find_saved_layers(training.graphs, forward, backward)
-    forward = Pass(plan, with_records(plan, names, words, records), words)
+    forward = NamedPlan(plan, with_records(plan, names, words, records), words)
     return NamedUnit((forward, backward), training.graphs, records)

@@ -184,7 +184,7 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pass:
+class NamedPlan:
     """One pass: what it runs, in which words."""
 
     plan: UnitPlan
@@ -192,9 +192,9 @@ class Pass:
     words: BufferWords
 
 
-def kernels_of(passes: list[Pass]) -> dict[str, tuple[KernelPlan, Pass]]:
+def kernels_of(passes: list[NamedPlan]) -> dict[str, tuple[KernelPlan, NamedPlan]]:
     """Every kernel of the unit, by key, with the first pass that launches it."""
-    found: dict[str, tuple[KernelPlan, Pass]] = {}
+    found: dict[str, tuple[KernelPlan, NamedPlan]] = {}
     for one in passes:
         for key, kernel in one.plan.kernels.items():
             known, first = found.get(key, (kernel, one))
@@ -212,7 +212,7 @@ class NamedUnit:
         records: In training: what the layers of each list save for the backward pass.
     """
 
-    passes: tuple[Pass, ...]
+    passes: tuple[NamedPlan, ...]
     training: TrainingGraphs | None = None
     records: tuple[SavedLayers, ...] = ()
 
