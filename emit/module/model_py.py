@@ -277,7 +277,7 @@ class ModelWriter:
         if self.training is None:
             return ()
         owner, weights = (["self"], ["*self.parameters()"]) if self.graph.is_module else ([], [])
-        if self.records and any(one.kind is InputKind.PARAMETER for one in self.graph.inputs):
+        if any(one.kind is InputKind.PARAMETER for one in self.graph.inputs):
             self.runtime.add("parameters_of")
             weights = ["*parameters_of(self)"]
         given = ", ".join([*owner, *self.arguments.given(), *weights])
