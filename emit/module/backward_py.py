@@ -118,7 +118,10 @@ def trained_call(
         backward: Of the backward pass.
         records: What the layers of its loops save.
     """
-    in_records = frozenset(place for record in records for place in record.places)
+    kept = (
+        len(training.forward.outputs) - training.forward.n_saved
+    )  # before: the user's, returned whoever saves them
+    in_records = frozenset(place for record in records for place in record.places if place >= kept)
     parameters = [entry.node for entry in training.forward.inputs if entry.kind is InputKind.PARAMETER]
     return TrainedCall(
         function=f"{training.forward.name[:1].upper()}{training.forward.name[1:]}Function",
@@ -140,13 +143,7 @@ def trained_call(
 
 
 def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: NamedPlan) -> str:
-    """The text of backward.py.
-
-    Args:
-        training: Both graphs.
-        forward: The writer of model.py.
-        backward: The backward pass.
-    """
+    """The text of backward.py, given the writer of model.py."""
     places = _gradients_in_order(training, forward)
     writer = BackwardWriter(training, backward, [place for place in places if place is not None], forward)
     text = writer.text()
