@@ -18,8 +18,10 @@ from longhand.schedule.layers.model_steps import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.backward_names import backward_dims
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
 from longhand.schedule.names.dimension_names import DimWords
-from longhand.schedule.names.dimension_propagation import PADDED, PRODUCT, Words, grouped, reshaped
+from longhand.schedule.names.dimension_propagation import PRODUCT, PaddedWord, Words, grouped, reshaped
+from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.naming import externs, launches
 from longhand.schedule.names.operation_names import (
     SILENT,
@@ -31,14 +33,7 @@ from longhand.schedule.names.operation_names import (
     rotated_half,
 )
 from longhand.schedule.names.parameter_names import children, parameter_specs
-from longhand.schedule.names.people_names import (
-    KernelPurpose,
-    fills_padding,
-    frame_of_backward,
-    is_nearly_whole_backward,
-    purpose_of,
-    words_of,
-)
+from longhand.schedule.names.schedule_words import words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
     Ledger,
@@ -64,7 +59,6 @@ from longhand.schedule.names.view_names import NamedView, named_views, view_key
 
 __all__ = [
     "EVERY",
-    "PADDED",
     "PRODUCT",
     "SAVED",
     "SILENT",
@@ -81,6 +75,7 @@ __all__ = [
     "NamedPlan",
     "NamedUnit",
     "NamedView",
+    "PaddedWord",
     "Quote",
     "SavedLayers",
     "UnitNames",

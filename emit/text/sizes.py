@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from longhand.capture.graph import CapturedGraph, DataSize
 from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
-from longhand.schedule.named_plan import PADDED, PRODUCT, DimWords, Words, grouped
+from longhand.schedule.named_plan import PRODUCT, DimWords, PaddedWord, Words, grouped
 
 
 class SizeWriter:
@@ -95,13 +95,12 @@ class SizeWriter:
         lines += [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
         stated = {word: size for word, size in self._stated.items() if word in self.used}
         known = {*stated, *self._values}
-        padded = {word for word in stated if word.startswith(PADDED) and word.removeprefix(PADDED) in known}
+        padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
         if plain:
             lines.append(f"{', '.join(plain)} = {', '.join(map(str, plain.values()))}")
         return lines + [
-            f"{word} = {stated[word]}  # {word.removeprefix(PADDED)} and the padding"
-            for word in sorted(padded)
+            f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
         ]
 
     def dims(self, buffer: Buffer) -> list[str]:
@@ -193,10 +192,12 @@ class SizeWriter:
         words: Words,
     ) -> dict[str, str]:
         """The text for axes that walk a padded tensor up to its padding, or the padding alone."""
-        last, known = shape[-1], words[-1] or ""
-        plain, size = known.removeprefix(PADDED), sizes[axes[-1]]
+        last, known, size = shape[-1], words[-1], sizes[axes[-1]]
+        if not isinstance(known, PaddedWord):
+            return {}
+        plain = known.of
         value = self._stated.get(plain, self._values.get(plain))
-        if plain == known or not isinstance(value, int) or not isinstance(last, int):
+        if not isinstance(value, int) or not isinstance(last, int):
             return {}
         if grouped(shape[:-1], words[:-1], [sizes[axis] for axis in axes[:-1]]) is None:
             return {}
@@ -212,9 +213,8 @@ class SizeWriter:
     def before_padding(self, size: Size, buffer: Buffer) -> str | None:
         """The word for where a buffer's padding begins."""
         for word in self.words_of(buffer):
-            plain = (word or "").removeprefix(PADDED)
-            if plain != word and isinstance(size, int) and self.stands_for(plain, size):
-                return self.text(size, plain)
+            if isinstance(word, PaddedWord) and isinstance(size, int) and self.stands_for(word.of, size):
+                return self.text(size, word.of)
         return None
 
     def _product(self, texts: list[str]) -> str:

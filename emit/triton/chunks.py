@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from longhand.emit.triton.functions import (
     TO_WIDE,
     Axes,
+    FunctionRole,
     FunctionText,
     needed,
     paragraphs,
@@ -41,7 +42,7 @@ def combine_rows(
     context["splits"] = needed((batch or cols).split_lines, texts)
     constants = (("SPLITS", "n_splits, rounded up to a power of two"), ("COLS", ""))
     does = "Each program combines the chunks of COLS columns"
-    return FunctionText(does, context, constants, sides, "_combine_kernel", "combine"), final
+    return FunctionText(does, context, constants, sides, FunctionRole.COMBINE, "combine"), final
 
 
 def row_walk(plan: KernelPlan, names: KernelNames, scope: FileScope) -> tuple[Axes, Axes, LoopPrinter]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -92,12 +93,20 @@ def side_words(
     return Axes(keys, index, size, (product,), splits, is_wide, is_long, (in_kernel,))
 
 
+class FunctionRole(enum.Enum):
+    """Which of a kernel's functions one is; the value says it in its name."""
+
+    WHOLE = ""
+    PARTIAL = "partial"  # leaves the results of its chunk
+    COMBINE = "combine"  # makes one result of those of all chunks
+
+
 @dataclasses.dataclass(frozen=True)
 class FunctionText:
     """One @triton.jit function, but for its parameters, which follow from what its text names.
 
     Attributes:
-        suffix: What its name adds to the kernel's: ``_kernel``, ``_partial_kernel``.
+        role: Which of the kernel's functions it is.
         macro: The macro of the schedule's template that writes its body.
         does: The docstring: what one program computes.
         context: What the schedule's template needs for the body.
@@ -109,7 +118,7 @@ class FunctionText:
     context: dict[str, object]
     constants: tuple[tuple[str, str], ...]
     sides: tuple[Axes, ...] = ()
-    suffix: str = "_kernel"
+    role: FunctionRole = FunctionRole.WHOLE
     macro: str = "body"
 
 

@@ -191,7 +191,8 @@ def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, templa
     body = _with_sizes(lines, getattr(template, function.macro)(function.context))
     parameters = _parameters(plan, names, function, body)
     does = f"{function.does}{_precision(plan)}."
-    return JitFunction(f"{names.kernel}{function.suffix}", parameters, does, body)
+    word = "_".join(filter(None, (names.kernel, function.role.value, "kernel")))
+    return JitFunction(word, parameters, does, body)
 
 
 def _host(
@@ -202,7 +203,7 @@ def _host(
     template: Any,
 ) -> str:
     calls = {
-        f"call{function.suffix.removesuffix('_kernel')}": _launch_call(
+        "_".join(filter(None, ("call", function.role.value))): _launch_call(
             kernel, plan, names, has_warps=number == 0
         )
         for number, (function, kernel) in enumerate(zip(functions, kernels, strict=True))

@@ -76,7 +76,24 @@ def _word(argument: ast.expr) -> str | None:
 
 Words = tuple[str | None, ...]
 PRODUCT = " * "  # between the words of dimensions that are one
-PADDED = "padded_"  # before the word of what was padded
+
+
+class PaddedWord(str):
+    """The word of a dimension that was padded: ``padded_vocab``.
+
+    Attributes:
+        of: The word of what was padded: ``vocab``.
+    """
+
+    __slots__ = ("of",)
+    of: str
+
+    def __new__(cls, of: str) -> PaddedWord:
+        made = super().__new__(cls, f"padded_{of}")
+        made.of = of
+        return made
+
+
 _REDUCTION_OPS = """
     sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
 """
@@ -100,9 +117,13 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         return (*first[:-1], weight[0] if weight[0] not in first[:-1] else None)
     if name == "constant_pad_nd" and len(first) == len(shape):
         # The gradient of a piece is as large as what the piece was cut from: nothing is padded there.
-        prefix = None if provenance_of(node).gradient_of else PADDED
+        is_padded = not provenance_of(node).gradient_of
         return tuple(
-            word if word is None or str(old) == str(new) or PRODUCT in word else prefix and f"{prefix}{word}"
+            (
+                word
+                if word is None or str(old) == str(new) or PRODUCT in word
+                else PaddedWord(word) if is_padded else None
+            )
             for word, old, new in zip(first, shape_of(given[0]), shape, strict=True)
         )
     if name in _MATMULS and len(given) == 2:
@@ -141,10 +162,8 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         dim, start = (*node.args[1:], 0, 0)[:2]
         found = _of_piece(given[0], words, shape)
         if name == "slice" and isinstance(dim, int) and start == 0 and found[dim] is None:
-            word = words.get(given[0].name, (None,) * len(shape))[dim] or ""
-            return _put(
-                found, dim % len(shape), word.removeprefix(PADDED) if word.startswith(PADDED) else None
-            )
+            word = words.get(given[0].name, (None,) * len(shape))[dim]
+            return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else None)
         return found
     if "batch_norm" in name or name == "group_norm":
         return first if len(first) == len(shape) else (None,) * len(shape)

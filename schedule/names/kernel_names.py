@@ -12,16 +12,15 @@ from torch import fx
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
 from longhand.schedule.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
 from longhand.schedule.names.people_names import (
-    KernelPurpose,
     is_list_of_ops,
     name_of_backward,
     name_of_copy,
     name_of_people,
-    purpose_of,
-    words_of,
 )
+from longhand.schedule.names.schedule_words import words_of
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,

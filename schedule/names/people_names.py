@@ -1,99 +1,26 @@
-"""Names of kernels that no operation gives: people's, of a function or module; what it is for; its schedule."""
+"""Names of kernels that no operation gives: those that people gave their functions, modules and variables."""
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
-import torch
 from torch import fx
 
-from longhand.capture.graph import Provenance
-from longhand.lower.ir import Constant, Derivation, Derived, Load, Store
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.operation_names import aten_name, is_formula, loud_words, op_word, provenance_of
-from longhand.schedule.names.value_origins import without_positions
+from longhand.schedule.names.call_frames import (
+    CallFrame,
+    frame_of,
+    frame_of_backward,
+    has_arithmetic,
+    is_derivative,
+    is_forward,
+    is_nearly_whole,
+    is_nearly_whole_backward,
+    is_whole,
+)
+from longhand.schedule.names.operation_names import is_formula, loud_words, provenance_of
 from longhand.schedule.names.words import identifier, layer_and_leaf, snake_case, without_counter
-from longhand.schedule.plan import KernelPlan
-
-
-@dataclasses.dataclass(frozen=True)
-class ScheduleWords:
-    """Words for one schedule.
-
-    Attributes:
-        adjective: What sets such a kernel apart in its name; empty where its shape tells it (``flat``, ``blocks``).
-        is_best: Whether of all that may tell two kernels of the same math apart that word is the best.
-        walk: How it goes through its space, for the title. Empty where that is plain, or facts of the plan tell it.
-    """
-
-    adjective: str = ""
-    is_best: bool = False
-    walk: str = ""
-
-
-_WORDS = {
-    "elementwise": ScheduleWords(),
-    "foreach": ScheduleWords(),
-    "transposed": ScheduleWords("transposed", is_best=True),
-    "columns": ScheduleWords("columns", is_best=True, walk="column by column"),
-    "rows_and_columns": ScheduleWords(walk="in one pass over the rows"),
-    "rows_split": ScheduleWords("split", is_best=True),
-    "rows_persistent": ScheduleWords("rows"),
-    "rows_looped": ScheduleWords("rows"),
-}
-
-
-def words_of(plan: KernelPlan) -> ScheduleWords:
-    """The words of a kernel's schedule; one that has none here is called by its own name."""
-    name = plan.schedule.name
-    return _WORDS.get(name) or ScheduleWords(name)
-
-
-class KernelPurpose(enum.Enum):
-    """The text is the kernel's name."""
-
-    FILL_PADDING = "fill_padding"
-    PIECE_STATISTICS = "piece_statistics"  # makes the statistics of pieces
-    BATCH_STATISTICS = "batch_statistics"  # reads them, and the running ones
-    ROW_STATISTICS = "row_statistics"  # reads them alone
-    TO_CHANNELS_LAST = "to_channels_last"
-    TO_CONTIGUOUS = "to_contiguous"
-
-
-def purpose_of(plan: KernelPlan, words: BufferWords) -> KernelPurpose | None:
-    """What a kernel is for; None where its operations say it."""
-    stored = _derivations(plan, words, Store)
-    if Derivation.PIECE_SQUARES in stored:
-        return KernelPurpose.PIECE_STATISTICS
-    if Derivation.PIECE_SQUARES in _derivations(plan, words, Load):
-        read = {value.buffer for value in plan.body if isinstance(value, Load)}
-        return KernelPurpose.BATCH_STATISTICS if len(read) > 2 else KernelPurpose.ROW_STATISTICS
-    if fills_padding(plan):
-        return KernelPurpose.FILL_PADDING
-    if all(isinstance(value, Load | Store) for value in plan.body):
-        last = words.origins.derived(plan.pointers[-1].name)
-        if last is not None and last.how is Derivation.CHANNELS_LAST:
-            return KernelPurpose.TO_CHANNELS_LAST
-        if last is not None and last.how is Derivation.CONTIGUOUS:
-            return KernelPurpose.TO_CONTIGUOUS
-    return None
-
-
-def fills_padding(plan: KernelPlan) -> bool:
-    """Whether a kernel reads nothing and writes zeros around what another one does."""
-    stored = [plan.body[value.value] for value in plan.body if isinstance(value, Store)]
-    is_zero = all(isinstance(value, Constant) and value.value == 0 for value in stored)
-    return is_zero and any(parameter.pointer is not None for parameter in plan.ints)
-
-
-def _derivations(plan: KernelPlan, words: BufferWords, kind: type[Load] | type[Store]) -> set[Derivation]:
-    found: list[Derived | None] = [words.origins.derived(v.buffer) for v in plan.body if isinstance(v, kind)]
-    return {one.how for one in found if one is not None}
-
 
 _LONGEST = 40
 # So many operations without a name of their own read well beside one that has: add_layer_norm.
@@ -115,8 +42,6 @@ _ANY_VALUE_TEXT = """
     embeds inputs_embeds residual
 """
 _ANY_VALUE = frozenset(_ANY_VALUE_TEXT.split())
-Frame = tuple[str, str]  # a function's qualname, and the path of the module that it was called in
-_ESSENTIALLY_ALL = 0.8  # of the operations: an epsilon that is added elsewhere makes no difference
 
 
 def is_list_of_ops(nodes: Sequence[fx.Node]) -> bool:
@@ -232,7 +157,7 @@ def _short_enough(name: str) -> str | None:
     return name if 0 < len(name) <= _LONGEST else None
 
 
-def _told(frame: Frame) -> str | None:
+def _told(frame: CallFrame) -> str | None:
     """A word for a function, ``bloom_gelu`` for ``bloom_gelu_forward``; None if its name says little."""
     *owners, function = frame[0].replace("<locals>.", "").split(".")
     if is_forward(frame) and owners:
@@ -262,87 +187,3 @@ def _of_variables(stored: Sequence[str], words: BufferWords) -> str | None:
 
 def _is_telling(variable: str) -> bool:
     return len(variable) > 2 and without_counter(variable) == variable and variable not in _ANY_VALUE
-
-
-# --- whose work a kernel is ---
-
-
-def _frame(origin: Provenance) -> Frame:
-    """The function that holds the statement, which may call a layer of PyTorch's: that is nobody's code."""
-    is_called = hasattr(torch.nn, origin.module_class) and origin.module_class not in origin.qualname.split(
-        "."
-    )
-    caller = without_positions(origin.module).rpartition(".")[0]
-    return origin.qualname, caller if is_called else origin.module
-
-
-def frame_of(nodes: Sequence[fx.Node]) -> Frame | None:
-    """The one function in which all of some nodes is done."""
-    frames = {_frame(provenance_of(node)) for node in nodes if not op_word(node).silent}
-    return frames.pop() if len(frames) == 1 else None
-
-
-def frame_of_backward(nodes: Sequence[fx.Node]) -> Frame | None:
-    """The call of a module below the model, or of a function, whose gradient most of some nodes are."""
-    derived = [node for node in nodes if provenance_of(node).differentiates and not op_word(node).silent]
-    frames = Counter(_frame(provenance_of(node)) for node in derived)
-    frame = max(frames, key=lambda one: frames[one], default=("", ""))
-    is_model = is_forward(frame) and not frame[1]
-    return None if is_model or not frame[0] else frame
-
-
-def is_forward(frame: Frame) -> bool:
-    """Whether a function is what calling a module runs."""
-    return frame[0].rpartition(".")[2] in ("forward", "__call__")
-
-
-def is_derivative(node: fx.Node) -> bool:
-    """Whether a node is part of a derivative, and not of what is computed again for it."""
-    return bool(provenance_of(node).differentiates)
-
-
-def is_whole(frame: Frame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node]) -> bool:
-    """Whether nothing that the function computes, nor a module inside of its module, is done elsewhere."""
-    return _share(frame, nodes, graph, derived=False) == 1
-
-
-def is_nearly_whole(frame: Frame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node]) -> bool:
-    """Whether some nodes compute essentially all that the function does in the graph."""
-    return _share(frame, nodes, graph, derived=False) >= _ESSENTIALLY_ALL
-
-
-def is_nearly_whole_backward(frame: Frame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node]) -> bool:
-    """Whether some nodes differentiate essentially all that the graph differentiates of the function."""
-    return _share(frame, nodes, graph, derived=True) >= _ESSENTIALLY_ALL
-
-
-def has_arithmetic(frame: Frame, graph: Mapping[str, fx.Node]) -> bool:
-    """Whether the function computes anything in the graph, and does not only move data."""
-    return bool(_operations(frame, graph.values(), derived=False))
-
-
-_Operation = tuple[
-    str, int, str, str
-]  # module, line, statement, operation: a second call of a function is no other
-
-
-def _share(frame: Frame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node], derived: bool) -> float:
-    """How much of the operations that the graph has of a function some nodes do, from 0 to 1."""
-    whole = _operations(frame, graph.values(), derived)
-    done = _operations(frame, nodes, derived)
-    return len(whole & done) / len(whole) if whole else 0.0
-
-
-def _operations(frame: Frame, nodes: Iterable[fx.Node], derived: bool) -> set[_Operation]:
-    """The operations of a function, and of the modules inside of its module; or those that are differentiated."""
-    path = frame[1]
-    found = set()
-    for node in nodes:
-        origin = provenance_of(node)
-        if node.op != "call_function" or op_word(node).silent or bool(origin.differentiates) != derived:
-            continue
-        is_below = is_forward(frame) and origin.module.startswith(f"{path}." if path else "")
-        if is_below or _frame(origin) == frame:
-            op = without_counter(origin.differentiates) if derived else aten_name(node)
-            found.add((origin.module, origin.line, origin.statement, op))
-    return found

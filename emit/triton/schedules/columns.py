@@ -10,6 +10,7 @@ from longhand.emit.triton.chunks import (
     without_then,
 )
 from longhand.emit.triton.functions import (
+    FunctionRole,
     FunctionText,
     KernelText,
     paragraphs,
@@ -57,7 +58,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         context,
         constants,
         sides,
-        "_partial_kernel",
+        FunctionRole.PARTIAL,
     )
     combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, batch), sides)
     return KernelText(

@@ -10,6 +10,7 @@ from longhand.emit.triton.chunks import (
     without_then,
 )
 from longhand.emit.triton.functions import (
+    FunctionRole,
     FunctionText,
     KernelText,
     paragraphs,
@@ -42,7 +43,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     sides = (rows, cols)
     does = "Each program walks a chunk of the rows and adds up their columns"
     constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
-    partial = FunctionText(does, context, constants, sides, "_partial_kernel")
+    partial = FunctionText(does, context, constants, sides, FunctionRole.PARTIAL)
     combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, None), sides)
     return KernelText(
         (partial, combine),
