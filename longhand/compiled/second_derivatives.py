@@ -1,8 +1,8 @@
-"""A second derivative, which no unit has: the call after it runs in eager, and kernels come back when none is asked for.
+"""A second derivative, which no unit has: calls after it run in eager, until one is differentiated only once.
 
 Whether a call is differentiated twice is known only in its backward pass, when its forward pass has run: so the
-unit's backward refuses the first time, and eager's results tell by their hooks what becomes of them. Who asks again afterwards
-alternates between both, and stays in eager.
+unit's backward refuses the first time, and eager's results tell by their hooks what becomes of them. Who asks again
+afterwards alternates between both, and stays in eager.
 """
 
 from __future__ import annotations
