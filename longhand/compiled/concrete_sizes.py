@@ -72,13 +72,10 @@ def for_each_set_of_sizes(
         return lambda *inputs: function(*[inputs[place] for place in tensors])
 
     def run(*inputs: Any) -> Any:
-        sizes = tuple(
-            [
-                *[_sizes(inputs[place]) for place in varying],
-                *[
-                    repr(_number(inputs[place])) for place in numbers
-                ],  # in text -0.0 is not 0.0, and NaN is NaN
-            ]
+        # Numbers as text: -0.0 is not 0.0, and NaN is NaN.
+        sizes = (
+            *[_sizes(inputs[place]) for place in varying],
+            *[repr(_number(inputs[place])) for place in numbers],
         )
         function = made.get(sizes)
         if function is None:
