@@ -91,7 +91,7 @@ class LibraryWriter:
             return LibraryCallText(f"torch.{name}({self._arguments(step)})")
         if (which := differentiated(step.target)) is not None:
             return self._by_autograd(step, which)
-        text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)})"
+        text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)}){_only_item(step)}"
         return LibraryCallText(text, module=registered_by(step.target) or "")
 
     def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCallText:
@@ -203,6 +203,12 @@ def scale_argument(given: Mapping[str, Any]) -> list[str]:
         return []
     square = round(scale**-2) if scale > 0 else 0
     return [f"scale={square}**-0.5" if square > 1 and scale == square**-0.5 else f"scale={scale!r}"]
+
+
+def _only_item(step: Extern) -> str:
+    """What takes the one tensor out of the list that some ops return even of one (unbind, split)."""
+    is_list = any(isinstance(result.type, torch.ListType) for result in step.target._schema.returns)
+    return "[0]" if is_list and len(step.outputs) == 1 else ""
 
 
 def _qualified(target: torch._ops.OpOverload) -> str:
