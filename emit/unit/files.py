@@ -21,8 +21,10 @@ from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.names.naming import name_unit, with_records
 from longhand.emit.names.unit_names import KernelNames, Ledger, Pass, kernels_of
 from longhand.emit.names.value_origins import NOTHING_RENAMED, find_renamed
+from longhand.emit.names.words import python_docstring
 from longhand.emit.proof.python import prove_python
 from longhand.emit.text.reference import Reference, write_reference
+from longhand.emit.text.title_lines import FACE_WIDTH, head_lines
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.lock import training_report, write_lock, write_readme
 from longhand.emit.unit.lock_file import LOCK
@@ -58,6 +60,7 @@ class Cpp:
             f"kernels/{names.kernel}.cpp": print_cpp_kernel(kernel, names),
             f"kernels/{names.kernel}.py": render_template(
                 "cpp_kernel.py.jinja",
+                title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
                 kernel=names,
                 reference=reference,
                 uses_torch="torch." in reference.source,
