@@ -178,9 +178,8 @@ def emit_unit(
     graph = plan.program.graph
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
     words = BufferWords(graph, plan.program.buffers, renamed=renamed)
-    names = name_unit(
-        plan, ledger, words=words, dims=DimWords(graph, plan.program.buffers, chains=plan.program.layers)
-    )
+    dims = DimWords(graph, plan.program.buffers, layers=words, chains=plan.program.layers)
+    names = name_unit(plan, ledger, words=words, dims=dims)
     passes = [Pass(plan, names, words)]
     backward: dict[str, str] = {}
     if training is None:
