@@ -178,10 +178,11 @@ class SizeWriter:
                     texts = [texts[0].removeprefix("(").removesuffix(")")]
                 if axis in found or not texts:
                     continue
-                if all(not text.isdigit() for text in texts):
-                    found[axis] = self._product(texts)
-                elif len(axes) == 1 and len(texts) > 1:
+                is_whole = len(axes) == 1 and len(texts) > (1 if any(map(str.isdigit, texts)) else 2)
+                if is_whole and is_path(variable):
                     found[axis] = f"{variable}.numel()"
+                elif all(not text.isdigit() for text in texts):
+                    found[axis] = self._product(texts)
                 else:
                     literal.setdefault(axis, self._product(_read_from(variable, buffer, group, texts)))
         rest = {
