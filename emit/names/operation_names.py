@@ -100,6 +100,7 @@ _ROOTS: dict[float | None, str] = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}
 _ACTIVATIONS = """
     gelu silu relu sigmoid tanh elu softplus mish hardswish leaky_relu swiglu geglu dropout
 """
+_GATES = frozenset({"gelu", "silu", "relu", "sigmoid", "tanh", "softplus", "mish", "hardswish"})
 _REDUCTIONS = """
     sum mean var std max min argmax argmin cumsum sort topk norm cat gather mask tril triu
 """
@@ -134,6 +135,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mul", "neg", "cat", "mul", "add"), "rotary"),
     (("exp", "exp", "sum", "div"), "exp_normalize"),
     (("exp", "sum", "exp", "div"), "exp_normalize"),
+    (("power", "mean", "add", "rsqrt"), "rstd"),
     (("max", "sub", "exp", "sum", "div"), "softmax"),
     (("exp", "sum", "div"), "exp_normalize"),
     (("log_softmax", "nll_loss"), "cross_entropy"),
@@ -346,6 +348,17 @@ def _derivatives_once(words: list[str]) -> list[str]:
 def _collapse(words: list[str]) -> list[str]:
     """Neighbours that are equal count once."""
     return [word for i, word in enumerate(words) if i == 0 or words[i - 1] != word]
+
+
+def field_word(node: fx.Node) -> str | None:
+    """What the field calls the result of operations that have no name in the user's code: ``gated``, ``rstd``."""
+    operands = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+    if aten_name(node) == "mul" and len(operands) == 2 and not provenance_of(node).differentiates:
+        is_gate = any(op_word(operand).word in _GATES for operand in operands)
+        return "gated" if is_gate else None
+    if aten_name(node) == "rsqrt" and operands and aten_name(operands[0]) == "add":
+        return "rstd" if any(isinstance(argument, int | float) for argument in operands[0].args) else None
+    return None
 
 
 def noun_of(value: Value) -> str:
