@@ -76,7 +76,7 @@ class DimWords:
                 continue
             carried = carried_words(node, self._words)
             if layers is not None and aten_name(node) == "linear":
-                carried = (*carried[:-1], f"{next(layers.variables(node.name))}_dim")
+                carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
                 made = tuple(f"{next(layers.variables(node.name))}_{side}" for side in sides)

@@ -283,6 +283,8 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
             return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
     if plan.schedule.is_over_lists:
         return f"{_update_in_words(plan, names)}."
+    if exact and not is_coarser and "; " not in exact:
+        return f"{exact}."
     equations = equations_of(plan, names, words)
     if len(equations) == 1 and len(str(equations[0])) <= _TWO_LINES - len(names.kernel):
         return f"{equations[0]}{how}."

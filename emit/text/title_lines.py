@@ -58,7 +58,8 @@ def laid_out(equations: list[Equation], how: str) -> str:
 def in_one_line(title: str) -> str:
     """The title for a table: ``norm = weight * x * rstd, where rstd = rsqrt(mean(x**2) + eps)``."""
     first, *equations = title.split("\n")
-    return f"{first} {'; '.join(equations)}." if equations else first
+    said = [] if first.endswith(":") else [first]  # whose results are among the equations
+    return f"{' '.join([*said, '; '.join(equations)])}." if equations else first
 
 
 def head_lines(kernel: str, title: str, width: int, escaped: Callable[[str], str]) -> list[str]:
