@@ -6,6 +6,7 @@ Rotations of halves, ``cat((-x2, x1), -1)`` of one value's two halves, are told 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from typing import Any
 
@@ -142,6 +143,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("silu", "mul"), "swiglu"),
     (("gelu", "mul"), "geglu"),
 )
+_TELLING |= {f"{word}s": weight for word, weight in _TELLING.items() if word.endswith("_norm")}
 # A derivative tells as much as what it differentiates.
 _TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
 _LONGEST = 40
@@ -346,8 +348,12 @@ def _derivatives_once(words: list[str]) -> list[str]:
 
 
 def _collapse(words: list[str]) -> list[str]:
-    """Neighbours that are equal count once."""
-    return [word for i, word in enumerate(words) if i == 0 or words[i - 1] != word]
+    """Neighbours that are equal count once; several norms beside each other are ``batch_norms``."""
+    found: list[str] = []
+    for word, run in itertools.groupby(words):
+        is_several = len(list(run)) > 1 and word.endswith("_norm") and not word.startswith("d_")
+        found.append(f"{word}s" if is_several else word)
+    return found
 
 
 def field_word(node: fx.Node) -> str | None:
