@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -98,3 +99,18 @@ def test_one_result_stands_before_its_steps_and_a_long_equation_goes_on_indented
     assert lines[0] == "add_relu: y = relu(total), where"
     assert lines[1].startswith("    total = x + x") and lines[2].startswith("        ")
     assert all(len(line) <= 60 for line in lines)
+
+
+def angles(inv_freq: torch.Tensor) -> torch.Tensor:
+    freqs = torch.arange(12)[:, None] * inv_freq
+    return torch.cat((freqs, freqs), dim=-1).cos()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_reference_has_no_second_name_for_a_column(emit: Any, device: str) -> None:
+    files = emit(angles, (torch.rand(6),), device=device)
+    references = [
+        str(text).partition("def reference")[2] for path, text in files.items() if "kernels/" in path
+    ]
+    assert any("col" in text for text in references), references
+    assert not any(re.search(r"^ +\w+ = (row|col)$", text, re.M) for text in references), references
