@@ -10,15 +10,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text, literal_text
 from longhand.emit.text.plain_math import plain_choice, says_only_the_operation
 from longhand.emit.text.reference_ops import Join, find_joins
 from longhand.emit.text.title_lines import LONGEST_LINE, Equation
 from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Store
+from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
 from longhand.schedule.plan import KernelPlan, ScalarRef, conditions_of, limit_along
 
 _SHORT = 16  # what stays inside an equation, whatever it is called in the kernel

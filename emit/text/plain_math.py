@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from longhand.emit.names.value_rules import counts_from_the_end
 from longhand.lower.ir import (
     PRIMITIVES,
     REDUCTIONS,
@@ -18,6 +17,7 @@ from longhand.lower.ir import (
     Scalar,
     Value,
 )
+from longhand.schedule.named_plan import counts_from_the_end
 
 _NOUNS = frozenset(
     word

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, DataSize
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.dimension_propagation import PADDED, PRODUCT, Words
 from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
+from longhand.schedule.named_plan import PADDED, PRODUCT, DimWords, Words, grouped
 
 
 class SizeWriter:
@@ -98,13 +97,13 @@ class SizeWriter:
         known = {*stated, *self._values}
         padded = {word for word in stated if word.startswith(PADDED) and word.removeprefix(PADDED) in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
-        words = list(plain)
-        while words:
+        rest = list(plain)
+        while rest:
             few = next(
-                n for n in range(len(words), 0, -1) if n == 1 or len(_stated(plain, words[:n])) <= _WIDEST
+                n for n in range(len(rest), 0, -1) if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST
             )
-            lines.append(_stated(plain, words[:few]))
-            words = words[few:]
+            lines.append(_stated(plain, rest[:few]))
+            rest = rest[few:]
         return lines + [
             f"{word} = {stated[word]}  # {word.removeprefix(PADDED)} and the padding"
             for word in sorted(padded)
@@ -345,24 +344,6 @@ def _read_from(
         place = -1 if last else shape.index(str(size))
         found.append(f"{variable}.shape[{place}]" if is_bare(text) and is_told else text)
     return found
-
-
-def grouped(
-    shape: Sequence[Size], words: Words, sizes: Sequence[Size]
-) -> list[list[tuple[Size, str | None]]] | None:
-    """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""
-    dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
-    groups: list[list[tuple[Size, str | None]]] = []
-    for size in sizes:
-        group: list[tuple[Size, str | None]] = []
-        product: Size = 1
-        while dims and str(product) != str(size):
-            group.append(dims.pop(0))
-            product = product * group[-1][0]
-        if str(product) != str(size):
-            return None
-        groups.append(group)
-    return None if dims else groups
 
 
 def symbol_words(

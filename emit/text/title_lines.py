@@ -9,7 +9,7 @@ import dataclasses
 import textwrap
 from collections.abc import Callable
 
-from longhand.emit.names.words import listed
+from longhand.schedule.names.words import listed
 
 _MOST_NAMED = 4  # results in a first line; of more the first ones are
 _INDENT = "    "

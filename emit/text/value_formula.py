@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import op_word
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.plain_math import (
     is_mean,
@@ -17,7 +14,7 @@ from longhand.emit.text.plain_math import (
     rectified,
     wrapped_place,
 )
-from longhand.emit.text.reference_calls import Group, find_groups
+from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import operation
 from longhand.lower.ir import (
     Constant,
@@ -30,6 +27,7 @@ from longhand.lower.ir import (
     Scalar,
     Store,
 )
+from longhand.schedule.named_plan import BufferWords, KernelNames, op_word
 from longhand.schedule.plan import (
     Factor,
     KernelPlan,
@@ -59,7 +57,7 @@ class Formula:
         self.plan = plan
         self.names = names
         self.words = words
-        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.stored: dict[int, str] = {}
 
     def text(self) -> str:
