@@ -45,7 +45,7 @@ from longhand.schedule.names.unit_names import (
     kernels_of,
     pointer_word,
 )
-from longhand.schedule.names.value_rules import is_rstd
+from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
 from longhand.schedule.names.variables import (
     EVERY,
     given_to_layers,
@@ -84,6 +84,7 @@ __all__ = [
     "aten_name",
     "backward_dims",
     "children",
+    "counts_from_the_end",
     "derivative_word",
     "does_the_same",
     "externs",

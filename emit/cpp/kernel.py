@@ -24,6 +24,7 @@ from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import shape_comment
 from longhand.emit.text.quoting import cpp_comment
+from longhand.emit.text.title_lines import head_lines
 from longhand.schedule.named_plan import KernelNames, as_printed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
@@ -160,7 +161,7 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
 
 def _comment(names: KernelNames) -> tuple[str, ...]:
     """The lines at the top of the file: what it computes, the user's statements, notes."""
-    lines = textwrap.wrap(cpp_comment(f"{names.kernel}: {names.title}"), _COMMENT_WIDTH)
+    lines = head_lines(names.kernel, names.title, _COMMENT_WIDTH, cpp_comment)
     quotes = [
         line
         for quote in names.quotes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import keyword
 import math
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -87,6 +88,10 @@ class LibraryWriter:
             return LibraryCallText(f"{self.value(step.args[0])}.{name}({rest})")
         if is_aten and name in _IN_FUNCTIONAL:
             return LibraryCallText(f"F.{name}({self._arguments(step)})", True)
+        if is_aten and (infix := _INFIX.get(name)) is not None and (text := _operation(self, step, infix)):
+            return LibraryCallText(text)
+        if is_aten and not step.mutates and _is_public(name):
+            return LibraryCallText(f"torch.{name}({self._arguments(step)})")
         if is_aten and name in _SAME_IN_TORCH:
             return LibraryCallText(f"torch.{name}({self._arguments(step)})")
         if (which := differentiated(step.target)) is not None:
@@ -308,6 +313,80 @@ def _index_put(writer: LibraryWriter, step: Extern) -> str | None:
     return f"{writer.value(given['self'])}[{places}] = {writer.value(given['values'])}"
 
 
+def _new_values(writer: LibraryWriter, step: Extern) -> str | None:
+    """``inv_perm.index_put((perm,), values)``: a tensor with some of its elements replaced."""
+    given = writer.named(step)
+    indices = given["indices"]
+    if any(index is None for index in indices):
+        return None
+    places = ", ".join(writer.value(index) for index in indices)
+    added = ", accumulate=True" if given["accumulate"] else ""
+    of = writer.value(given["self"])
+    return f"{of}.index_put(({places}{',' * (len(indices) == 1)}), {writer.value(given['values'])}{added})"
+
+
+def _unfilled(writer: LibraryWriter, step: Extern) -> str | None:
+    given = writer.named(step)
+    size, order = given["size"], list(given["physical_layout"])
+    if order != sorted(order) or given.get("layout") not in (None, torch.strided):
+        return None
+    parts = [writer.value(tuple(size))]
+    parts += [
+        f"{name}={writer.value(given[name])}" for name in ("dtype", "device") if given.get(name) is not None
+    ]
+    return f"torch.empty({', '.join(parts)})"
+
+
+def _resized(writer: LibraryWriter, step: Extern) -> str | None:
+    """``F.interpolate(x, scale_factor=2.0, mode="nearest")``"""
+    name, given = str(step.target.overloadpacket.__name__), writer.named(step)
+    if step.target._overloadname != "vec":
+        return None
+    mode = name.removeprefix("upsample_").removesuffix("1d").removesuffix("2d").removesuffix("3d")
+    wanted = "scale_factor" if given["output_size"] is None else "size"
+    values = list(given["scale_factors"] if given["output_size"] is None else given["output_size"])
+    is_one = len(values) > 1 and all(value == values[0] for value in values) and wanted == "scale_factor"
+    text = writer.value(values[0] if is_one else tuple(values))
+    corners = ", align_corners=True" if given.get("align_corners") else ""
+    return f'F.interpolate({writer.value(given["input"])}, {wanted}={text}, mode="{mode}"{corners})'
+
+
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+}
+
+
+def _operation(writer: LibraryWriter, step: Extern, infix: str) -> str | None:
+    """``gathered * 2``; None where the call says more than its two operands."""
+    given = writer.named(step)
+    others = {name: value for name, value in given.items() if name not in ("self", "other")}
+    if len(given) - len(others) != 2 or not isinstance(given["self"], View):
+        return None
+    if any(value not in (None, 1) for value in others.values()):
+        return None
+    return f"{writer.value(given['self'])} {infix} {writer.value(given['other'])}"
+
+
+def _is_public(name: str) -> bool:
+    """Whether torch has a function of an op's name, made of the op's own schema."""
+    return not name.startswith("_") and isinstance(getattr(torch, name, None), types.BuiltinFunctionType)
+
+
+_UPSAMPLES = """
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_bicubic2d upsample_trilinear3d
+"""
 _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
     "convolution": _convolution,
     "embedding": _embedding,
@@ -315,4 +394,7 @@ _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
     "contiguous": _contiguous,
     "index_put_": _index_put,
     "item": _item,
+    "index_put": _new_values,
+    "empty_permuted": _unfilled,
+    **dict.fromkeys(_UPSAMPLES.split(), _resized),
 }

@@ -133,7 +133,9 @@ class ModelWriter:
         )
 
     def _dim_words(self) -> DimWords:
-        return DimWords(self.graph, self.plan.program.buffers, chains=self.plan.program.layers)
+        return DimWords(
+            self.graph, self.plan.program.buffers, layers=self.words, chains=self.plan.program.layers
+        )
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""

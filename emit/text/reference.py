@@ -205,8 +205,10 @@ class _ReferenceWriter:
             return self.done[position]
         text = self._expression(position)
         value = self.plan.body[position]
-        is_leaf = isinstance(value, Constant | Scalar | Extent) or (
-            isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None
+        is_leaf = (
+            isinstance(value, Constant | Scalar | Extent)
+            or (isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None)
+            or text.text.isidentifier()  # a second name for ``row`` would say nothing
         )
         is_named_join = position in self.joins and position in self.names.values
         if not is_leaf and (is_named_join or self.uses[position] > 1 or len(text.text) > _LONGEST):

@@ -97,8 +97,13 @@ class SizeWriter:
         known = {*stated, *self._values}
         padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
-        if plain:
-            lines.append(f"{', '.join(plain)} = {', '.join(map(str, plain.values()))}")
+        rest = list(plain)
+        while rest:
+            few = next(
+                n for n in range(len(rest), 0, -1) if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST
+            )
+            lines.append(_stated(plain, rest[:few]))
+            rest = rest[few:]
         return lines + [
             f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
         ]
@@ -171,12 +176,13 @@ class SizeWriter:
                     texts = [texts[0].removeprefix("(").removesuffix(")")]
                 if axis in found or not texts:
                     continue
-                if all(not text.isdigit() for text in texts):
-                    found[axis] = self._product(texts)
-                elif len(axes) == 1 and len(texts) > 1:
+                is_whole = len(axes) == 1 and len(texts) > (1 if any(map(str.isdigit, texts)) else 2)
+                if is_whole and is_path(variable):
                     found[axis] = f"{variable}.numel()"
+                elif all(not text.isdigit() for text in texts):
+                    found[axis] = self._product(texts)
                 else:
-                    literal.setdefault(axis, self._product(texts))
+                    literal.setdefault(axis, self._product(_read_from(variable, buffer, group, texts)))
         rest = {
             axis: literal[axis] if axis in literal else self.text(size)
             for axis, size in sizes.items()
@@ -300,6 +306,44 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
                 text = f"({text} - {offset})" if offset != 0 else text
                 return f"{text} // {scale}" if scale != 1 else text
     return None
+
+
+_WIDEST = 90  # of a line that says what words stand for
+
+
+def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
+    """``dim, vocab_size = 64, 99``"""
+    return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
+
+
+_LARGEST_BARE = 9  # of a number that needs no word
+
+
+def is_bare(text: str) -> bool:
+    """Whether a size is a number that a reader would ask about."""
+    return text.isdigit() and int(text) > _LARGEST_BARE
+
+
+def is_path(text: str) -> bool:
+    """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
+    return text.replace(".", "").isidentifier()
+
+
+def _read_from(
+    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[str]
+) -> list[str]:
+    """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
+
+    Small numbers stay, and those of a tensor that has several dimensions so large.
+    """
+    shape = [str(size) for size in buffer.shape]
+    is_last = [bool(group) and str(size) == shape[-1] for size, _ in group]
+    found = []
+    for (size, _), text, last in zip(group, texts, is_last, strict=True):
+        is_told = is_path(variable) and shape.count(str(size)) == 1
+        place = -1 if last else shape.index(str(size))
+        found.append(f"{variable}.shape[{place}]" if is_bare(text) and is_told else text)
+    return found
 
 
 def symbol_words(

@@ -19,6 +19,7 @@ import jinja2
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.kernel_head import shape_comment
 from longhand.emit.text.quoting import python_docstring
+from longhand.emit.text.title_lines import head_lines
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -171,7 +172,7 @@ def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
 
 def _head(names: KernelNames) -> tuple[str, ...]:
     """The lines of the file's docstring: what it computes, the user's statements, notes."""
-    title = textwrap.wrap(python_docstring(f"{names.kernel}: {names.title}"), _WIDTH - len('"""'))
+    title = head_lines(names.kernel, names.title, _WIDTH - len('"""'), python_docstring)
     quotes = [
         line
         for quote in names.quotes

@@ -16,7 +16,9 @@ from longhand.emit.module.check_py import write_check
 from longhand.emit.module.constants import constants_file
 from longhand.emit.module.model_py import ModelWriter, write_model
 from longhand.emit.text.kernel_head import headed
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference, write_reference
+from longhand.emit.text.title_lines import FACE_WIDTH, head_lines
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.lock import training_report, write_lock, write_readme
 from longhand.emit.unit.lock_file import LOCK
@@ -53,6 +55,7 @@ class Cpp:
             f"kernels/{names.kernel}.cpp": print_cpp_kernel(kernel, names),
             f"kernels/{names.kernel}.py": render_template(
                 "cpp_kernel.py.jinja",
+                title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
                 kernel=names,
                 reference=reference,
                 uses_torch="torch." in reference.source,

@@ -29,6 +29,7 @@ from longhand.emit.module.call_checks import as_size, described_list, updated_ar
 from longhand.emit.module.trees import find_lists, parameters
 from longhand.emit.text.expression import condition_text, size_text
 from longhand.emit.text.quoting import markdown_code
+from longhand.emit.text.title_lines import in_one_line
 from longhand.emit.unit.lock_file import FORMAT, lock_text, tool_versions
 from longhand.emit.unit.picture import picture_of
 from longhand.emit.unit.sources import in_project, source_fingerprints
@@ -129,7 +130,7 @@ def _row(passes: list[NamedPlan], key: str) -> KernelRow:
     sizes = Counter(_bytes(launch.bytes_moved) for _, launch in calls)
     traffic = ", ".join(f"{n} x {size}" if n > 1 else size for size, n in sizes.items())
     found = calls[0][0].names.kernels[key]
-    return KernelRow(found.kernel, found.title, ", ".join(users), len(calls), traffic)
+    return KernelRow(found.kernel, in_one_line(found.title), ", ".join(users), len(calls), traffic)
 
 
 def traffic(passes: list[NamedPlan], key: str) -> tuple[int, int]:

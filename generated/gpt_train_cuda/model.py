@@ -207,7 +207,7 @@ class LanguageModel(nn.Module):
             n_rows=batch * seq,
             n_cols=vocab_size,
             logits_stride=padded_vocab_size,
-            unscaled_d_logits_stride=50264,
+            unscaled_d_logits_stride=unscaled_d_logits.stride(0),
         )
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
@@ -215,7 +215,7 @@ class LanguageModel(nn.Module):
             unscaled_d_logits,
             n_rows=8192,
             n_cols=7,
-            unscaled_d_logits_stride=50264,
+            unscaled_d_logits_stride=unscaled_d_logits.stride(0),
             unscaled_d_logits_offset=50257,
         )
 

@@ -11,7 +11,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
-from longhand.schedule.names.operation_names import OpWord, aten_name, op_word, spelled
+from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.value_origins import (
     NOTHING_RENAMED,
     RenamedLocals,
@@ -204,6 +204,8 @@ class BufferWords:
             yield phrase
         if local:
             yield from _of_pattern(self.origins, node, local)
+        if word := field_word(node):
+            yield word
         yield from self._fillers(node)
 
     def _fillers(self, node: fx.Node) -> Iterator[str]:

@@ -76,11 +76,11 @@ class DimWords:
                 continue
             carried = carried_words(node, self._words)
             if layers is not None and aten_name(node) == "linear":
-                carried = (*carried[:-1], f"{next(layers.variables(node.name))}_dim")
+                carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
                 made = tuple(f"{next(layers.variables(node.name))}_{side}" for side in sides)
-                carried = filled(carried, made)
+                carried = filled((carried[0], None, *_unchanged(node, carried)[2:]), made)
             if aten_name(node) in _CLASS_LOSSES:
                 rows = self._words.get(node.all_input_nodes[0].name, (None,))
                 self._rows[node.name] = rows[:1]
@@ -133,6 +133,12 @@ class DimWords:
             )
             if met and (met[0] or "").isidentifier() and list(map(str, size)) == list(map(str, shape)):
                 self.arguments[argument.name] = self._words[argument.name] = met
+
+
+def _unchanged(node: fx.Node, words: Words) -> Words:
+    """The words of dimensions that a convolution leaves as large as they were."""
+    sizes = zip(words, shape_of(node.all_input_nodes[0]), shape_of(node), strict=True)
+    return tuple(word if str(old) == str(new) else None for word, old, new in sizes)
 
 
 def _table_words(graph: CapturedGraph) -> dict[str, Words]:

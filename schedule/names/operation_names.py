@@ -6,6 +6,7 @@ Rotations of halves, ``cat((-x2, x1), -1)`` of one value's two halves, are told 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from typing import Any
 
@@ -100,6 +101,7 @@ _ROOTS: dict[float | None, str] = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}
 _ACTIVATIONS = """
     gelu silu relu sigmoid tanh elu softplus mish hardswish leaky_relu swiglu geglu dropout
 """
+_GATES = frozenset({"gelu", "silu", "relu", "sigmoid", "tanh", "softplus", "mish", "hardswish"})
 _REDUCTIONS = """
     sum mean var std max min argmax argmin cumsum sort topk norm cat gather mask tril triu
 """
@@ -134,12 +136,14 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mul", "neg", "cat", "mul", "add"), "rotary"),
     (("exp", "exp", "sum", "div"), "exp_normalize"),
     (("exp", "sum", "exp", "div"), "exp_normalize"),
+    (("power", "mean", "add", "rsqrt"), "rstd"),
     (("max", "sub", "exp", "sum", "div"), "softmax"),
     (("exp", "sum", "div"), "exp_normalize"),
     (("log_softmax", "nll_loss"), "cross_entropy"),
     (("silu", "mul"), "swiglu"),
     (("gelu", "mul"), "geglu"),
 )
+_TELLING |= {f"{word}s": weight for word, weight in _TELLING.items() if word.endswith("_norm")}
 # A derivative tells as much as what it differentiates.
 _TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
 _LONGEST = 40
@@ -344,8 +348,23 @@ def _derivatives_once(words: list[str]) -> list[str]:
 
 
 def _collapse(words: list[str]) -> list[str]:
-    """Neighbours that are equal count once."""
-    return [word for i, word in enumerate(words) if i == 0 or words[i - 1] != word]
+    """Neighbours that are equal count once; several norms beside each other are ``batch_norms``."""
+    found: list[str] = []
+    for word, run in itertools.groupby(words):
+        is_several = len(list(run)) > 1 and word.endswith("_norm") and not word.startswith("d_")
+        found.append(f"{word}s" if is_several else word)
+    return found
+
+
+def field_word(node: fx.Node) -> str | None:
+    """What the field calls the result of operations that have no name in the user's code: ``gated``, ``rstd``."""
+    operands = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+    if aten_name(node) == "mul" and len(operands) == 2 and not provenance_of(node).differentiates:
+        is_gate = any(op_word(operand).word in _GATES for operand in operands)
+        return "gated" if is_gate else None
+    if aten_name(node) == "rsqrt" and operands and aten_name(operands[0]) == "add":
+        return "rstd" if any(isinstance(argument, int | float) for argument in operands[0].args) else None
+    return None
 
 
 def noun_of(value: Value) -> str:

@@ -27,7 +27,8 @@ def name_plans(
     graph, buffers = plan.program.graph, plan.program.buffers
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
     words = BufferWords(graph, buffers, renamed=renamed)
-    names = name_unit(plan, ledger, words=words, dims=DimWords(graph, buffers, chains=plan.program.layers))
+    dims = DimWords(graph, buffers, layers=words, chains=plan.program.layers)
+    names = name_unit(plan, ledger, words=words, dims=dims)
     forward = NamedPlan(plan, names, words)
     if training is None:
         return NamedUnit((forward,))

@@ -219,9 +219,8 @@ class ValueWords:
             return True
         only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))
         word = locals_of.get(position) or value.name
-        # In C++ a word that stands for a pointer already would have to give way to a worse one.
-        is_free = self.loads_have_lines or (word is not None and self.scope.is_free(word))
-        return not only_stored and word is not None and is_free
+        # A word that stands for something else already would have to give way to a worse one.
+        return not only_stored and word is not None and self.scope.is_free(word)
 
     def _measure(
         self,

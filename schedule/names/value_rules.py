@@ -45,7 +45,7 @@ def choice_words(value: Pointwise, body: Sequence[Value], operands: Mapping[int,
     """
     condition, chosen, other = value.args
     constants = {at: one.value for at in (chosen, other) if isinstance(one := body[at], Constant)}
-    if _wraps(value, body):
+    if counts_from_the_end(value, body):
         yield f"wrapped_{operands[other]}" if other in operands else "wrapped"
     if len(constants) == 2:
         if value.dtype is not torch.bool and min(constants.values()) < _HIDES:
@@ -59,7 +59,7 @@ def choice_words(value: Pointwise, body: Sequence[Value], operands: Mapping[int,
         yield "rotated"
 
 
-def _wraps(value: Pointwise, body: Sequence[Value]) -> bool:
+def counts_from_the_end(value: Pointwise, body: Sequence[Value]) -> bool:
     """``where(index < 0, index + size, index)``: an index that may count from the end."""
     condition, chosen, other = (body[at] for at in value.args)
     return (

@@ -39,7 +39,10 @@ def test_size_words_come_from_where_a_dimension_does_and_not_from_equal_numbers(
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     assert re.search(r"\(batch, (seq, n_heads|n_heads, seq), head_dim\)", code), code
     assert ".reshape(batch, seq, dim)" in code
-    assert re.search(r"n_heads, head_dim = 4, 16|head_dim, n_heads = 16, 4", code), code
+    bound = re.search(r"^ *(\w+(?:, \w+)+) = (\d+(?:, \d+)+)$", code, re.M)
+    assert bound is not None, code
+    values = dict(zip(bound[1].split(", "), bound[2].split(", "), strict=True))
+    assert values == {"n_heads": "4", "head_dim": "16", "qkv_dim": "192"}, values
     assert "(batch, seq, batch" not in code and "seq, seq" not in code
 
 
