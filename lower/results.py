@@ -111,14 +111,23 @@ def _view_of(
     is_reached = (
         bool(chain) and chain[0].all_input_nodes[:1] != [] and chain[0].all_input_nodes[0].name in ends
     )
-    if unknown is not None and not (may_call and is_reached):
-        raise _no_view(unknown, base)
+    copying = next((one for one in chain if not _looks(one)), None)
+    if copying is not None or (unknown is not None and not (may_call and is_reached)):
+        raise _no_view(copying or unknown, base)
     view: TensorView = ctx.values[base]
     if unknown is not None:
         return _called(ctx, chain, view)
     for one in chain:
         view = replay(ctx, one, view)
     return view
+
+
+def _looks(node: fx.Node) -> bool:
+    """Whether a call gives a view of its argument: none with memory of its own may stand for one."""
+    if node.target is operator.getitem or node.target in VIEWS:
+        return True
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and any(one.alias_info for one in target._schema.returns)
 
 
 def _chain(node: fx.Node, ends: frozenset[str]) -> list[fx.Node]:
