@@ -191,3 +191,24 @@ def test_as_strided_of_an_argument_shares_its_memory_whatever_its_type(dtype, tm
     view = longhand.load(tmp_path / "unit")(x)
     x[0, 2] = 50
     assert torch.equal(view, x.as_strided((2, 2), (4, 1), 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x: (x.imag, x * 2), torch.complex64),
+        (lambda x: (x.conj(), x * 2), torch.complex64),
+        (lambda x: (torch.view_as_real(x), x * 2), torch.complex64),
+        (lambda x: torch.view_as_complex(x), torch.float64),
+        (lambda x: (torch.atleast_3d(x), x.exp()), torch.float32),
+    ],
+)
+def test_views_that_no_index_map_tells(function: Any, dtype: torch.dtype, tmp_path: Path) -> None:
+    x = torch.randn(3, 2, dtype=dtype)
+    longhand.generate(function, (again(x.requires_grad_()),), out=tmp_path / "unit", train=True)
+    found, expected = (step(one, (again(x),)) for one in (longhand.load(tmp_path / "unit"), function))
+    for name in ("strides", "flags", "memory"):
+        assert found[name] == expected[name], name
+    for mine, theirs in zip(found["values"], expected["values"], strict=True):
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(found["gradients"], expected["gradients"])
