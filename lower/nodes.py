@@ -18,6 +18,7 @@ from longhand.lower.ir import Buffer, BufferKind, View, ViewCall
 from longhand.lower.layouts import channels_last_strides, input_strides
 from longhand.lower.lowerings import (
     activations,
+    adding_up,
     arithmetic,
     batch_norm,
     boundary_padding,
@@ -47,6 +48,7 @@ aten = torch.ops.aten
 # Importing one of these registers its lowerings.
 FAMILIES = (
     activations,
+    adding_up,
     arithmetic,
     batch_norm,
     class_losses,

@@ -9,18 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.trained_call import SAVED
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name
-from longhand.emit.names.unit_names import KernelNames, UnitNames
-from longhand.emit.names.words import singular
 from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Pointwise, PointwiseOp, Position, Scalar, Size, memory_order
 from longhand.options import Device
+from longhand.schedule.named_plan import SAVED, BufferWords, KernelNames, UnitNames, aten_name
+from longhand.schedule.names.words import singular
 from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan
 
 

@@ -34,7 +34,7 @@ _RENAMED = {"self": "input"}
 
 
 @dataclasses.dataclass(frozen=True)
-class LibraryCall:
+class LibraryCallText:
     """A call, printed.
 
     Attributes:
@@ -67,34 +67,34 @@ class LibraryWriter:
         self.sizes = sizes
         self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
-    def write(self, step: Extern) -> LibraryCall:
+    def write(self, step: Extern) -> LibraryCallText:
         """The call of `step`."""
         call = self._plain_call(step)
         if step.memory_format is not torch.channels_last:
             return call
-        return LibraryCall(f"channels_last({call.text})", call.needs_functional, "channels_last")
+        return LibraryCallText(f"channels_last({call.text})", call.needs_functional, "channels_last")
 
-    def _plain_call(self, step: Extern) -> LibraryCall:
+    def _plain_call(self, step: Extern) -> LibraryCallText:
         name = str(step.target.overloadpacket.__name__)
         is_aten = step.target.namespace == "aten"
         special = _SPECIAL.get(name) if is_aten else None
         if special is not None:
             text = special(self, step)
             if text is not None:
-                return LibraryCall(text, text.startswith("F."))
+                return LibraryCallText(text, text.startswith("F."))
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
-            return LibraryCall(f"{self.value(step.args[0])}.{name}({rest})")
+            return LibraryCallText(f"{self.value(step.args[0])}.{name}({rest})")
         if is_aten and name in _IN_FUNCTIONAL:
-            return LibraryCall(f"F.{name}({self._arguments(step)})", True)
+            return LibraryCallText(f"F.{name}({self._arguments(step)})", True)
         if is_aten and name in _SAME_IN_TORCH:
-            return LibraryCall(f"torch.{name}({self._arguments(step)})")
+            return LibraryCallText(f"torch.{name}({self._arguments(step)})")
         if (which := differentiated(step.target)) is not None:
             return self._by_autograd(step, which)
         text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)})"
-        return LibraryCall(text, module=registered_by(step.target) or "")
+        return LibraryCallText(text, module=registered_by(step.target) or "")
 
-    def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCall:
+    def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCallText:
         """The gradients of an op that only autograd can differentiate."""
         n_given = len(which.given)
         arguments, gradients = map(self.value, (step.args[:-n_given], step.args[-n_given:]))
@@ -104,7 +104,7 @@ class LibraryWriter:
             f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{results})"
         )
         item = "[0]" if len(which.wanted) == 1 else ""
-        return LibraryCall(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
+        return LibraryCallText(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
 
     def value(self, value: Any) -> str:
         """An argument: a tensor through its views, or anything else."""

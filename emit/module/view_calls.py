@@ -10,10 +10,10 @@ from typing import Any
 import sympy
 import torch
 
-from longhand.emit.names.dimension_propagation import Words, reshaped
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size, View, ViewCall
+from longhand.schedule.named_plan import Words, reshaped
 
 _FULL_SLICE_END = 2**62
 _FUNCTIONS = frozenset({"view_as_real", "view_as_complex"})  # of torch, no methods of tensors

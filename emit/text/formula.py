@@ -13,28 +13,26 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import PADDED_FOR_SPEED
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import (
-    SILENT,
-    aten_name,
-    derivative_word,
-    op_word,
-    provenance_of,
-    rotated_half,
-)
-from longhand.emit.names.people_names import (
-    KernelPurpose,
-    frame_of_backward,
-    is_nearly_whole_backward,
-    purpose_of,
-    words_of,
-)
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.words import listed, plural
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.value_formula import formula_in_steps, value_formula
 from longhand.lower.ir import Load, Store
+from longhand.schedule.named_plan import (
+    SILENT,
+    BufferWords,
+    KernelNames,
+    KernelPurpose,
+    aten_name,
+    derivative_word,
+    frame_of_backward,
+    is_nearly_whole_backward,
+    op_word,
+    provenance_of,
+    purpose_of,
+    rotated_half,
+    words_of,
+)
+from longhand.schedule.names.words import listed, plural
 from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 96
@@ -58,7 +56,7 @@ _UNSAID = frozenset(_UNSAID_TEXT.split())
 
 def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """All results, in order; empty where some operation has no such form."""
-    writer = _Writer(plan, names, words)
+    writer = _FormulaWriter(plan, names, words)
     parts: list[str] = []
     for value in plan.body:
         if not isinstance(value, Store):
@@ -74,7 +72,7 @@ def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     return "; ".join([*writer.steps, *parts])
 
 
-class _Writer:
+class _FormulaWriter:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.inside = frozenset(plan.origins)
         self.words = words

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, DataSize
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.dimension_propagation import PADDED, PRODUCT, Words
 from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
+from longhand.schedule.named_plan import PADDED, PRODUCT, DimWords, Words, grouped
 
 
 class SizeWriter:
@@ -301,24 +300,6 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
                 text = f"({text} - {offset})" if offset != 0 else text
                 return f"{text} // {scale}" if scale != 1 else text
     return None
-
-
-def grouped(
-    shape: Sequence[Size], words: Words, sizes: Sequence[Size]
-) -> list[list[tuple[Size, str | None]]] | None:
-    """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""
-    dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
-    groups: list[list[tuple[Size, str | None]]] = []
-    for size in sizes:
-        group: list[tuple[Size, str | None]] = []
-        product: Size = 1
-        while dims and str(product) != str(size):
-            group.append(dims.pop(0))
-            product = product * group[-1][0]
-        if str(product) != str(size):
-            return None
-        groups.append(group)
-    return None if dims else groups
 
 
 def symbol_words(

@@ -9,11 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name, op_word
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text, literal_text, number_operand
-from longhand.emit.text.reference_calls import Group, find_groups
+from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import Join, find_joins, operation
 from longhand.lower.ir import (
     Constant,
@@ -26,6 +23,7 @@ from longhand.lower.ir import (
     Scalar,
     Store,
 )
+from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name, op_word
 from longhand.schedule.plan import (
     Factor,
     KernelPlan,
@@ -63,7 +61,7 @@ class _Formula:
         self.plan = plan
         self.names = names
         self.words = words
-        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.stored: dict[int, str] = {}
 
     def text(self) -> str:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from longhand.emit.module.check_py import CheckedKernel, checked_kernel
-from longhand.emit.names.unit_names import KernelNames, Pass
-from longhand.emit.names.words import listed
 from longhand.emit.text.reference import Reference
 from longhand.emit.unit.sources import in_project
 from longhand.emit.unit.templates import render_template
+from longhand.schedule.named_plan import KernelNames, NamedPlan
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan
 
 _WIDTH = 107
@@ -61,7 +61,7 @@ def print_torch_kernel(plan: KernelPlan, names: KernelNames, reference: Referenc
     )
 
 
-def in_torch_for_lock(plan: KernelPlan, one: Pass, why: InTorch) -> Mapping[str, str]:
+def in_torch_for_lock(plan: KernelPlan, one: NamedPlan, why: InTorch) -> Mapping[str, str]:
     """What the lock says of such a kernel: what is wrong, and which statement of the user's it does."""
     origins = [one.words.provenance(origin) for origin in plan.origins if origin in one.words.nodes]
     where = next((origin for origin in reversed(origins) if origin.statement), None)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, BufferKind, View, ViewCall
+from longhand.schedule.names.dimension_names import DimWords
 from tests.lower.conftest import traced
 
 ATEN = torch.ops.aten

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.emit.names.unit_names import KernelNames, Ledger
-from longhand.emit.names.words import snake_case
+from longhand.schedule.names.unit_names import KernelNames, Ledger
+from longhand.schedule.names.words import snake_case
 
 
 class Heads(nn.Module):

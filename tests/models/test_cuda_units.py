@@ -23,7 +23,14 @@ FEW = (
     "transformers/gpt2",
     "transformers/vit",
 )
-FEW_TRAINED = ("DeepSets", "DenseTransition", "GraphAttention", "GraphConvolution", "SlidingWindow")
+FEW_TRAINED = (
+    "DeepSets",
+    "DenseTransition",
+    "GraphAttention",
+    "GraphConvolution",
+    "GraphLayers",
+    "SlidingWindow",
+)
 OTHERS = tuple(name for name in HANDWRITTEN if name not in FEW)
 
 

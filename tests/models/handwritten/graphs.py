@@ -50,3 +50,20 @@ class GraphAttention(nn.Module):
         weight = weight / (total[target] + 1e-9)
         out = torch.zeros_like(h).index_add(0, target, h[source] * weight[:, None])
         return F.elu(out)
+
+
+@model(normal(24, 16), below(24, 2, 60), normal(60, 1))
+class GraphLayers(nn.Module):
+    """Equal layers in float16, the last one's result the model's; messages from rows counted from the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16, dtype=torch.float16) for _ in range(3))
+
+    def forward(self, x: Tensor, edges: Tensor, weight: Tensor) -> Tensor:
+        source, target = edges[0] - x.shape[0], edges[1]
+        x, weight = x.half(), weight.half()
+        for layer in self.layers:
+            h = layer(x)
+            x = F.relu(torch.zeros_like(h).index_add(0, target, h[source] * weight))
+        return x

@@ -2,7 +2,7 @@
 
 A repeat is a loop if its runs are alike: every buffer that a run reads from outside is a weight under the run's own
 path, or the same for all runs, or made by the run before. Any other repeat is printed run by run. Which layers belong
-to a repeat although they do a few steps otherwise, emit/layers/divergent_layers.py says.
+to a repeat although they do a few steps otherwise, schedule/layers/divergent_layers.py says.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from longhand.emit.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
-from longhand.emit.layers.divergent_runs import Alternative, hold_the_same
-from longhand.emit.layers.loop_inputs import (
+from longhand.lower.ir import Buffer, View
+from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
+from longhand.schedule.layers.divergent_runs import Alternative, hold_the_same
+from longhand.schedule.layers.loop_inputs import (
     carried_places,
     class_of,
     distinct_inputs,
     own_weights,
     previous_weights,
 )
-from longhand.emit.layers.model_steps import (
+from longhand.schedule.layers.model_steps import (
     Choice,
     FirstCall,
     LayerCall,
@@ -28,10 +29,9 @@ from longhand.emit.layers.model_steps import (
     layers_called,
     loops_of,
 )
-from longhand.emit.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
-from longhand.emit.module.trained_call import SavedLayers
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.lower.ir import Buffer, View
+from longhand.schedule.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 

@@ -12,11 +12,11 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name, is_formula, loud_words, op_word, provenance_of
-from longhand.emit.names.value_origins import without_positions
-from longhand.emit.names.words import identifier, layer_and_leaf, snake_case, without_counter
 from longhand.lower.ir import Constant, Derivation, Derived, Load, Store
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.operation_names import aten_name, is_formula, loud_words, op_word, provenance_of
+from longhand.schedule.names.value_origins import without_positions
+from longhand.schedule.names.words import identifier, layer_and_leaf, snake_case, without_counter
 from longhand.schedule.plan import KernelPlan
 
 

@@ -15,11 +15,11 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_propagation import Words, carried_words, filled, shape_of
-from longhand.emit.names.operation_names import aten_name
-from longhand.emit.names.words import identifier
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_propagation import Words, carried_words, filled, shape_of
+from longhand.schedule.names.operation_names import aten_name
+from longhand.schedule.names.words import identifier
 
 _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (2, True): ("n_rows", "n_cols"),

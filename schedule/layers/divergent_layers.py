@@ -11,8 +11,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.layers.divergent_runs import Alternative, Run, RunMatcher, alternatives_of
 from longhand.lower.ir import View
+from longhand.schedule.layers.divergent_runs import Alternative, Run, RunMatcher, alternatives_of
 from longhand.schedule.plan import PlanStep, Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 

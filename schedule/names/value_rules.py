@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import noun_of
-from longhand.emit.names.words import element_words, plural
 from longhand.lower.ir import (
     PRIMITIVES,
     Constant,
@@ -30,6 +27,9 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.words import element_words, plural
 from longhand.schedule.plan import KernelPlan
 
 _HIDES = -1e4  # what is added to a score that shall not count is below

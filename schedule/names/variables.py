@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
-from longhand.emit.layers.model_steps import (
+from longhand.lower.ir import Extern, View
+from longhand.schedule.layers.model_steps import (
     Choice,
     FirstCall,
     LayerCall,
@@ -20,13 +21,13 @@ from longhand.emit.layers.model_steps import (
     plain_steps,
     steps_of,
 )
-from longhand.emit.module.paragraphs import named_views, view_key
-from longhand.emit.module.trained_call import SAVED, SavedLayers
-from longhand.emit.module.trees import parameters
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.value_origins import words_in_module
-from longhand.emit.names.weight_names import inside_layer, name_weights
-from longhand.emit.names.words import (
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.parameter_names import parameter_specs
+from longhand.schedule.names.value_origins import words_in_module
+from longhand.schedule.names.view_names import named_views, view_key
+from longhand.schedule.names.weight_names import inside_layer, name_weights
+from longhand.schedule.names.words import (
     OWN_WORDS,
     RESERVED_IN_MODULE,
     Scope,
@@ -35,7 +36,6 @@ from longhand.emit.names.words import (
     plural,
     singular,
 )
-from longhand.lower.ir import Extern, View
 from longhand.schedule.plan import Allocate, Release, Reuse, UnitPlan, buffers_made, buffers_read
 
 # What the templates of model.py bind themselves.
@@ -48,7 +48,7 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     graph = plan.program.graph
     own = set() if graph.is_module else {own_name(graph.name)}
     # Arguments that are taken apart, and those whose names stand for something else.
-    own |= {one.name for one in parameters(graph) if len(one.leaves) != 1 or one.name.endswith("_")}
+    own |= {name for name, spec in parameter_specs(graph) if spec.num_leaves != 1 or name.endswith("_")}
     scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
     of_layers = given_to_layers(steps)
     in_records: set[int] = set()

@@ -5,9 +5,9 @@ import textwrap
 
 import pytest
 
-from longhand.emit.proof.python import binding_faults, prove_python, python_faults
-from longhand.emit.proof.scopes import kernel_faults
 from longhand.errors import ProofError, UntidyWarning
+from longhand.proof.python import binding_faults, prove_python, python_faults
+from longhand.proof.scopes import kernel_faults
 
 FAULTY = {
     "read after del": (

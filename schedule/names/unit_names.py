@@ -1,4 +1,4 @@
-"""Every word that the generated files use, chosen once (emit/names/naming.py) and only printed afterwards.
+"""Every word that the generated files use, chosen once (schedule/names/naming.py) and only printed afterwards.
 
 A pass is what it runs, in these words. The ledger says which kernel was given which words; it is kept in the lock,
 so that a name once given stays.
@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from longhand.emit.layers.model_steps import ModelStep
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.words import KernelScope, first_free, further_words
-from longhand.emit.unit.lock_file import is_word
+from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Load, arguments
+from longhand.schedule.layers.model_steps import ModelStep
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.words import KernelScope, first_free, further_words, is_word
 from longhand.schedule.plan import Halves, KernelPlan, UnitPlan
 
 
@@ -183,7 +184,7 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pass:
+class NamedPlan:
     """One pass: what it runs, in which words."""
 
     plan: UnitPlan
@@ -191,14 +192,29 @@ class Pass:
     words: BufferWords
 
 
-def kernels_of(passes: list[Pass]) -> dict[str, tuple[KernelPlan, Pass]]:
+def kernels_of(passes: list[NamedPlan]) -> dict[str, tuple[KernelPlan, NamedPlan]]:
     """Every kernel of the unit, by key, with the first pass that launches it."""
-    found: dict[str, tuple[KernelPlan, Pass]] = {}
+    found: dict[str, tuple[KernelPlan, NamedPlan]] = {}
     for one in passes:
         for key, kernel in one.plan.kernels.items():
             known, first = found.get(key, (kernel, one))
             found[key] = (known | kernel, first)  # both passes call one file
     return found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NamedUnit:
+    """A unit's passes in their words: all that its files say is decided.
+
+    Attributes:
+        passes: The forward pass, and in training the backward pass.
+        training: In training: both graphs, as they were captured.
+        records: In training: what the layers of each list save for the backward pass.
+    """
+
+    passes: tuple[NamedPlan, ...]
+    training: TrainingGraphs | None = None
+    records: tuple[SavedLayers, ...] = ()
 
 
 _SIDES = ("first", "second")

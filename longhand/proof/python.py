@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pyflakes.checker import Checker
 from pyflakes.messages import UnusedImport, UnusedVariable
 
-from longhand.emit.proof.scopes import (
+from longhand.emit.unit.on_disk import BASE
+from longhand.errors import ProofError, UntidyWarning
+from longhand.proof.scopes import (
     Fault,
     captured_names,
     defaults_of,
@@ -24,10 +26,9 @@ from longhand.emit.proof.scopes import (
     local_names,
     parameter_names,
 )
-from longhand.errors import ProofError, UntidyWarning
 
 
-class _Kind(enum.Enum):
+class _BindingKind(enum.Enum):
     GIVEN = "a parameter"
     BOUND = "an assignment"
     UNBOUND = "nothing yet"
@@ -35,13 +36,13 @@ class _Kind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Definition:
-    kind: _Kind
+class _BindingPlace:
+    kind: _BindingKind
     line: int = 0
 
 
-_UNBOUND = frozenset({_Definition(_Kind.UNBOUND)})
-_State = dict[str, frozenset[_Definition]] | None  # None: no path leads here
+_UNBOUND = frozenset({_BindingPlace(_BindingKind.UNBOUND)})
+_State = dict[str, frozenset[_BindingPlace]] | None  # None: no path leads here
 
 
 def binding_faults(path: str, tree: ast.Module) -> list[Fault]:
@@ -74,12 +75,12 @@ class _Scope:
         self.is_module = arguments is None
         given = parameter_names(arguments) if arguments is not None else []
         self.state: _State = {
-            name: frozenset({_Definition(_Kind.GIVEN)}) if name in given else _UNBOUND
+            name: frozenset({_BindingPlace(_BindingKind.GIVEN)}) if name in given else _UNBOUND
             for name in sorted(local_names(arguments, body))
         }
         self.found: set[Fault] = set()
-        self.bound: set[tuple[str, _Definition]] = set()
-        self.read: set[tuple[str, _Definition]] = set()
+        self.bound: set[tuple[str, _BindingPlace]] = set()
+        self.read: set[tuple[str, _BindingPlace]] = set()
         self.loops: list[tuple[list[_State], list[_State]]] = []  # states at each break and continue
         self.raised: list[list[_State]] = (
             []
@@ -106,14 +107,14 @@ class _Scope:
             return
         for definition in self.state[name]:
             self.read.add((name, definition))
-            if definition.kind is _Kind.UNBOUND:
+            if definition.kind is _BindingKind.UNBOUND:
                 self._say(line, name, f"`{name}` is read, and a path that binds no `{name}` leads here")
-            elif definition.kind is _Kind.DELETED:
+            elif definition.kind is _BindingKind.DELETED:
                 self._say(line, name, f"`{name}` is read after `del {name}` in line {definition.line}")
 
     def _store(self, name: str, line: int) -> None:
         if self.state is not None and name in self.state:
-            definition = _Definition(_Kind.BOUND, line)
+            definition = _BindingPlace(_BindingKind.BOUND, line)
             self.bound.add((name, definition))
             self.state[name] = frozenset({definition})
 
@@ -121,11 +122,11 @@ class _Scope:
         if self.state is None or name not in self.state:
             return
         for definition in self.state[name]:
-            if definition.kind is _Kind.DELETED:
+            if definition.kind is _BindingKind.DELETED:
                 self._say(line, name, f"`{name}` is deleted twice: before in line {definition.line}")
-            elif definition.kind is _Kind.UNBOUND:
+            elif definition.kind is _BindingKind.UNBOUND:
                 self._say(line, name, f"`{name}` is deleted, and a path that binds no `{name}` leads here")
-        self.state[name] = frozenset({_Definition(_Kind.DELETED, line)})
+        self.state[name] = frozenset({_BindingPlace(_BindingKind.DELETED, line)})
 
     # Statements.
 
@@ -186,7 +187,7 @@ class _Scope:
                 self._visit(target)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             # It may write into what others hold, too.
-            self.read.add((node.target.id, _Definition(_Kind.BOUND, node.target.lineno)))
+            self.read.add((node.target.id, _BindingPlace(_BindingKind.BOUND, node.target.lineno)))
 
     def _load_target(self, target: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -336,13 +337,14 @@ class _Scope:
 _TOLD = 5
 
 
-def prove_python(files: Mapping[str, str]) -> None:
-    """Looks at the unit's Python files, by relative path. What is only untidy is a warning.
+def prove_python(files: Mapping[str, str | bytes]) -> None:
+    """Looks at the unit's Python files, by relative path; its base holds the same. What is only untidy is a warning.
 
     Raises:
         ProofError: One of them would fail, or reads something else than what was meant.
     """
-    faults = python_faults(files)
+    own = {path: text for path, text in files.items() if isinstance(text, str)}
+    faults = python_faults({path: text for path, text in own.items() if not path.startswith(f"{BASE}/")})
     for fault in faults:
         if fault.is_harmless:
             warnings.warn(f"{fault}. That is harmless; please report it.", UntidyWarning, stacklevel=2)

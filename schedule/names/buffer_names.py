@@ -10,8 +10,9 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
-from longhand.emit.names.operation_names import OpWord, aten_name, op_word, spelled
-from longhand.emit.names.value_origins import (
+from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.names.operation_names import OpWord, aten_name, op_word, spelled
+from longhand.schedule.names.value_origins import (
     NOTHING_RENAMED,
     RenamedLocals,
     ValueOrigins,
@@ -24,8 +25,7 @@ from longhand.emit.names.value_origins import (
     words_in_module,
     words_of_module,
 )
-from longhand.emit.names.words import identifier, path_words, snake_case, without_counter
-from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.names.words import identifier, path_words, snake_case, without_counter
 
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
@@ -232,7 +232,7 @@ class BufferWords:
         """For a buffer that lower added."""
         if made.how is Derivation.RESULT and made.of in self.nodes:
             yield from _of_result(self.origins, self.nodes[made.of], made.place)
-        elif made.how.is_layout and made.of in self.nodes:
+        elif (made.how.is_layout or made.how.is_for_adding_up) and made.of in self.nodes:
             word = next(self.candidates(made.of))
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more

@@ -14,14 +14,6 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from longhand.capture.graph import GradientPart
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.dimension_propagation import PRODUCT
-from longhand.emit.names.operation_names import noun_of
-from longhand.emit.names.unit_names import AxisNames
-from longhand.emit.names.value_rules import Nameless, one_of, words_by_rule
-from longhand.emit.names.words import Scope, element_words, further_words, plural, without_counter
-from longhand.emit.text.sizes import grouped
 from longhand.lower.ir import (
     Buffer,
     Constant,
@@ -37,6 +29,13 @@ from longhand.lower.ir import (
     arguments,
     memory_order,
 )
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimension_propagation import PRODUCT, grouped
+from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.unit_names import AxisNames
+from longhand.schedule.names.value_rules import Nameless, one_of, words_by_rule
+from longhand.schedule.names.words import Scope, element_words, further_words, plural, without_counter
 from longhand.schedule.plan import Access, AxisRole, KernelPlan, Launch, PlanAxis
 
 # From the innermost axis outwards: words for axes that came without one.

@@ -22,17 +22,17 @@ from longhand.capture.graph import (
     Provenance,
     TrainingGraphs,
 )
-from longhand.emit.layers.loops import record_of
-from longhand.emit.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
-from longhand.emit.module.trained_call import SavedLayers
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.dimension_propagation import PRODUCT, Words
-from longhand.emit.names.naming import name_unit
-from longhand.emit.names.unit_names import Ledger, Pass
-from longhand.emit.names.variables import list_words, name_block
-from longhand.emit.names.weight_names import weights_of
 from longhand.lower.ir import Program, View
+from longhand.schedule.layers.loops import record_of
+from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimension_propagation import PRODUCT, Words
+from longhand.schedule.names.naming import name_unit
+from longhand.schedule.names.unit_names import Ledger, NamedPlan
+from longhand.schedule.names.variables import list_words, name_block
+from longhand.schedule.names.weight_names import weights_of
 from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read
 
 
@@ -89,7 +89,7 @@ def _flattened(node: fx.Node, value: torch.Tensor, dims: DimWords) -> Words:
     return (None,) * value.ndim
 
 
-def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) -> Pass:
+def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedPlan) -> NamedPlan:
     """The backward pass, named after the forward: a kernel that both launch keeps its name."""
     known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.names.kernels})
     graphs = training.graphs
@@ -125,10 +125,12 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: Pass) 
     )
     dims = backward_dims(graphs, forward.words, words, training.backward.program)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
-    return Pass(training.backward, names, words)
+    return NamedPlan(training.backward, names, words)
 
 
-def find_saved_layers(training: TrainingGraphs, forward: Pass, backward: Pass) -> tuple[SavedLayers, ...]:
+def find_saved_layers(
+    training: TrainingGraphs, forward: NamedPlan, backward: NamedPlan
+) -> tuple[SavedLayers, ...]:
     """A record for each list of layers that both passes go through in one loop."""
     if not training.forward.is_module:
         return ()
@@ -168,7 +170,7 @@ def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> Saved
 
 
 def _record(
-    training: TrainingGraphs, forward: Pass, backward: Pass, loop: Loop, twin: Loop
+    training: TrainingGraphs, forward: NamedPlan, backward: NamedPlan, loop: Loop, twin: Loop
 ) -> SavedLayers | None:
     entries = {entry.node: entry for entry in training.inputs}
     sources: dict[int, tuple[str, ...]] = {}

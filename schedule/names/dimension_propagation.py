@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.emit.names.operation_names import aten_name, provenance_of
-from longhand.emit.names.words import RESERVED_IN_MODULE, identifier
 from longhand.lower.ir import Size
+from longhand.schedule.names.operation_names import aten_name, provenance_of
+from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
 
 _RESHAPES = frozenset({"view", "reshape", "expand"})
 
@@ -267,3 +267,21 @@ def _broadcast(given: list[fx.Node], words: Mapping[str, Words], shape: tuple[Si
             if found[-back] is None and str(old[-back]) == str(shape[-back]):
                 found[-back] = carried[-back]
     return tuple(found)
+
+
+def grouped(
+    shape: Sequence[Size], words: Words, sizes: Sequence[Size]
+) -> list[list[tuple[Size, str | None]]] | None:
+    """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""
+    dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
+    groups: list[list[tuple[Size, str | None]]] = []
+    for size in sizes:
+        group: list[tuple[Size, str | None]] = []
+        product: Size = 1
+        while dims and str(product) != str(size):
+            group.append(dims.pop(0))
+            product = product * group[-1][0]
+        if str(product) != str(size):
+            return None
+        groups.append(group)
+    return None if dims else groups

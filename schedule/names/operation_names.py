@@ -12,8 +12,8 @@ from typing import Any
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.emit.names.words import without_counter
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
+from longhand.schedule.names.words import without_counter
 
 
 def rotated_half(node: fx.Node) -> fx.Node | None:

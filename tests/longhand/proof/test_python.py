@@ -3,9 +3,9 @@
 import pytest
 
 from longhand.emit.module.backward_writer import first_and_rest
-from longhand.emit.proof.python import prove_python
 from longhand.emit.unit.templates import format_files
 from longhand.errors import ProofError
+from longhand.proof.python import prove_python
 
 MANY = [f"saved_{n}" for n in range(300)]
 

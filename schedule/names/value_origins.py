@@ -15,9 +15,9 @@ from typing import Any
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, Provenance
-from longhand.emit.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.emit.names.words import identifier
 from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
+from longhand.schedule.names.words import identifier
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""What may stand in a unit's files: as a name, in Python and in C++, and as text that strangers wrote.
-
-Which names a scope has given away. One function for each language, through which all text of strangers goes.
-"""
+"""What may stand in a unit's files as a name, in Python and in C++; which names a scope has given away."""
 
 from __future__ import annotations
 
@@ -10,58 +7,6 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Iterator
-
-_LAST_BACKSLASH = re.compile(r"\\(?=\s|$)")
-
-
-def visible(text: str) -> str:
-    """One line of text in which every character shows: what is no plain character or space is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else _escape(one) for one in text)
-
-
-def visible_line(text: str) -> str:
-    """The same with its tabs: a line of a file, as a terminal may show it without obeying it."""
-    return "\t".join(map(visible, text.split("\t")))
-
-
-def python_string(text: str) -> str:
-    """A string literal of Python, on one line."""
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{visible(quoted)}"'
-
-
-def python_comment(text: str) -> str:
-    """What may stand behind ``# ``."""
-    return visible(text)
-
-
-def python_docstring(text: str) -> str:
-    r"""What may stand between triple quotes that are not raw: no ``\U`` of the user's begins an escape there."""
-    escaped = visible(text).replace("\\", "\\\\").replace('"""', r"\"\"\"")
-    return f'{escaped[:-1]}\\"' if escaped.endswith('"') and not escaped.endswith('\\"') else escaped
-
-
-def cpp_comment(text: str) -> str:
-    """What may stand behind ``// ``, wherever it is wrapped: a backslash that ends a line would go on with the next."""
-    text = visible(text).replace("??/", "? ?/").replace("/*", "/ *").replace("*/", "* /")
-    return _LAST_BACKSLASH.sub(r"\\x5c", text)
-
-
-def markdown(text: str) -> str:
-    """Plain text between a table's bars, no tag and no link."""
-    return re.sub(r"([\\`|<\[])", r"\\\1", visible(text))
-
-
-def markdown_code(text: str) -> str:
-    """What may stand between backticks in a table."""
-    return visible(text).replace("`", "'").replace("|", "\\|")
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
-
 
 # Builtins that users shadow all the time and that generated code never calls.
 _HARMLESS = frozenset(
@@ -138,6 +83,11 @@ def is_attribute(name: str) -> bool:
 def is_identifier(name: str) -> bool:
     """Whether Python reads it as this very name."""
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+
+
+def is_word(value: object) -> bool:
+    """Whether it may be printed as a name, in Python and in C++."""
+    return isinstance(value, str) and value.isascii() and len(value) <= 200 and is_identifier(value)
 
 
 def own_name(name: str, taken: Iterable[str] = ()) -> str:

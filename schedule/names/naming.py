@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from longhand.capture.graph import Provenance
-from longhand.emit.layers.loops import arrange
-from longhand.emit.module.trained_call import SavedLayers
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.kernel_names import kernel_scope, name_kernel
-from longhand.emit.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
-from longhand.emit.names.value_names import ValueWords, dimensions_of, name_axes
-from longhand.emit.names.variables import name_variables
-from longhand.emit.names.words import (
+from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
+from longhand.schedule.layers.loops import arrange
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
+from longhand.schedule.names.number_names import constant_words
+from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
+from longhand.schedule.names.value_names import ValueWords, dimensions_of, name_axes
+from longhand.schedule.names.variables import name_variables
+from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,
     Scope,
@@ -26,9 +28,6 @@ from longhand.emit.names.words import (
     singular,
     without_counter,
 )
-from longhand.emit.text.formula import title_of
-from longhand.emit.text.kernel_head import constant_words, traffic_line
-from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep, facts_of
 
 _MOST_QUOTES = 6
@@ -78,12 +77,7 @@ def name_unit(
             kernels[launch.kernel] = kept
             continue
         if kept is not None:
-            current = _with_current_quotes(kept, plan, launch, words)
-            kernels[launch.kernel] = dataclasses.replace(
-                current,
-                title=title_of(kernel, current, words),
-                notes=_notes(kernel, launch, plan, dict(current.pointers), words),
-            )
+            kernels[launch.kernel] = _with_current_quotes(kept, plan, launch, words)
             continue
         named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
         name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
@@ -236,7 +230,7 @@ def _name_kernel_words(
             scope.release(word)
             scope.take(pointer_word(word))
     values = ValueWords(kernel, words, pointers, scope, loads_have_lines=prints_blocks).name_values()
-    names = KernelNames(
+    return KernelNames(
         kernel=name,
         title="",
         quotes=_chosen_quotes(launch, words),
@@ -245,11 +239,9 @@ def _name_kernel_words(
         ints=ints,
         scalars=scalars,
         values=values,
-        notes=_notes(kernel, launch, plan, pointers, words),
         lists=lists,
         constants=constant_words(kernel, words),
     )
-    return dataclasses.replace(names, title=title_of(kernel, names, words))
 
 
 def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> dict[str, str]:
@@ -338,16 +330,3 @@ def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
         "number",
         "second_number",
     ]
-
-
-def _notes(
-    kernel: KernelPlan,
-    launch: Launch,
-    plan: UnitPlan,
-    pointers: dict[str, str],
-    words: BufferWords,
-) -> tuple[str, ...]:
-    """Why longhand added the operation, if it did; what is read and written how often."""
-    remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
-    line = traffic_line(kernel, launch, plan.buffers, pointers)
-    return (*(remark for remark in remarks if remark), f"{line}.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from longhand.emit.layers.divergent_runs import Alternative
-from longhand.emit.module.trained_call import SavedLayers
+from longhand.schedule.layers.divergent_runs import Alternative
+from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.plan import PlanStep, Repeat, UnitStep
 
 
@@ -77,7 +77,7 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class FirstCall:
-    """The run before a loop, printed as a call of what it shares with the loop's runs: see emit/layers/peeled_first.py.
+    """The run before a loop, as a call of what it shares with the loop's runs: see schedule/layers/peeled_first.py.
 
     Attributes:
         repeat: Its steps, as a repeat of one run; `inputs` are the call's arguments.

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from longhand.capture.graph import CapturedGraph
-from longhand.emit.names.words import further_words, identifier, path_words
 from longhand.lower.ir import View
+from longhand.schedule.names.words import further_words, identifier, path_words
 from longhand.schedule.plan import UnitPlan
 
 _BARE = frozenset({"weight", "bias"})  # say nothing of whose they are

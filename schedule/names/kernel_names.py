@@ -10,9 +10,10 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
-from longhand.emit.names.people_names import (
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
+from longhand.schedule.names.people_names import (
     KernelPurpose,
     is_list_of_ops,
     name_of_backward,
@@ -21,7 +22,7 @@ from longhand.emit.names.people_names import (
     purpose_of,
     words_of,
 )
-from longhand.emit.names.words import (
+from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,
     Scope,
@@ -29,7 +30,6 @@ from longhand.emit.names.words import (
     snake_case,
     without_counter,
 )
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer
 
 _LONGEST = 40

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
-from longhand.emit.layers.peeled_first import buffer_pairs
 from longhand.lower.ir import Extern
+from longhand.schedule.layers.peeled_first import buffer_pairs
 from longhand.schedule.plan import (
     Launch,
     PlanStep,

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Container, Iterable, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind
-from longhand.emit.layers.divergent_layers import without_first
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.words import identifier
+from longhand.schedule.layers.divergent_layers import without_first
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Repeat
 
 
@@ -45,7 +45,7 @@ def own_weights(
 ) -> dict[str, str] | None:
     """The weights below each run's path, by the pattern's buffers; None if the runs' weights do not correspond.
 
-    Odd runs read no weights that the pattern has not: see emit/layers/divergent_runs.py.
+    Odd runs read no weights that the pattern has not: see schedule/layers/divergent_runs.py.
     """
     targets = {
         entry.node: entry.target
