@@ -171,9 +171,10 @@ def _said(ctx: Context, chain: list[fx.Node], view: TensorView, base: str) -> Te
         target = node.target
         name = packet_name(target) if isinstance(target, torch._ops.OpOverload) else ""
         is_known = hasattr(torch.Tensor, name.strip("_")) or node.target in _OF_TORCH
-        if not is_known or node.kwargs or len(node.all_input_nodes) != 1:
-            raise _no_view(node, base)
         value = node.meta["val"]
+        is_one = isinstance(value, torch.Tensor) and len(node.all_input_nodes) == 1
+        if not is_known or node.kwargs or not is_one:
+            raise _no_view(node, base)
         shape, strides = map(as_size, value.shape), map(as_size, value.stride())
         assert isinstance(target, torch._ops.OpOverload)
         call = ViewCall(target, tuple(map(_plain, node.args[1:])))

@@ -171,6 +171,7 @@ def for_command_line() -> tuple[Any, Args]:
     [
         (lambda x: (x * 2).chunk(2, -1), "shares memory with 0"),
         (lambda x: x[1:].as_strided((3,), (1,), 1) * 2, "autograd gives that no gradient"),
+        (lambda x: torch.hsplit(x * 1j, 2), "shares memory with 0"),
         (lambda x: (x.argmax(), x.t()), "No result of .* depends on anything that requires grad"),
     ],
 )
