@@ -71,8 +71,14 @@ _KINDS = {
     InputKind.BUFFER: BufferKind.WEIGHT,
     InputKind.CONSTANT: BufferKind.CONSTANT,
 }
-# Maps to us, copies in eager: there are no words for them as views.
+# Maps to us, copies in eager (as_strided: of memory that lies otherwise): there are no words for them as views.
 _WORDLESS = frozenset({aten.flip.default, aten.repeat.default, aten.as_strided.default})
+
+
+# Whose words are a view as the result's shape.
+_RESHAPING = frozenset(
+    {aten.view_as.default, aten.atleast_1d.default, aten.atleast_2d.default, aten.atleast_3d.default}
+)
 
 
 def lower_nodes(draft: LoweringDraft) -> Context:
@@ -166,7 +172,7 @@ def _readable(ctx: Context, value: Any) -> Any:
 def _lower_view(ctx: Context, args: list[Any]) -> Any:
     """The result of a view op: an index map; of a copy where the tensor's own map does not allow it."""
     try:
-        if ctx.node.target in _WORDLESS:
+        if _is_wordless(ctx, args[0]):
             require_loop_dtypes(args[0].dtype)
         return replay_view(ctx, ctx.node, args[0], args[1:])
     except Decline as decline:
@@ -177,13 +183,20 @@ def _lower_view(ctx: Context, args: list[Any]) -> Any:
         return call_extern(ctx, "Its symbolic sizes do not factor.")
 
 
+def _is_wordless(ctx: Context, x: TensorView) -> bool:
+    """Whether there are no words for the node's view of `x`; as_strided says it of an argument's own memory."""
+    target = ctx.node.target
+    is_given = ctx.buffers[x.buffer].kind is BufferKind.INPUT and x.calls is not None
+    return target in _WORDLESS and not (target is aten.as_strided.default and is_given)
+
+
 def replay_view(ctx: Context, node: fx.Node, x: TensorView, rest: list[Any] | None = None) -> TensorView:
     """The view that `node` is, taken of `x` instead of its own argument."""
     assert isinstance(node.target, torch._ops.OpOverload)
     before, ctx.node = ctx.node, node
     try:
         args = _bind(ctx)[1:] if rest is None else rest
-        wordless = node.target in _WORDLESS
+        wordless = _is_wordless(ctx, x)
         source = ctx.readable(x) if wordless else x
         view: TensorView | None = VIEWS[node.target](ctx, source, *args)
         if view is None:
@@ -214,7 +227,7 @@ def _view_call(ctx: Context, target: torch._ops.OpOverload, args: list[Any], vie
         return ViewCall(aten.view.default, (args[0],))
     if target is aten.numpy_T.default:
         return ViewCall(aten.permute.default, (tuple(range(len(view.shape) - 1, -1, -1)),))
-    if target is aten.view_as.default:
+    if target in _RESHAPING:
         return ViewCall(aten.view.default, (view.shape,))
     if target in (aten.expand_as.default, aten.broadcast_to.default):
         return ViewCall(aten.expand.default, (view.shape,))

@@ -50,15 +50,15 @@ def gradient_op(
     """The op that finds an op's gradients; None where running it once more would not be the same again.
 
     Args:
-        target: The op.
+        target: The op, called without keywords: what only they can give is as by default.
         wanted: Which of its arguments a gradient is wanted for, by place: tensors, no lists of them.
         given: Which of its results a gradient is given for.
     """
     schema = target._schema
-    takes = [str(parameter.type) for parameter in schema.arguments]
+    takes = [str(parameter.type) for parameter in positional(target)]
     if schema.is_mutable or draws(target) or not all(takes[place] in _TENSORS for place in wanted):
         return None
-    if any(parameter.alias_info or parameter.kwarg_only for parameter in schema.arguments):
+    if any(parameter.alias_info for parameter in schema.arguments):
         return None
     which = Differentiated(target, wanted, given)
     if which not in _ops:
@@ -67,19 +67,25 @@ def gradient_op(
     return _ops[which]
 
 
+def positional(target: torch._ops.OpOverload) -> list[torch.Argument]:
+    """What an op takes by position."""
+    return [parameter for parameter in target._schema.arguments if not parameter.kwarg_only]
+
+
 _TENSORS = ("Tensor", "Optional[Tensor]")
 
 
 def _defined(which: Differentiated) -> torch._ops.OpOverload:
     schema = which.target._schema
     takes = str(schema).rpartition(" -> ")[0].partition("(")[2].removesuffix(")")
+    takes = takes.partition(", *,")[0]
     takes = re.sub(r"=[^,\[]*(\[[^\]]*\])?", "", takes)  # no defaults: gradients come behind, which have none
     parameters = ", ".join([takes, *(f"Tensor d_result_{place}" for place in which.given)])
     returns = ", ".join(["Tensor"] * len(which.wanted))
     name = f"{schema.name.replace('::', '_')}_{schema.overload_name or 'default'}_{len(_ops)}"
 
     def run(*args: Any) -> Any:
-        n_arguments = len(schema.arguments)
+        n_arguments = len(positional(which.target))
         found = _gradients(which, args[:n_arguments], args[n_arguments:])
         return found if len(found) > 1 else found[0]
 

@@ -18,8 +18,8 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.carried import refuse_unsound, relevant
-from longhand.capture.autograd.derivative import NAMED, DerivativeLooksAtData, Derivatives, NotDifferentiable
-from longhand.capture.autograd.eager_derivative import gradient_op
+from longhand.capture.autograd.derivative import NAMED, Derivatives, NotDifferentiable, OnlyAutograd
+from longhand.capture.autograd.eager_derivative import gradient_op, positional
 from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
@@ -183,8 +183,9 @@ class _Walk:
         try:
             derivative = self.derivatives.of(target, fake_args, fake_kwargs, wanted, given)
         except (NotDifferentiable, RuntimeError, NotImplementedError) as error:
-            looks_at_data = isinstance(error, DerivativeLooksAtData)
-            if looks_at_data and self._differentiated_by_autograd(node, target, args, kwargs):
+            if isinstance(error, OnlyAutograd) and self._differentiated_by_autograd(
+                node, target, args, kwargs
+            ):
                 return self._copied(node, args, kwargs, value)
             raise CaptureError(
                 f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
@@ -207,7 +208,7 @@ class _Walk:
         if op is None:
             return False
 
-        defaults = [parameter.default_value for parameter in target._schema.arguments[len(args) :]]
+        defaults = [parameter.default_value for parameter in positional(target)[len(args) :]]
 
         def pullback(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
             found = self.rewriter.call(op, (*args, *defaults, *(grads[place] for place in given)), {})

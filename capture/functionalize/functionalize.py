@@ -209,7 +209,10 @@ class Rewriter(FunctionalGraph):
         values = [leaves[p].fake if isinstance(leaves[p], Proxy) else leaves[p].value for p in places]
         with self.fake_mode, torch.no_grad():
             values = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
-            traced = torch_private.make_fx(run, decomposition_table=decomposition_table())(*values)
+            try:
+                traced = torch_private.make_fx(run, decomposition_table=decomposition_table())(*values)
+            except torch_private.GuardOnDataDependentSymNode:
+                return None  # torch's decomposition looks at data; the op itself does not ask
         calls = [node for node in traced.graph.nodes if node.op == "call_function"]
         if any(node.target is target for node in calls):
             return None

@@ -37,15 +37,15 @@ _SHAPE_ONLY = frozenset(
 )
 
 
-# Their results but the first are not differentiable.
-_ONLY_FIRST = frozenset(
-    [
-        "aten::native_batch_norm",
-        "aten::_native_batch_norm_legit",
-        "aten::_native_batch_norm_legit_functional",
-        "aten::_native_batch_norm_legit_no_training",
-    ]
-)
+# Which of their results are differentiable; of all other ops each that is a float is.
+_DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
+    "aten::native_batch_norm": (0,),
+    "aten::_native_batch_norm_legit": (0,),
+    "aten::_native_batch_norm_legit_functional": (0,),
+    "aten::_native_batch_norm_legit_no_training": (0,),
+    "aten::linalg_lu": (1, 2),
+    "aten::lu_unpack": (1, 2),
+}
 
 
 class Carrying:
@@ -87,9 +87,10 @@ def stops(node: fx.Node) -> bool:
     target = node.target
     if target is detach:
         return True
-    if target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[1] != 0:
+    if target is operator.getitem and isinstance(node.args[0], fx.Node):
         made_by = node.args[0].target
-        return isinstance(made_by, torch._ops.OpOverload) and made_by._schema.name in _ONLY_FIRST
+        known = isinstance(made_by, torch._ops.OpOverload) and _DIFFERENTIABLE.get(made_by._schema.name)
+        return bool(known) and node.args[1] not in known  # type: ignore[operator]
     return isinstance(target, torch._ops.OpOverload) and target._schema.name in _SHAPE_ONLY
 
 

@@ -262,7 +262,7 @@ def _diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
 
 
 def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """Reads the flat memory that eager has, so what owns that memory is copied laid out like it."""
+    """Reads the flat memory that eager has: an argument's own; of what lies elsewhere here, a copy laid out like it."""
     source, sizes, strides, offset = (*bound(target, args, kwargs).values(), None)[:4]
     owner = source
     while owner.parent is not None:
@@ -277,10 +277,18 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     reach = start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     if start < 0 or (0 not in sizes and not reach < owner.fake.numel()):
         raise CannotFunctionalize("as_strided reaches beyond the tensor's own elements", "Use plain views.")
+    carries = rewriter.gradients is not None and rewriter.read(owner) in rewriter.gradients
+    if carries and source is not owner and not _is_within(source.fake, eager):
+        raise CannotFunctionalize(
+            "as_strided reads what the view that it is called on does not show, and autograd gives that no gradient",
+            "Call it on the whole tensor.",
+        )
     is_plain = order == list(range(len(order)))
 
     def laid_out(parent: fx.Node) -> fx.Node:
         flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
+        if parent.op == "placeholder" and owner.fake.storage_offset() == 0:
+            return flat
         return rewriter.emit(aten.clone.default, (flat,), {"memory_format": torch.contiguous_format})
 
     def put(parent: fx.Node, child: fx.Node) -> fx.Node:
@@ -296,6 +304,21 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
         lambda parent: rewriter.emit(aten.as_strided.default, (laid_out(parent), *layout), value=eager),
         put,
     )
+
+
+def _is_within(outer: torch.Tensor, inner: torch.Tensor) -> bool:
+    """Whether a tensor without gaps in its memory surely has every element of another."""
+    first, last = _reach(outer)
+    begin, end = _reach(inner)
+    is_dense = bool(last - first + 1 == outer.numel())
+    return inner.numel() == 0 or (is_dense and bool(first <= begin and end <= last))
+
+
+def _reach(value: torch.Tensor) -> tuple[Any, Any]:
+    """The first and the last place in memory."""
+    start = value.storage_offset()
+    steps = zip(value.shape, value.stride(), strict=True)
+    return start, start + sum((size - 1) * stride for size, stride in steps)
 
 
 def _memory_order(value: torch.Tensor) -> list[int] | None:
