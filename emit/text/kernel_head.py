@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text
@@ -336,3 +337,32 @@ class _Reads:
 def _number(size: Size) -> int:
     """A size; a symbolic one as if each symbol were one large number."""
     return size if isinstance(size, int) else int(size.subs(dict.fromkeys(size.free_symbols, _LARGE_PRIME)))
+
+
+_INDENT = "    "
+FACE_WIDTH = 107  # of a Python file's first line, whose quotes stand before it
+
+
+def in_one_line(title: str) -> str:
+    """The title for a table: ``norm = weight * x * rstd, where rstd = rsqrt(mean(x**2) + eps)``."""
+    first, *equations = title.split("\n")
+    said = [] if first.endswith(":") else [first]  # whose results are among the equations
+    return f"{' '.join([*said, '; '.join(equations)])}." if equations else first
+
+
+def head_lines(kernel: str, title: str, width: int, escaped: Callable[[str], str]) -> list[str]:
+    """The lines that a file begins with.
+
+    Args:
+        kernel: The kernel's name.
+        title: What `title_of` made.
+        width: Of a line.
+        escaped: What makes a text safe inside the comment or the docstring.
+    """
+    first, *equations = title.split("\n")
+    lines = textwrap.wrap(escaped(f"{kernel}: {first}"), width, break_long_words=False)
+    for equation in equations:
+        lines += textwrap.wrap(
+            _INDENT + escaped(equation), width, subsequent_indent=2 * _INDENT, break_long_words=False
+        )
+    return lines
