@@ -152,18 +152,19 @@ _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many 
 
 def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
     """The passes, each kernel's names with the sentences at the head of its file, said of its first call."""
-    heads: dict[str, KernelNames] = {}
+    heads: dict[str, tuple[str, tuple[str, ...]]] = {}
     found: list[NamedPlan] = []
     for one in passes:
         for launch in launches(one.plan):
             if launch.kernel not in heads:
                 kernel, names = one.plan.kernels[launch.kernel], one.names.kernels[launch.kernel]
-                heads[launch.kernel] = dataclasses.replace(
-                    names,
-                    title=title_of(kernel, names, one.words),
-                    notes=_notes(kernel, launch, one.plan, names.pointers, one.words),
-                )
-        kernels = {key: heads[key] for key in one.names.kernels}
+                notes = _notes(kernel, launch, one.plan, names.pointers, one.words)
+                heads[launch.kernel] = title_of(kernel, names, one.words), notes
+        # A kernel that two passes call has axes and pointers of other names in each: only what is said is shared.
+        kernels = {
+            key: dataclasses.replace(own, title=heads[key][0], notes=heads[key][1])
+            for key, own in one.names.kernels.items()
+        }
         found.append(dataclasses.replace(one, names=dataclasses.replace(one.names, kernels=kernels)))
     return found
 
