@@ -12,7 +12,7 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_mode, check_tensor, check_weights
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, parameters_of
 
 
 class ResNetBlock(nn.Module):
@@ -58,7 +58,7 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x.detach(), dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         with torch.no_grad():
             check_weights(self, x.device)
-        return ResNetBlockFunction.apply(self, x, *self.parameters())[0]
+        return ResNetBlockFunction.apply(self, x, *parameters_of(self))[0]
 
     def launch(self, x):
         """What the model runs, in order: returns the results, then what backward.py reads."""

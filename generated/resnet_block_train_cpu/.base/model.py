@@ -12,7 +12,7 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, empty
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, empty, parameters_of
 
 
 class ResNetBlock(nn.Module):
@@ -55,7 +55,7 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x.detach(), dtype=torch.float32, shape=(4, 16, 28, 28), device="cpu")
         with torch.no_grad():
             check_weights(self, x.device)
-        return ResNetBlockFunction.apply(self, x, *self.parameters())[0]
+        return ResNetBlockFunction.apply(self, x, *parameters_of(self))[0]
 
     def launch(self, x):
         """What the model runs, in order: returns the results, then what backward.py reads."""
