@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import fx
 
+from longhand.emit.layers.class_names import free_name
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
@@ -32,7 +33,7 @@ from longhand.schedule.named_plan import (
     plain_steps,
     steps_of,
 )
-from longhand.schedule.names.words import identifier, own_name, singular
+from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
@@ -154,21 +155,6 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         numbers,
         made.uses_nn,
     )
-
-
-_ORDINALS = ("Other", "Third", "Fourth", "Fifth", "Sixth")
-
-
-def free_name(name: str, taken: Sequence[str], owner: str, *, is_in_turn: bool) -> str:
-    """A name for a class that none has yet, with what the user calls the part of the model that the list is of.
-
-    ``Stage1Block`` of ``stages.1.blocks``; ``OtherBlock`` for the second kind of block in one list.
-    """
-    owned = "".join(singular(part)[:1].upper() + singular(part)[1:] for part in owner.split(".")[:-1])
-    whose = [f"{identifier(owned)}{name}"] if owned and not is_in_turn else []
-    ordinals = (f"{word}{name}" for word in _ORDINALS if is_in_turn and name in taken)
-    longer = (f"{name}{'Layer' * count}" for count in itertools.count())
-    return next(one for one in itertools.chain([name], whose, ordinals, longer) if one not in taken)
 
 
 def write_method(

@@ -133,9 +133,8 @@ class ModelWriter:
         )
 
     def _dim_words(self) -> DimWords:
-        return DimWords(
-            self.graph, self.plan.program.buffers, layers=self.words, chains=self.plan.program.layers
-        )
+        program = self.plan.program
+        return DimWords(self.graph, program.buffers, layers=self.words, chains=program.layers)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""

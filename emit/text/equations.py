@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from longhand.emit.text.expression import Precedence, Text, literal_text
-from longhand.emit.text.plain_math import plain_choice, says_only_the_operation
 from longhand.emit.text.reference_ops import Join, find_joins
 from longhand.emit.text.title_lines import LONGEST_LINE, Equation
-from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula
+from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, plain_choice, says_only_the_operation
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Store
 from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
 from longhand.schedule.plan import KernelPlan, ScalarRef, conditions_of, limit_along

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text
@@ -151,18 +152,19 @@ _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many 
 
 def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
     """The passes, each kernel's names with the sentences at the head of its file, said of its first call."""
-    heads: dict[str, KernelNames] = {}
+    heads: dict[str, tuple[str, tuple[str, ...]]] = {}
     found: list[NamedPlan] = []
     for one in passes:
         for launch in launches(one.plan):
             if launch.kernel not in heads:
                 kernel, names = one.plan.kernels[launch.kernel], one.names.kernels[launch.kernel]
-                heads[launch.kernel] = dataclasses.replace(
-                    names,
-                    title=title_of(kernel, names, one.words),
-                    notes=_notes(kernel, launch, one.plan, names.pointers, one.words),
-                )
-        kernels = {key: heads[key] for key in one.names.kernels}
+                notes = _notes(kernel, launch, one.plan, names.pointers, one.words)
+                heads[launch.kernel] = title_of(kernel, names, one.words), notes
+        # A kernel that two passes call has axes and pointers of other names in each: only what is said is shared.
+        kernels = {
+            key: dataclasses.replace(own, title=heads[key][0], notes=heads[key][1])
+            for key, own in one.names.kernels.items()
+        }
         found.append(dataclasses.replace(one, names=dataclasses.replace(one.names, kernels=kernels)))
     return found
 
@@ -336,3 +338,32 @@ class _Reads:
 def _number(size: Size) -> int:
     """A size; a symbolic one as if each symbol were one large number."""
     return size if isinstance(size, int) else int(size.subs(dict.fromkeys(size.free_symbols, _LARGE_PRIME)))
+
+
+_INDENT = "    "
+FACE_WIDTH = 107  # of a Python file's first line, whose quotes stand before it
+
+
+def in_one_line(title: str) -> str:
+    """The title for a table: ``norm = weight * x * rstd, where rstd = rsqrt(mean(x**2) + eps)``."""
+    first, *equations = title.split("\n")
+    said = [] if first.endswith(":") else [first]  # whose results are among the equations
+    return f"{' '.join([*said, '; '.join(equations)])}." if equations else first
+
+
+def head_lines(kernel: str, title: str, width: int, escaped: Callable[[str], str]) -> list[str]:
+    """The lines that a file begins with.
+
+    Args:
+        kernel: The kernel's name.
+        title: What `title_of` made.
+        width: Of a line.
+        escaped: What makes a text safe inside the comment or the docstring.
+    """
+    first, *equations = title.split("\n")
+    lines = textwrap.wrap(escaped(f"{kernel}: {first}"), width, break_long_words=False)
+    for equation in equations:
+        lines += textwrap.wrap(
+            _INDENT + escaped(equation), width, subsequent_indent=2 * _INDENT, break_long_words=False
+        )
+    return lines

@@ -6,16 +6,12 @@ One result is said first, then ``where`` and what it is made of. Several stand i
 from __future__ import annotations
 
 import dataclasses
-import textwrap
-from collections.abc import Callable
 
 from longhand.schedule.names.words import listed
 
 _MOST_NAMED = 4  # results in a first line; of more the first ones are
-_INDENT = "    "
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
 MOST_EQUATIONS = 9
-FACE_WIDTH = 107  # of a Python file's first line, whose quotes stand before it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,28 +49,3 @@ def laid_out(equations: list[Equation], how: str) -> str:
         listed(words) if len(words) <= _MOST_NAMED else f"{words[0]}, {words[1]} and {len(words) - 2} more"
     )
     return "\n".join([f"{shown}{how}:", *map(str, equations)])
-
-
-def in_one_line(title: str) -> str:
-    """The title for a table: ``norm = weight * x * rstd, where rstd = rsqrt(mean(x**2) + eps)``."""
-    first, *equations = title.split("\n")
-    said = [] if first.endswith(":") else [first]  # whose results are among the equations
-    return f"{' '.join([*said, '; '.join(equations)])}." if equations else first
-
-
-def head_lines(kernel: str, title: str, width: int, escaped: Callable[[str], str]) -> list[str]:
-    """The lines that a file begins with.
-
-    Args:
-        kernel: The kernel's name.
-        title: What `title_of` made.
-        width: Of a line.
-        escaped: What makes a text safe inside the comment or the docstring.
-    """
-    first, *equations = title.split("\n")
-    lines = textwrap.wrap(escaped(f"{kernel}: {first}"), width, break_long_words=False)
-    for equation in equations:
-        lines += textwrap.wrap(
-            _INDENT + escaped(equation), width, subsequent_indent=2 * _INDENT, break_long_words=False
-        )
-    return lines

@@ -17,9 +17,8 @@ from typing import Any, cast
 import jinja2
 
 from longhand.emit.text.expression import literal_text
-from longhand.emit.text.kernel_head import shape_comment
+from longhand.emit.text.kernel_head import head_lines, shape_comment
 from longhand.emit.text.quoting import python_docstring
-from longhand.emit.text.title_lines import head_lines
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     FunctionText,

@@ -15,10 +15,9 @@ from longhand.emit.module.backward_py import trained_call, write_backward
 from longhand.emit.module.check_py import write_check
 from longhand.emit.module.constants import constants_file
 from longhand.emit.module.model_py import ModelWriter, write_model
-from longhand.emit.text.kernel_head import headed
+from longhand.emit.text.kernel_head import FACE_WIDTH, head_lines, headed
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference, write_reference
-from longhand.emit.text.title_lines import FACE_WIDTH, head_lines
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.lock import training_report, write_lock, write_readme
 from longhand.emit.unit.lock_file import LOCK

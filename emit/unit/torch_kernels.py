@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from longhand.emit.module.check_py import CheckedKernel, checked_kernel
+from longhand.emit.text.kernel_head import FACE_WIDTH, head_lines
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
-from longhand.emit.text.title_lines import FACE_WIDTH, head_lines
 from longhand.emit.unit.sources import in_project
 from longhand.emit.unit.templates import render_template
 from longhand.schedule.named_plan import KernelNames, NamedPlan

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.text.title_lines import Equation, head_lines, in_one_line, laid_out
+from longhand.emit.text.kernel_head import head_lines, in_one_line
+from longhand.emit.text.title_lines import Equation, laid_out
 
 
 def titles(files: Any) -> str:

@@ -296,7 +296,7 @@ def test_a_norm_of_images_goes_by_batches_channels_and_pixels() -> None:
     kernels = Path(__file__).resolve().parents[2] / "generated/resnet_block_train_cuda/kernels"
     text = (kernels / "d_relu_d_batch_norm.py").read_text()
     assert "shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)" in text
-    assert "channel by channel." in text and "lane_index" not in text
+    assert "channel by channel:" in text and "lane_index" not in text
 
 
 def test_three_numbers_or_more_go_by_name_and_fewer_by_position() -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.emit.layers.model_loops import free_name
+from longhand.emit.layers.class_names import free_name
 
 
 class Gated(nn.Module):
