@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.errors import CaptureError
 from longhand.lower.context import Context
@@ -169,7 +168,7 @@ def _said(ctx: Context, chain: list[fx.Node], view: TensorView, base: str) -> Te
     """The words for a chain of methods, on an index map that nobody reads."""
     for node in chain:
         target = node.target
-        name = packet_name(target) if isinstance(target, torch._ops.OpOverload) else ""
+        name = target._schema.name.partition("::")[2] if isinstance(target, torch._ops.OpOverload) else ""
         is_known = hasattr(torch.Tensor, name.strip("_")) or node.target in _OF_TORCH
         value = node.meta["val"]
         is_one = isinstance(value, torch.Tensor) and len(node.all_input_nodes) == 1

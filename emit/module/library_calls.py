@@ -93,7 +93,7 @@ class LibraryWriter:
         if is_aten and not step.mutates and _is_public(name):
             return LibraryCallText(f"torch.{name}({self._arguments(step)}){_only_item(step)}")
         if is_aten and name in _SAME_IN_TORCH:
-            return LibraryCallText(f"torch.{name}({self._arguments(step)})")
+            return LibraryCallText(f"torch.{name}({self._arguments(step)}){_only_item(step)}")
         if (which := differentiated(step.target)) is not None:
             return self._by_autograd(step, which)
         text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)}){_only_item(step)}"

@@ -46,21 +46,21 @@ class SecondDerivatives:
 
     def watched(self, results: Any) -> Any:
         """The results of a call in eager, whose backward pass tells whether a second one is to follow it."""
-        call = _Call(self)
+        call = _DifferentiatedCall(self)
         for leaf in pytree.tree_leaves(results):
             if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
                 leaf.register_hook(functools.partial(_see, call))
         return results
 
 
-class _Call:
+class _DifferentiatedCall:
     def __init__(self, owner: SecondDerivatives) -> None:
         self.owner = owner
         self.is_differentiated_twice = False
 
 
 @torch.compiler.disable
-def _see(call: _Call, _: torch.Tensor) -> None:
+def _see(call: _DifferentiatedCall, _: torch.Tensor) -> None:
     if torch.is_grad_enabled():  # create_graph=True
         call.is_differentiated_twice = True
     elif not call.is_differentiated_twice:  # a penalty's own backward pass comes through here, too
