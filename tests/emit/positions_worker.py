@@ -128,7 +128,7 @@ class Record:
             if other is None
             else np.broadcast_to(other.data, mask.data.shape)
         )
-        return interpreter.Proxy(data.astype(dtype), pointers.get_element_ty())
+        return interpreter.TensorHandle(data.astype(dtype), pointers.get_element_ty())
 
     def note(self, pointers, mask):
         """The positions under a mask, by tensor."""
