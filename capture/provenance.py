@@ -43,7 +43,7 @@ _OPERATORS: dict[type, tuple[str, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
+class StackLevel:
     """One level of a node's stack: a statement in a function."""
 
     file: str
@@ -83,9 +83,9 @@ def assign_provenance(graph: fx.Graph, root_class: str) -> None:
         )
 
 
-def user_frames(stack_trace: str) -> tuple[Frame, ...]:
+def user_frames(stack_trace: str) -> tuple[StackLevel, ...]:
     """The user's frames of a printed stack, outermost first; torch's module code where there are none."""
-    every: list[Frame] = []
+    every: list[StackLevel] = []
     for match in filter(None, map(_FRAME.match, stack_trace.splitlines())):
         file = os.path.abspath(match["file"])
         if file.startswith(_OURS) or match["file"].startswith("<eval_with_key>"):
@@ -93,7 +93,7 @@ def user_frames(stack_trace: str) -> tuple[Frame, ...]:
         line = int(match["line"])
         unread = Statement("", match["function"], line, (), False)
         read = lambda_at if match["function"] == "<lambda>" else statement_at
-        every.append(Frame(file, read(file, line) or unread, match["function"]))
+        every.append(StackLevel(file, read(file, line) or unread, match["function"]))
     users = tuple(frame for frame in every if not frame.file.startswith(_TORCH))
     return users or tuple(frame for frame in every if frame.file.startswith(_MODULES))
 
@@ -121,7 +121,7 @@ def dotted_path(path: str) -> str:
     return path.removeprefix("L__self__").lstrip(".")
 
 
-def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]]) -> dict[fx.Node, str]:
+def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]]) -> dict[fx.Node, str]:
     """The local that each node's value is assigned to."""
     found: dict[fx.Node, str] = {}
     done: set[fx.Node] = set()
@@ -141,7 +141,7 @@ def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]]) -> d
 
 
 def _name_returned(
-    place: int, nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]], found: dict[fx.Node, str]
+    place: int, nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]], found: dict[fx.Node, str]
 ) -> None:
     """Names a value that a function returns without having named it: by what its caller's statement assigns."""
     stack = frames[nodes[place]]
@@ -163,7 +163,10 @@ def _name_returned(
 
 
 def _run_around(
-    place: int, nodes: list[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]], stack: tuple[Frame, ...]
+    place: int,
+    nodes: list[fx.Node],
+    frames: dict[fx.Node, tuple[StackLevel, ...]],
+    stack: tuple[StackLevel, ...],
 ) -> list[fx.Node]:
     """The neighbours of a node, before and after it, that run under the same statement."""
     first = place
@@ -173,7 +176,7 @@ def _run_around(
 
 
 def _run(
-    nodes: Iterable[fx.Node], frames: dict[fx.Node, tuple[Frame, ...]], stack: tuple[Frame, ...]
+    nodes: Iterable[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]], stack: tuple[StackLevel, ...]
 ) -> list[fx.Node]:
     """The nodes from the first on that run under the same execution of the innermost statement of `stack`."""
     members = []

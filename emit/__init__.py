@@ -1,1 +1,1 @@
-"""Emit: a plan becomes names, text and the generated unit on disk."""
+"""Emit: a named plan becomes text and the generated unit on disk."""

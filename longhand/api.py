@@ -16,7 +16,7 @@ from longhand.factory import Call
 from longhand.frontends import capture_call
 from longhand.options import Frontend, parse_enum
 from longhand.pipeline import compile_unit
-from longhand.proof.trial import Stage
+from longhand.proof.trial import TrialPlace
 from longhand.staleness.replacing import lock_there, refuse_other_options, refuse_other_sizes
 from longhand.targets import options_for, refuse_exported, tensors_of
 from longhand.telling.clock import Clock
@@ -109,7 +109,7 @@ def generate(
     try:
         with contextlib.ExitStack() as until:
             call = Call(model, args, dict(kwargs or {}))
-            stage = until.enter_context(Stage(call, options.target.device)) if run else None
+            stage = until.enter_context(TrialPlace(call, options.target.device)) if run else None
             return compile_unit(
                 capture,
                 options,

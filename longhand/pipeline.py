@@ -21,9 +21,11 @@ from longhand.options import Options
 from longhand.proof.fallbacks import warn_of_torch_kernels
 from longhand.proof.keeping import tried
 from longhand.proof.kernels import faulty_kernels, make_ready
-from longhand.proof.trial import Stage
+from longhand.proof.python import prove_python
+from longhand.proof.trial import TrialPlace
 from longhand.schedule.draft import Draft
 from longhand.schedule.layers.replication import LayersDiffer
+from longhand.schedule.names.unit import name_plans
 from longhand.schedule.plan import TrainingPlan, UnitPlan
 from longhand.schedule.printing import print_plan
 from longhand.schedule.scheduler import schedule
@@ -40,7 +42,7 @@ def compile_unit(
     options: Options,
     out: Path,
     clock: Clock,
-    stage: Stage | None = None,
+    stage: TrialPlace | None = None,
     style: ConflictStyle = ConflictStyle.BESIDE,
 ) -> Summary:
     """From a model to a folder of source code.
@@ -66,7 +68,7 @@ def compile_unit(
 
         def emit(in_torch: Mapping[str, InTorch]) -> dict[str, str | bytes]:
             with clock.stage("emit"):
-                return emit_unit(plan, ledger=read_ledger(out), training=training, in_torch=in_torch)
+                return _text(plan, training, out, in_torch)
 
         if in_torch:
             files = emit(in_torch)
@@ -108,9 +110,18 @@ def plan_and_text(
     if held is not graph:
         plan, training = _plans(held, options, clock, dump)
     with clock.stage("emit"):
-        files = emit_unit(plan, ledger=read_ledger(out), training=training, in_torch=in_torch)
+        files = _text(plan, training, out, in_torch)
     dump.write("files.txt", files, "\n".join)
     return plan, training, files
+
+
+def _text(
+    plan: UnitPlan, training: TrainingPlan | None, out: Path, in_torch: Mapping[str, InTorch]
+) -> dict[str, str | bytes]:
+    """Name, emit, and prove what is Python of it."""
+    files = emit_unit(name_plans(plan, ledger=read_ledger(out), training=training), in_torch=in_torch)
+    prove_python(files)
+    return files
 
 
 def _plans(

@@ -75,6 +75,12 @@ _KINDS = {
 _WORDLESS = frozenset({aten.flip.default, aten.repeat.default, aten.as_strided.default})
 
 
+# Whose words are a view as the result's shape.
+_RESHAPING = frozenset(
+    {aten.view_as.default, aten.atleast_1d.default, aten.atleast_2d.default, aten.atleast_3d.default}
+)
+
+
 def lower_nodes(draft: LoweringDraft) -> Context:
     """Every value of the draft's graph, and the steps that make them.
 
@@ -225,7 +231,7 @@ def _view_call(ctx: Context, target: torch._ops.OpOverload, args: list[Any], vie
         return ViewCall(aten.view.default, (args[0],))
     if target is aten.numpy_T.default:
         return ViewCall(aten.permute.default, (tuple(range(len(view.shape) - 1, -1, -1)),))
-    if target is aten.view_as.default:
+    if target in _RESHAPING:
         return ViewCall(aten.view.default, (view.shape,))
     if target in (aten.expand_as.default, aten.broadcast_to.default):
         return ViewCall(aten.expand.default, (view.shape,))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from longhand.capture.graph import AliasKind, Literal
 from longhand.lower.draft import LoweringDraft, fork
 from longhand.lower.fixpoint_check import is_settled
 from longhand.lower.host_values import host_values
@@ -18,7 +17,7 @@ from longhand.lower.layouts import convolution_weights, wants_channels_last
 from longhand.lower.lowerings.alignment import align_products
 from longhand.lower.nodes import lower_nodes, replay_view
 from longhand.lower.pruning import prune
-from longhand.lower.results import result_of, store_mutations
+from longhand.lower.results import Unmapped, result_of, store_mutations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,13 +69,11 @@ def _settle_layers(draft: LoweringDraft) -> LoweringDraft:
 
 def _return_results(draft: LoweringDraft) -> LoweringDraft:
     context = fork(draft.lowered)
-    # A backward pass reads results, and a recording gives back its own memory. Of views alone autograd sees ATen's.
+    unmapped = Unmapped.SAID if draft.options.train else Unmapped.CALLED
+    if draft.options.mode.records_cuda_graphs:
+        unmapped = Unmapped.REFUSED  # a recording gives back its own memory
     outputs = draft.short.outputs
-    makes_any = any(
-        output.alias is AliasKind.FRESH and not isinstance(output.value, Literal) for output in outputs
-    )
-    may_call = not (draft.options.train and makes_any) and not draft.options.mode.records_cuda_graphs
-    results = tuple(result_of(context, output, replay_view, may_call=may_call) for output in outputs)
+    results = tuple(result_of(context, output, replay_view, unmapped=unmapped) for output in outputs)
     return dataclasses.replace(draft.with_context(context), results=results)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +13,28 @@ from torch import fx
 from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.errors import CaptureError
 from longhand.lower.context import Context
-from longhand.lower.ir import BufferKind, Derivation, View
+from longhand.lower.ir import BufferKind, Derivation, View, ViewCall
 from longhand.lower.layouts import eager_strides
 from longhand.lower.lowerings.externs import extern_argument
 from longhand.lower.registry import VIEWS
 from longhand.lower.sizes import as_size
 from longhand.lower.unsupported import LOOP_DTYPES
-from longhand.lower.views import TensorView, overlaps
+from longhand.lower.views import TensorView, as_strided, overlaps
 
 Replay = Callable[[Context, fx.Node, TensorView], TensorView]
 
 
-def result_of(ctx: Context, output: GraphOutput, replay: Replay, *, may_call: bool = False) -> View | Literal:
+class Unmapped(enum.Enum):
+    """What becomes of a result that is a view of an input and no index map: another type, a conjugate."""
+
+    REFUSED = "refused"
+    CALLED = "called"  # ATen's own call gives a tensor with the input's memory
+    SAID = "said"  # training takes it of what the caller gave, where autograd sees it: words are all it needs
+
+
+def result_of(
+    ctx: Context, output: GraphOutput, replay: Replay, *, unmapped: Unmapped = Unmapped.REFUSED
+) -> View | Literal:
     """One leaf of the result as a view of a buffer.
 
     A fresh result never shares memory with what the caller has; a result that aliases an input does, even where the
@@ -33,7 +44,7 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay, *, may_call: bo
         ctx: The program, every node lowered.
         output: What the call returns.
         replay: Takes the view that a node is of another tensor.
-        may_call: Whether a view of an input that no index map tells may be ATen's own, whose memory is the input's.
+        unmapped: What becomes of a view of an input that no index map tells.
     """
     if isinstance(output.value, Literal):
         return output.value
@@ -43,9 +54,9 @@ def result_of(ctx: Context, output: GraphOutput, replay: Replay, *, may_call: bo
     nodes = {node.name: node for node in ctx.graph.graph.nodes}
     ctx.node = nodes[output.value]
     if output.alias is AliasKind.INPUT:
-        value = _on_input(ctx, output, nodes, replay, may_call)
+        value = _on_input(ctx, output, nodes, replay, unmapped)
     elif output.alias is AliasKind.OUTPUT:
-        value = _on_result(ctx, output, nodes, replay, value, may_call)
+        value = _on_result(ctx, output, nodes, replay, value, unmapped)
     elif isinstance(ctx.node.meta["val"], torch.Tensor):  # else a number that was read
         value = _fresh(ctx, value)
         ctx.values[output.value] = value
@@ -72,7 +83,7 @@ def _on_result(
     nodes: dict[str, fx.Node],
     replay: Replay,
     value: TensorView,
-    may_call: bool,
+    unmapped: Unmapped,
 ) -> TensorView:
     """The result as a view of an earlier result, which may have been laid out anew."""
     assert isinstance(output.base, int) and isinstance(output.value, str)
@@ -80,7 +91,7 @@ def _on_result(
     assert isinstance(base, str)
     if value.buffer == ctx.values[base].buffer:
         return value
-    return _view_of(ctx, nodes[output.value], base, frozenset({base}), replay, may_call)
+    return _view_of(ctx, nodes[output.value], base, frozenset({base}), replay, unmapped)
 
 
 def _is_taken(ctx: Context, value: TensorView) -> bool:
@@ -89,7 +100,7 @@ def _is_taken(ctx: Context, value: TensorView) -> bool:
 
 
 def _on_input(
-    ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], replay: Replay, may_call: bool
+    ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], replay: Replay, unmapped: Unmapped
 ) -> TensorView:
     """The result as a view of the input that it aliases."""
     assert isinstance(output.base, str) and isinstance(output.value, str)
@@ -99,11 +110,11 @@ def _on_input(
         return value
     written = {entry.value_node for entry in ctx.graph.mutations if entry.input_node == output.base}
     ends = frozenset({output.base, *written})
-    return _view_of(ctx, nodes[output.value], output.base, ends, replay, may_call)
+    return _view_of(ctx, nodes[output.value], output.base, ends, replay, unmapped)
 
 
 def _view_of(
-    ctx: Context, node: fx.Node, base: str, ends: frozenset[str], replay: Replay, may_call: bool
+    ctx: Context, node: fx.Node, base: str, ends: frozenset[str], replay: Replay, unmapped: Unmapped
 ) -> TensorView:
     """The calls that lead from one of the nodes `ends` to a node, taken of what `base` is: index maps, or ATen's."""
     chain = _chain(node, ends)
@@ -112,13 +123,12 @@ def _view_of(
         bool(chain) and chain[0].all_input_nodes[:1] != [] and chain[0].all_input_nodes[0].name in ends
     )
     copying = next((one for one in chain if not _looks(one)), None)
-    if copying is not None:
-        raise _no_view(copying, base)
-    if unknown is not None and not (may_call and is_reached):
-        raise _no_view(unknown, base)
+    is_taken = is_reached and unmapped is not Unmapped.REFUSED
+    if (refused := copying or (None if is_taken else unknown)) is not None:
+        raise _no_view(refused, base)
     view: TensorView = ctx.values[base]
     if unknown is not None:
-        return _called(ctx, chain, view)
+        return _called(ctx, chain, view) if unmapped is Unmapped.CALLED else _said(ctx, chain, view, base)
     for one in chain:
         view = replay(ctx, one, view)
     return view
@@ -132,10 +142,8 @@ def _looks(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return False
     # An op that ATen makes of others (atleast_1d) does not say so.
-    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
-    return target.has_kernel_for_dispatch_key(implicit) or any(
-        one.alias_info is not None for one in target._schema.returns
-    )
+    is_implicit = target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    return is_implicit or any(one.alias_info is not None for one in target._schema.returns)
 
 
 def _chain(node: fx.Node, ends: frozenset[str]) -> list[fx.Node]:
@@ -155,6 +163,30 @@ def _called(ctx: Context, chain: list[fx.Node], base: TensorView) -> TensorView:
         is_part = node.target is operator.getitem
         made = [made[int(str(node.args[1]))]] if is_part else _call_on(ctx, node, made[0])
     return made[0]
+
+
+_OF_TORCH = (torch.ops.aten.view_as_real.default, torch.ops.aten.view_as_complex.default)
+
+
+def _said(ctx: Context, chain: list[fx.Node], view: TensorView, base: str) -> TensorView:
+    """The words for a chain of methods, on an index map that nobody reads."""
+    for node in chain:
+        target = node.target
+        name = target._schema.name.partition("::")[2] if isinstance(target, torch._ops.OpOverload) else ""
+        is_known = hasattr(torch.Tensor, name.strip("_")) or node.target in _OF_TORCH
+        value = node.meta["val"]
+        is_one = isinstance(value, torch.Tensor) and len(node.all_input_nodes) == 1
+        if not is_known or node.kwargs or not is_one:
+            raise _no_view(node, base)
+        shape, strides = map(as_size, value.shape), map(as_size, value.stride())
+        assert isinstance(target, torch._ops.OpOverload)
+        call = ViewCall(target, tuple(map(_plain, node.args[1:])))
+        view = as_strided(view, tuple(shape), tuple(strides), 0).said(view, call)
+    return view
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _call_on(ctx: Context, node: fx.Node, given: TensorView) -> list[TensorView]:

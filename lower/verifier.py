@@ -15,10 +15,10 @@ from longhand.lower.draft import LoweringDraft
 from longhand.lower.ir import BufferKind, Extent, Extern, Load, Reduce, Step, Store, View, arguments
 from longhand.lower.views import TensorView
 
-__all__ = ["Rule", "faults", "verify"]
+__all__ = ["DraftRule", "faults", "verify"]
 
 
-class Rule(enum.Enum):
+class DraftRule(enum.Enum):
     """What holds of every draft, after every pass."""
 
     ORDER = "what is read comes earlier"
@@ -27,7 +27,7 @@ class Rule(enum.Enum):
     LAYERS = "a layer is in the program or told by one that is"
 
 
-Fault = tuple[str, Rule, str]  # where, which rule, how
+Fault = tuple[str, DraftRule, str]  # where, which rule, how
 
 
 def verify(pass_name: str, draft: LoweringDraft) -> None:
@@ -55,15 +55,15 @@ def _graph_faults(draft: LoweringDraft) -> Iterator[Fault]:
     known: set[str] = set()
     for node in draft.nodes:
         if late := [source.name for source in node.all_input_nodes if source.name not in known]:
-            yield f"the node {node.name}", Rule.ORDER, f"it reads {late[0]}, which comes later or nowhere"
+            yield f"the node {node.name}", DraftRule.ORDER, f"it reads {late[0]}, which comes later or nowhere"
         known.add(node.name)
     for output in draft.short.outputs:
         if isinstance(output.value, str) and output.value not in known:
-            yield "the call's result", Rule.NAMES, f"there is no node {output.value}"
+            yield "the call's result", DraftRule.NAMES, f"there is no node {output.value}"
     everywhere = {node.name for node in draft.graph.graph.nodes}
     for word, names in (("held channels last", draft.weights), ("computed by the host", draft.host)):
         if missing := sorted(names - everywhere):
-            yield "the graph", Rule.NAMES, f"{missing[0]} is {word} and no node"
+            yield "the graph", DraftRule.NAMES, f"{missing[0]} is {word} and no node"
 
 
 def _layer_faults(draft: LoweringDraft) -> Iterator[Fault]:
@@ -71,13 +71,13 @@ def _layer_faults(draft: LoweringDraft) -> Iterator[Fault]:
     everywhere = {node.name for node in draft.graph.graph.nodes}
     told = {name for chain in draft.layers for layer in chain.names for name in layer}
     if lost := sorted(everywhere - present - told):
-        yield "the graph", Rule.LAYERS, f"{lost[0]} is of no layer and left out"
+        yield "the graph", DraftRule.LAYERS, f"{lost[0]} is of no layer and left out"
     for chain in draft.layers:
         for number, layer in enumerate(chain.names):
             for name in layer:
                 if (name in present) is not (number < chain.n_kept):
                     fate = "lowered, too" if name in present else "left out"
-                    yield f"layer {number} of a chain that keeps {chain.n_kept}", Rule.LAYERS, f"{name} is {fate}"
+                    yield f"layer {number} of a chain that keeps {chain.n_kept}", DraftRule.LAYERS, f"{name} is {fate}"
 
 
 def _value_faults(draft: LoweringDraft) -> Iterator[Fault]:
@@ -86,10 +86,10 @@ def _value_faults(draft: LoweringDraft) -> Iterator[Fault]:
         if node.op == "output":
             continue
         if node.name not in values:
-            yield f"the node {node.name}", Rule.VALUES, "it has none"
+            yield f"the node {node.name}", DraftRule.VALUES, "it has none"
         for value in _views(values.get(node.name)):
             if value.buffer not in draft.lowered.buffers:
-                yield f"the node {node.name}", Rule.NAMES, f"there is no buffer {value.buffer}"
+                yield f"the node {node.name}", DraftRule.NAMES, f"there is no buffer {value.buffer}"
 
 
 def _views(value: object) -> Iterator[TensorView]:
@@ -105,18 +105,18 @@ def _step_faults(draft: LoweringDraft) -> Iterator[Fault]:
     written = {name for name, buffer in buffers.items() if buffer.kind is not BufferKind.INTERMEDIATE}
     for number, step in enumerate(draft.steps):
         where = f"step {number}"
-        yield from ((where, Rule.NAMES, what) for what in _unknown_axes(step))
+        yield from ((where, DraftRule.NAMES, what) for what in _unknown_axes(step))
         made: set[str] = set()
         for name, is_read in _accesses(step):
             if name not in buffers:
-                yield where, Rule.NAMES, f"there is no buffer {name}"
+                yield where, DraftRule.NAMES, f"there is no buffer {name}"
             elif is_read and name not in written | made:
-                yield where, Rule.ORDER, f"nothing has written {name}"
+                yield where, DraftRule.ORDER, f"nothing has written {name}"
             made |= set() if is_read else {name}
         written |= made
     for result in draft.results:
         if isinstance(result, View) and result.buffer not in written:
-            yield "the call's result", Rule.ORDER, f"nothing has written {result.buffer}"
+            yield "the call's result", DraftRule.ORDER, f"nothing has written {result.buffer}"
 
 
 def _accesses(step: Step) -> Iterator[tuple[str, bool]]:

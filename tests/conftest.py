@@ -55,7 +55,7 @@ def unit_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     api = sys.modules.get("longhand.api")
     if api is not None:
-        monkeypatch.setattr(api, "Stage", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(api, "TrialPlace", lambda *_: contextlib.nullcontext())
 
 
 @pytest.fixture

@@ -14,7 +14,14 @@ NEIGHBOURS = {
     "capture": set(),
     "lower": {"longhand.capture.graph"},
     "schedule": {"longhand.capture.graph", "longhand.lower.ir"},
-    "emit": {"longhand.capture.graph", "longhand.lower.ir", "longhand.schedule.plan"},
+    # The plan, its names, and which names there may be.
+    "emit": {
+        "longhand.capture.graph",
+        "longhand.lower.ir",
+        "longhand.schedule.plan",
+        "longhand.schedule.named_plan",
+        "longhand.schedule.names.words",
+    },
     "templates": set(),
 }
 PRIVATE_TORCH = {

@@ -18,6 +18,12 @@ from benchmarks.architectures.shrinking import IMAGE, N_WORDS, shrunk
 from benchmarks.architectures.transformers_settings import SETTINGS
 
 _MOST_PARAMETERS = 20_000_000
+# What the rule cannot know: settings that a model reads and its configuration does not name.
+_GIVEN = {
+    "glm_image_text": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    }
+}
 
 
 def transformers_factories() -> dict[str, Factory]:
@@ -25,7 +31,7 @@ def transformers_factories() -> dict[str, Factory]:
 
     def factory(name: str) -> Factory:
         def make() -> Example:
-            module, kwargs = make_generic(name)
+            module, kwargs = make_generic(name, **_GIVEN.get(name, {}))
             return without_ties(module), (), kwargs
 
         return make

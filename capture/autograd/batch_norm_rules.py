@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, Setting, derivative_rule
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 
 aten = torch.ops.aten
-Pairs = list[tuple[Handle, Handle | None]]
+Pairs = list[tuple[Proxy, Proxy | None]]
 
 
 @derivative_rule(
@@ -43,23 +43,23 @@ def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: 
     dims = [dim for dim in range(x.fake.ndim) if dim != 1]
     by_channel = [1, n_channels, *(1 for _ in dims[1:])]
 
-    def wide(value: Handle) -> Handle:
+    def wide(value: Proxy) -> Proxy:
         if value.fake.dtype is torch.float32:
             return value
-        found: Handle = call(aten._to_copy.default, (value,), {"dtype": torch.float32})
+        found: Proxy = call(aten._to_copy.default, (value,), {"dtype": torch.float32})
         return found
 
-    def narrow(value: Handle, like: Handle) -> Handle:
+    def narrow(value: Proxy, like: Proxy) -> Proxy:
         if value.fake.dtype == like.fake.dtype:
             return value
-        found: Handle = call(aten._to_copy.default, (value,), {"dtype": like.fake.dtype})
+        found: Proxy = call(aten._to_copy.default, (value,), {"dtype": like.fake.dtype})
         return found
 
-    def of_channels(value: Handle) -> Handle:
-        found: Handle = call(aten.reshape.default, (wide(value), by_channel), {})
+    def of_channels(value: Proxy) -> Proxy:
+        found: Proxy = call(aten.reshape.default, (wide(value), by_channel), {})
         return found
 
-    def pullback(grads: Sequence[Handle | None]) -> Pairs:
+    def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         if grads[0] is None:
             return []
         d_out = wide(grads[0])

@@ -90,8 +90,12 @@ class NotDifferentiable(Exception):
     """torch has no derivative for an op that gradients must flow through."""
 
 
-class DerivativeLooksAtData(NotDifferentiable):
-    """The derivative of an op takes another course, or other sizes, for other data: no trace of it is right."""
+class OnlyAutograd(NotDifferentiable):
+    """Autograd finds the derivative of an op when it runs, and no trace of it is right."""
+
+
+class DerivativeLooksAtData(OnlyAutograd):
+    """The derivative takes another course, or other sizes, for other data."""
 
 
 class Derivatives:
@@ -176,7 +180,7 @@ class Derivatives:
         # Anomaly detection would look for NaN in values that there are none of.
         name = target._schema.name
         if name == "aten::linalg_eig" or (name in _LOOKING and any(one.is_complex() for one in tensors)):
-            raise DerivativeLooksAtData(
+            raise OnlyAutograd(
                 f"the derivative of {target} raises where the values of a gradient are unsound"
             )
         with (
@@ -197,9 +201,7 @@ class Derivatives:
                         *values
                     )
                 if _writes(module):
-                    raise NotDifferentiable(
-                        f"the derivative of {target} writes in a way that cannot be followed"
-                    )
+                    raise OnlyAutograd(f"the derivative of {target} writes in a way that cannot be followed")
         if any(_depends_on_data(node) for node in module.graph.nodes):
             raise DerivativeLooksAtData(f"a size or number in the derivative of {target} depends on the data")
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]

@@ -18,7 +18,7 @@ import torch
 
 from longhand.capture.autograd.norm_rules import Pairs
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 
 aten = torch.ops.aten
@@ -55,11 +55,11 @@ class _GroupNorm:
         self.rstd = called("rstd", self.call(aten.rsqrt.default, (shifted,), {}))
         self.grouped = grouped
 
-    def _x_hat(self) -> Handle:
+    def _x_hat(self) -> Proxy:
         centered = called("centered", self.call(aten.sub.Tensor, (self.grouped, self.mean), {}))
         return called("normalized", self._mul(centered, self.rstd))
 
-    def result(self) -> Handle:
+    def result(self) -> Proxy:
         """What the norm computes."""
         found = self._x_hat()
         if self.weight is not None:
@@ -68,7 +68,7 @@ class _GroupNorm:
             found = self.call(aten.add.Tensor, (found, self._per_channel(self.bias)), {})
         return self._reshape(self._cast(found, self.x.fake.dtype), self.x.fake.shape)
 
-    def pullback(self, d_out: Handle | None) -> Pairs:
+    def pullback(self, d_out: Proxy | None) -> Pairs:
         """The gradients of x and of the parameters."""
         if d_out is None:
             return []
@@ -100,37 +100,37 @@ class _GroupNorm:
                 found.append((parameter, self._to_parameter(total, parameter)))
         return found
 
-    def _to_parameter(self, total: Handle, parameter: Handle) -> Handle:
+    def _to_parameter(self, total: Proxy, parameter: Proxy) -> Proxy:
         over_batch = self._sum(total, [0])
         return self._cast(self._reshape(over_batch, parameter.fake.shape), parameter.fake.dtype)
 
-    def _per_channel(self, parameter: Handle) -> Handle:
+    def _per_channel(self, parameter: Proxy) -> Proxy:
         shape = [self.groups, self.per_group, *(1 for _ in self.space)]
         return self._cast(self._reshape(parameter, shape), self.wide)
 
-    def _by_size(self, total: Handle) -> Handle:
+    def _by_size(self, total: Proxy) -> Proxy:
         size = self.per_group
         for one in self.shape[3:]:
             size = size * one
-        found: Handle = self.call(aten.div.Tensor, (total, size), {})
+        found: Proxy = self.call(aten.div.Tensor, (total, size), {})
         return found
 
-    def _sum(self, value: Handle, dims: Sequence[int]) -> Handle:
+    def _sum(self, value: Proxy, dims: Sequence[int]) -> Proxy:
         if not dims:
             return value
-        found: Handle = self.call(aten.sum.dim_IntList, (value, list(dims), True), {})
+        found: Proxy = self.call(aten.sum.dim_IntList, (value, list(dims), True), {})
         return found
 
-    def _mul(self, one: Handle, other: Handle) -> Handle:
-        found: Handle = self.call(aten.mul.Tensor, (one, other), {})
+    def _mul(self, one: Proxy, other: Proxy) -> Proxy:
+        found: Proxy = self.call(aten.mul.Tensor, (one, other), {})
         return found
 
-    def _reshape(self, value: Handle, shape: Sequence[Any]) -> Handle:
-        found: Handle = self.call(aten.reshape.default, (value, list(shape)), {})
+    def _reshape(self, value: Proxy, shape: Sequence[Any]) -> Proxy:
+        found: Proxy = self.call(aten.reshape.default, (value, list(shape)), {})
         return found
 
-    def _cast(self, value: Handle, dtype: torch.dtype) -> Handle:
+    def _cast(self, value: Proxy, dtype: torch.dtype) -> Proxy:
         if value.fake.dtype == dtype:
             return value
-        found: Handle = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
+        found: Proxy = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
         return found

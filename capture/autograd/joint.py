@@ -18,8 +18,8 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.carried import refuse_unsound, relevant
-from longhand.capture.autograd.derivative import NAMED, DerivativeLooksAtData, Derivatives, NotDifferentiable
-from longhand.capture.autograd.eager_derivative import gradient_op
+from longhand.capture.autograd.derivative import NAMED, Derivatives, NotDifferentiable, OnlyAutograd
+from longhand.capture.autograd.eager_derivative import gradient_op, positional
 from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
@@ -29,7 +29,7 @@ from longhand.capture.devices import host_nodes, on_cpu
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
-from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
+from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
@@ -87,7 +87,7 @@ class _Walk:
         self.relevant = relevant(captured)
         self.host = host_nodes(captured.graph)
         self.pullbacks: dict[fx.Node, Pullback] = {}
-        self.gradients: dict[fx.Node, Handle] = {}  # by node of the joint graph
+        self.gradients: dict[fx.Node, Proxy] = {}  # by node of the joint graph
 
     def run(self) -> Joint:
         for node in self.captured.graph.nodes:
@@ -98,7 +98,7 @@ class _Walk:
         node_of = {
             node.name: value.node
             for node, value in self.known.items()
-            if isinstance(value, Handle | Number) and value.node is not None
+            if isinstance(value, Proxy | Number) and value.node is not None
         }
         tangents = self._tangents()
         for node in reversed(list(self.captured.graph.nodes)):
@@ -121,7 +121,7 @@ class _Walk:
             "on_host": node in self.host,
         }
         if isinstance(value, torch.Tensor):
-            self.known[node] = Handle(copy, value, Memory(placeholder=copy))
+            self.known[node] = Proxy(copy, value, Memory(placeholder=copy))
         else:
             self.known[node] = Number(copy, value)
 
@@ -171,20 +171,21 @@ class _Walk:
         if made is not None:
             self.pullbacks[node] = made.pullback
             return list(made.results) if isinstance(value, list | tuple) else made.results[0]
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Proxy)]
         wanted = tuple(place for place, source in enumerate(sources) if source in self.relevant)
         given = self._given(node, value)
         fake_args, fake_kwargs = pytree.tree_map(
             lambda leaf: (
-                leaf.fake if isinstance(leaf, Handle) else leaf.value if isinstance(leaf, Number) else leaf
+                leaf.fake if isinstance(leaf, Proxy) else leaf.value if isinstance(leaf, Number) else leaf
             ),
             (tuple(args), dict(kwargs)),
         )
         try:
             derivative = self.derivatives.of(target, fake_args, fake_kwargs, wanted, given)
         except (NotDifferentiable, RuntimeError, NotImplementedError) as error:
-            looks_at_data = isinstance(error, DerivativeLooksAtData)
-            if looks_at_data and self._differentiated_by_autograd(node, target, args, kwargs):
+            if isinstance(error, OnlyAutograd) and self._differentiated_by_autograd(
+                node, target, args, kwargs
+            ):
                 return self._copied(node, args, kwargs, value)
             raise CaptureError(
                 f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
@@ -203,15 +204,14 @@ class _Walk:
         given = self._given(node, node.meta["val"])
         wanted = tuple(place for place, source in enumerate(node.args) if source in self.relevant)
         n_tensors = sum(source in self.relevant for source in _tensor_arguments(node))
-        op = gradient_op(target, wanted, given) if len(wanted) == n_tensors else None
+        op = gradient_op(target, wanted, given) if not kwargs and len(wanted) == n_tensors else None
         if op is None:
             return False
 
-        rest = target._schema.arguments[len(args) :]
-        named = [kwargs.get(parameter.name, parameter.default_value) for parameter in rest]
+        defaults = [parameter.default_value for parameter in positional(target)[len(args) :]]
 
-        def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
-            found = self.rewriter.call(op, (*args, *named, *(grads[place] for place in given)), {})
+        def pullback(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
+            found = self.rewriter.call(op, (*args, *defaults, *(grads[place] for place in given)), {})
             gradients = found if len(wanted) > 1 else [found]
             return [(args[place], gradient) for place, gradient in zip(wanted, gradients, strict=True)]
 
@@ -235,7 +235,7 @@ class _Walk:
     def _mark(self, node: fx.Node, made: Any) -> None:
         """Gives the nodes that were just emitted the words of the node that they came from."""
         origin: Provenance = node.meta.get("provenance", Provenance())
-        main = made.node if isinstance(made, Handle | Number) else None
+        main = made.node if isinstance(made, Proxy | Number) else None
         new_nodes = self._new_nodes()
         for new in new_nodes:
             role = new.meta.get("role", "")
@@ -247,7 +247,7 @@ class _Walk:
     def _rename(self, node: fx.Node, made: Any) -> None:
         """A value that has no name of its own takes over that of a node which is nothing but it."""
         origin: Provenance = node.meta.get("provenance", Provenance())
-        if origin.local is None or not isinstance(made, Handle) or made.node.op == "placeholder":
+        if origin.local is None or not isinstance(made, Proxy) or made.node.op == "placeholder":
             return
         before: Provenance = made.node.meta["provenance"]
         if before.local is None:
@@ -272,7 +272,7 @@ class _Walk:
             node = self.nodes.get(output.value) if isinstance(output.value, str) else None
             if node is None or node not in self.relevant or is_shared(output):
                 continue
-            handle: Handle = self.known[node]
+            handle: Proxy = self.known[node]
             with self.rewriter.graph.inserting_after(last):
                 tangent = self.rewriter.graph.placeholder(f"d_{node.name}")
             with self.fake_mode:
@@ -291,16 +291,14 @@ class _Walk:
     def _backward(self, node: fx.Node) -> None:
         made = self.known[node]
         results: Sequence[Any] = made if isinstance(made, list) else [made]
-        grads = [
-            self.gradients.get(result.node) if isinstance(result, Handle) else None for result in results
-        ]
+        grads = [self.gradients.get(result.node) if isinstance(result, Proxy) else None for result in results]
         if not any(grads):
             return
         for result, grad in zip(results, grads, strict=True):
             if grad is not None:
                 self._name_gradient(result.node, grad.node)
         filled = [
-            self._zeros(result) if grad is None and isinstance(result, Handle) else grad
+            self._zeros(result) if grad is None and isinstance(result, Proxy) else grad
             for result, grad in zip(results, grads, strict=True)
         ]
         try:
@@ -309,22 +307,22 @@ class _Walk:
             raise CaptureError(f"{error}.", where=_where(node), hint=error.hint) from None
         self._mark_backward(node)
         # Where a call turned out to change nothing, its result is its argument, and has the gradient already.
-        made_nodes = {result.node for result in results if isinstance(result, Handle)}
+        made_nodes = {result.node for result in results if isinstance(result, Proxy)}
         for source, gradient in pairs:
             if gradient is not None and source.node not in made_nodes:
                 self._accumulate(source, gradient)
                 self._mark_backward(node, is_sum=True)
 
-    def _zeros(self, result: Handle) -> Handle:
+    def _zeros(self, result: Proxy) -> Proxy:
         """For a result that nothing differentiable reads; it vanishes where the derivative does not use it."""
-        made: Handle = self.rewriter.call(
+        made: Proxy = self.rewriter.call(
             aten.full.default,
             (list(result.fake.shape), 0),
             {"dtype": result.fake.dtype, "device": result.fake.device},
         )
         return made
 
-    def _accumulate(self, source: Handle, gradient: Handle) -> None:
+    def _accumulate(self, source: Proxy, gradient: Proxy) -> None:
         before = self.gradients.get(source.node)
         if before is not None:
             for summand in (before, gradient):

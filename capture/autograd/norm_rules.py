@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 
 aten = torch.ops.aten
-Pairs = list[tuple[Handle, Handle | None]]
+Pairs = list[tuple[Proxy, Proxy | None]]
 
 
 @derivative_rule(aten.layer_norm.default)
@@ -67,7 +67,7 @@ class _Norm:
         shape = [*eager.shape[: len(self.rows)], *(1 for _ in self.cols)]
         return eager.new_empty(shape, dtype=self.wide)
 
-    def pullback(self, d_out: Handle | None, mean: Handle | None, rstd: Handle) -> Pairs:
+    def pullback(self, d_out: Proxy | None, mean: Proxy | None, rstd: Proxy) -> Pairs:
         """The gradients of x and of the parameters; `mean` is None where the norm subtracts none."""
         if d_out is None:
             return []
@@ -92,32 +92,32 @@ class _Norm:
             found.append((self.bias, self._column_sum(gradient, self.bias)))
         return found
 
-    def _mul(self, one: Handle, other: Handle) -> Handle:
-        found: Handle = self.call(aten.mul.Tensor, (one, other), {})
+    def _mul(self, one: Proxy, other: Proxy) -> Proxy:
+        found: Proxy = self.call(aten.mul.Tensor, (one, other), {})
         return found
 
-    def _sub(self, one: Handle, other: Handle) -> Handle:
-        found: Handle = self.call(aten.sub.Tensor, (one, other), {})
+    def _sub(self, one: Proxy, other: Proxy) -> Proxy:
+        found: Proxy = self.call(aten.sub.Tensor, (one, other), {})
         return found
 
-    def _mean(self, value: Handle) -> Handle:
-        found: Handle = self.call(aten.mean.dim, (value, self.cols, True), {})
+    def _mean(self, value: Proxy) -> Proxy:
+        found: Proxy = self.call(aten.mean.dim, (value, self.cols, True), {})
         return found
 
-    def _column_sum(self, value: Handle, parameter: Handle) -> Handle:
+    def _column_sum(self, value: Proxy, parameter: Proxy) -> Proxy:
         total = value if not self.rows else self.call(aten.sum.dim_IntList, (value, self.rows), {})
         return self._narrowed(total, parameter)
 
-    def _widened(self, value: Handle) -> Handle:
+    def _widened(self, value: Proxy) -> Proxy:
         return self._cast(value, self.wide)
 
-    def _narrowed(self, value: Handle, like: Handle) -> Handle:
+    def _narrowed(self, value: Proxy, like: Proxy) -> Proxy:
         return self._cast(value, like.fake.dtype)
 
-    def _cast(self, value: Handle, dtype: torch.dtype) -> Handle:
+    def _cast(self, value: Proxy, dtype: torch.dtype) -> Proxy:
         if value.fake.dtype == dtype:
             return value
-        found: Handle = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
+        found: Proxy = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
         return found
 
 
@@ -132,21 +132,21 @@ def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: 
     made = rewriter.keep(aten._native_batch_norm_legit_functional.default, tuple(given.values()), {}, eager)
     _, mean, rstd, *_ = made
 
-    def cast(value: Handle, dtype: torch.dtype) -> Handle:
+    def cast(value: Proxy, dtype: torch.dtype) -> Proxy:
         is_it = value.fake.dtype == dtype
-        found: Handle = value if is_it else call(aten._to_copy.default, (value,), {"dtype": dtype})
+        found: Proxy = value if is_it else call(aten._to_copy.default, (value,), {"dtype": dtype})
         return found
 
-    def per_channel(value: Handle) -> Handle:
+    def per_channel(value: Proxy) -> Proxy:
         shape = [-1 if dim == 1 else 1 for dim in range(x.fake.ndim)]
-        found: Handle = call(aten.reshape.default, (cast(value, wide), shape), {})
+        found: Proxy = call(aten.reshape.default, (cast(value, wide), shape), {})
         return found
 
-    def over_channel(op: Any, value: Handle) -> Handle:
-        found: Handle = call(op, (value, dims, op is aten.mean.dim), {})
+    def over_channel(op: Any, value: Proxy) -> Proxy:
+        found: Proxy = call(op, (value, dims, op is aten.mean.dim), {})
         return found
 
-    def pullback(grads: Sequence[Handle | None]) -> Pairs:
+    def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         if grads[0] is None:
             return []
         gradient = cast(grads[0], wide)

@@ -11,14 +11,14 @@ from torch import fx
 from longhand.capture.autograd.derivative import Derivative
 from longhand.capture.autograd.eager_derivative import is_twin
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
 
 
 class OneCall:
     """The derivative of one call, its nodes emitted where they belong."""
 
-    def __init__(self, rewriter: Rewriter, derivative: Derivative, tensors: list[Handle]) -> None:
+    def __init__(self, rewriter: Rewriter, derivative: Derivative, tensors: list[Proxy]) -> None:
         self.rewriter = rewriter
         self.derivative = derivative
         graph = derivative.module.graph
@@ -35,7 +35,7 @@ class OneCall:
             made = original()
             results = made if isinstance(made, list) else [made]
             for node, handle in zip(self.results, results, strict=True):
-                if isinstance(node, fx.Node) and isinstance(handle, Handle) and node not in self.known:
+                if isinstance(node, fx.Node) and isinstance(handle, Proxy) and node not in self.known:
                     self.known[node] = handle
         roots = self.gradients if not replaced else [*self.gradients, *self.results]
         needed = _needed(roots, self.known)
@@ -66,7 +66,7 @@ class OneCall:
                     return True
         return False
 
-    def backward(self, grads: list[Any]) -> list[Handle | None]:
+    def backward(self, grads: list[Any]) -> list[Proxy | None]:
         """Emits the gradients of the wanted tensors."""
         known = self.known
         known.update(zip(self.inputs[self.derivative.n_tensors :], grads, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, Setting, derivative_rule
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.own_derivatives import derivative_named, given_op
 
@@ -24,7 +24,7 @@ def _own_derivative(rewriter: Rewriter, given: dict[str, Any], eager: Any, setti
         rewriter.fresh(rewriter.emit(aten.clone.default, (one,), value=value), value) for one, value in pairs
     ]
 
-    def pullback(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+    def pullback(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
         found = rewriter.inline(derivative_named(given["derivative"]), [*kept, *grads])
         every = zip(arguments, found, strict=True)
         return [(argument, gradient) for argument, gradient in every if argument.node in setting.wanted]

@@ -15,11 +15,11 @@ from torch import fx
 
 from longhand.capture.autograd.marks import Mark, has_mark, set_mark
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 
 aten = torch.ops.aten
-Pairs = list[tuple[Handle, Handle | None]]
+Pairs = list[tuple[Proxy, Proxy | None]]
 
 # Their range holds (softmax - one_hot) / count before a loss scale is multiplied with it.
 _WIDE = (torch.bfloat16, torch.float32, torch.float64)
@@ -36,13 +36,11 @@ def _linear(
     args = (x, weight) if bias is None else (x, weight, bias)
     out = rewriter.keep(aten.linear.default, args, {}, eager)
 
-    def as_rows(value: Handle, n_cols: int) -> Handle:
-        flat: Handle = (
-            value if value.fake.ndim == 2 else call(aten.reshape.default, (value, [-1, n_cols]), {})
-        )
+    def as_rows(value: Proxy, n_cols: int) -> Proxy:
+        flat: Proxy = value if value.fake.ndim == 2 else call(aten.reshape.default, (value, [-1, n_cols]), {})
         return flat
 
-    def pullback(grads: Sequence[Handle | None]) -> Pairs:
+    def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         d_out = grads[0]
         assert d_out is not None
         found: Pairs = []
@@ -64,7 +62,7 @@ def _linear(
     return Rewritten((out,), pullback)
 
 
-def _unscaled(rewriter: Rewriter, gradient: Handle) -> tuple[Handle, Handle | None]:
+def _unscaled(rewriter: Rewriter, gradient: Proxy) -> tuple[Proxy, Proxy | None]:
     """(value, factor) of a gradient that is, seen through reshapes, a value times a number from the backward pass."""
     node = gradient.node
     while node.target is aten.reshape.default and isinstance(node.args[0], fx.Node):
@@ -99,16 +97,16 @@ def _cross_entropy(
     args = (logits, target, None, reduction, ignored)
     loss = rewriter.keep(aten.cross_entropy_loss.default, args, {}, eager)
 
-    def pullback(grads: Sequence[Handle | None]) -> Pairs:
+    def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         d_loss = grads[0]
         if d_loss is None:
             return []
 
-        def per_row(value: Handle) -> Handle:
-            found: Handle = call(aten.unsqueeze.default, (value, 1), {})
+        def per_row(value: Proxy) -> Proxy:
+            found: Proxy = call(aten.unsqueeze.default, (value, 1), {})
             return found
 
-        def n_counted() -> Handle:
+        def n_counted() -> Proxy:
             counts = called("counts", call(aten.ne.Scalar, (target, ignored), {}))
             return called("n_counted", call(aten.sum.default, (counts,), {}))
 
@@ -153,7 +151,7 @@ def _embedding(
     call = rewriter.call
     rows = call(aten.clone.default, (call(aten.slice.Tensor, (table, 0, 0, n_read), {}),), {})
 
-    def pullback(grads: Sequence[Handle | None]) -> Pairs:
+    def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         d_rows = grads[0]
         if d_rows is not None and n_read < n_rows:
             d_rows = call(aten.constant_pad_nd.default, (d_rows, [0, 0, 0, n_rows - n_read], 0.0), {})

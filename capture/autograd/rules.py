@@ -14,7 +14,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import bound
 from longhand.capture.known.biases import ALIGNMENT
@@ -23,7 +23,7 @@ from longhand.options import Device, Target
 aten = torch.ops.aten
 
 # From the gradients of the results (None where there is none) to (argument, gradient) pairs.
-Pullback = Callable[[Sequence[Handle | None]], list[tuple[Handle, Handle | None]]]
+Pullback = Callable[[Sequence[Proxy | None]], list[tuple[Proxy, Proxy | None]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rewritten:
         pullback: The derivative.
     """
 
-    results: tuple[Handle, ...]
+    results: tuple[Proxy, ...]
     pullback: Pullback
 
 
@@ -76,7 +76,7 @@ def derivative_rule(
     return register
 
 
-def called(role: str, made: Handle) -> Handle:
+def called(role: str, made: Proxy) -> Proxy:
     """A value that a derivative just computed, with the word that it has in the formula."""
     made.node.meta["role"] = role
     return made
@@ -92,7 +92,7 @@ def rewritten(
 ) -> Rewritten | None:
     """What the rule for an op makes of a call; None where there is no rule for it."""
     rule = DERIVATIVE_RULES.get(op)
-    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Proxy)]
     if op not in _OF_COMPLEX and any(tensor.fake.is_complex() for tensor in tensors):
         return None
     return None if rule is None else rule(rewriter, bound(op, args, kwargs), eager, setting)
@@ -109,9 +109,9 @@ def _dropout(
     drawn = rewriter.call(aten.bernoulli.p, (x, 1.0 - p), {})
     mask = rewriter.call(aten.ne.Scalar, (drawn, 0), {})
 
-    def masked(value: Handle) -> Handle:
+    def masked(value: Proxy) -> Proxy:
         scaled = rewriter.call(aten.mul.Tensor, (value, 1.0 / (1.0 - p)), {})
-        found: Handle = rewriter.call(aten.where.ScalarOther, (mask, scaled, 0.0), {})
+        found: Proxy = rewriter.call(aten.where.ScalarOther, (mask, scaled, 0.0), {})
         return found
 
     return Rewritten((masked(x),), lambda grads: [(x, None if grads[0] is None else masked(grads[0]))])
@@ -143,7 +143,7 @@ def _attention(
     return _flash_attention(rewriter, (query, key, value), p, causal, scale)
 
 
-def _suits_flash(query: Handle, key: Handle, value: Handle, causal: bool, machine: Target) -> bool:
+def _suits_flash(query: Proxy, key: Proxy, value: Proxy, causal: bool, machine: Target) -> bool:
     """What the flash kernel takes; where it would compute something else or raise, eager takes another one.
 
     (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.) Its causal mask ends with the last key, eager's begins with
@@ -165,7 +165,7 @@ def _is_ampere_or_later(machine: Target) -> bool:
     return int("".join(filter(str.isdigit, machine.arch or ""))) >= 80
 
 
-def _suits_efficient(query: Handle, key: Handle, value: Handle, mask: Handle | None, machine: Target) -> bool:
+def _suits_efficient(query: Proxy, key: Proxy, value: Proxy, mask: Proxy | None, machine: Target) -> bool:
     """What the memory-efficient kernel takes as it is, with a bias in the dtype of the queries.
 
     Eager would make one of a mask of bools, and copy one whose rows begin badly: `known/biases` did both before.
@@ -192,14 +192,14 @@ def _suits_efficient(query: Handle, key: Handle, value: Handle, mask: Handle | N
     return inner == 1 and not any(step % ALIGNMENT for step in outer)
 
 
-def _suits_cudnn(query: Handle, key: Handle, machine: Target) -> bool:
+def _suits_cudnn(query: Proxy, key: Proxy, machine: Target) -> bool:
     """Where eager takes cuDNN's kernel, half again as fast: Hopper, heads of up to 128 channels, whole blocks of 64."""
     sizes = (query.fake.shape[2], key.fake.shape[2])
     return machine.arch == "sm_90" and query.fake.shape[3] <= 128 and not any(size % 64 for size in sizes)
 
 
 def _cudnn_attention(
-    rewriter: Rewriter, operands: tuple[Handle, ...], causal: bool, scale: float | None
+    rewriter: Rewriter, operands: tuple[Proxy, ...], causal: bool, scale: float | None
 ) -> Rewritten:
     made = rewriter.call(
         aten._scaled_dot_product_cudnn_attention.default,
@@ -208,7 +208,7 @@ def _cudnn_attention(
     )
     out, logsumexp, cum_q, cum_k, max_q, max_k, seed, offset, _ = made
 
-    def backward(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+    def backward(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
         kept = (out, logsumexp, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, causal)
         found = rewriter.call(
             aten._scaled_dot_product_cudnn_attention_backward.default,
@@ -221,7 +221,7 @@ def _cudnn_attention(
 
 
 def _flash_attention(
-    rewriter: Rewriter, operands: tuple[Handle, ...], p: float, causal: bool, scale: float | None
+    rewriter: Rewriter, operands: tuple[Proxy, ...], p: float, causal: bool, scale: float | None
 ) -> Rewritten:
     made = rewriter.call(
         aten._scaled_dot_product_flash_attention.default,
@@ -230,7 +230,7 @@ def _flash_attention(
     )
     out, logsumexp, cum_q, cum_k, max_q, max_k, seed, offset, _ = made
 
-    def backward(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+    def backward(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
         kept = (out, logsumexp, cum_q, cum_k, max_q, max_k, p, causal, seed, offset)
         found = rewriter.call(
             aten._scaled_dot_product_flash_attention_backward.default,
@@ -244,8 +244,8 @@ def _flash_attention(
 
 def _efficient_attention(
     rewriter: Rewriter,
-    operands: tuple[Handle, ...],
-    mask: Handle | None,
+    operands: tuple[Proxy, ...],
+    mask: Proxy | None,
     p: float,
     scale: float | None,
     causal: bool = False,
@@ -260,7 +260,7 @@ def _efficient_attention(
         {"scale": scale},
     )
 
-    def backward(grads: Sequence[Handle | None]) -> list[tuple[Handle, Handle | None]]:
+    def backward(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
         found = rewriter.call(
             aten._scaled_dot_product_efficient_attention_backward.default,
             (grads[0], *operands, bias, out, *kept, p, [True, True, True, False], causal),

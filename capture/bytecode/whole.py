@@ -17,7 +17,7 @@ from longhand.capture.bytecode.entry.breaks import (
     SkipFrame,
     Unsupported,
 )
-from longhand.capture.bytecode.entry.outcome import Outcome
+from longhand.capture.bytecode.entry.outcome import OutcomeWriter
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.frames.interpreter import Interpreter
 from longhand.capture.bytecode.trace import Trace
@@ -114,7 +114,7 @@ def capture_whole(
     )
 
 
-class _Tree(Outcome):
+class _Tree(OutcomeWriter):
     """Makes the result's tree with nodes as leaves, instead of the text of a function that would make it."""
 
     def tree(self, result: Value, given: dict[str, Any]) -> Any:

@@ -28,7 +28,7 @@ from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.own_derivatives import derivative_of, op_call
-from longhand.capture.provenance import Frame, as_attributes, dotted_path, user_frames
+from longhand.capture.provenance import StackLevel, as_attributes, dotted_path, user_frames
 from longhand.capture.source import function_lines, shape_words, wrapper_of_method
 from longhand.capture.storages import overlapping
 from longhand.options import Target
@@ -266,7 +266,7 @@ def _plain(source: str, passing: frozenset[str] = frozenset()) -> str:
     return re.sub(r"^L_|_$", "", "_".join(words)) or "value"
 
 
-def _first_frames(graph: fx.Graph) -> tuple[tuple[Frame, ...], frozenset[str]]:
+def _first_frames(graph: fx.Graph) -> tuple[tuple[StackLevel, ...], frozenset[str]]:
     """The user's functions around the first call, the outermost first, and what passes arguments on to them.
 
     Decorators of methods are left out: what they are called, and their ``**kwargs``, are nobody's words.
@@ -285,14 +285,14 @@ def _first_frames(graph: fx.Graph) -> tuple[tuple[Frame, ...], frozenset[str]]:
     return (), frozenset()
 
 
-def _name(frames: tuple[Frame, ...], placeholders: list[fx.Node]) -> str:
+def _name(frames: tuple[StackLevel, ...], placeholders: list[fx.Node]) -> str:
     """``GPT`` of ``GPT.forward``, or the function's name."""
     parts = frames[0].statement.qualname.split(".") if frames else ["graph"]
     word = parts[-2] if len(parts) > 1 and parts[-1] in ("forward", "__call__") else parts[-1]
     return word if word.isidentifier() and not keyword.iskeyword(word) else "graph"  # of a lambda, say
 
 
-def _source(frames: tuple[Frame, ...], name: str) -> str:
+def _source(frames: tuple[StackLevel, ...], name: str) -> str:
     if not frames:
         return name
     for module_name, module in list(sys.modules.items()):
@@ -301,7 +301,7 @@ def _source(frames: tuple[Frame, ...], name: str) -> str:
     return name
 
 
-def _size_words(frames: tuple[Frame, ...]) -> dict[tuple[str, int], str]:
+def _size_words(frames: tuple[StackLevel, ...]) -> dict[tuple[str, int], str]:
     """Words that the outermost function gives to sizes of its arguments."""
     return (
         shape_words(frames[0].file, *function_lines(frames[0].file, frames[0].statement.line))

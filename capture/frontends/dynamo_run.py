@@ -45,7 +45,7 @@ def note_of(traced: fx.Node | None) -> CallNote:
 
 
 @dataclasses.dataclass
-class _State:
+class _RunningCall:
     """What holds at the call that runs.
 
     Attributes:
@@ -76,12 +76,12 @@ class DynamoRun(fx.Interpreter):
         records: bool,
         given: Mapping[Any, Callable[..., Any]],
         *,
-        state: _State | None = None,
+        state: _RunningCall | None = None,
         checkpoint: int = 0,
     ) -> None:
         super().__init__(module)
         self._held = held
-        self._state = state or _State(records, given=given)
+        self._state = state or _RunningCall(records, given=given)
         self._regions = [checkpoint]
 
     def run_node(self, node: fx.Node) -> Any:

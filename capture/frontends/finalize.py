@@ -20,7 +20,7 @@ from longhand.capture.frontends.results import results_of
 from longhand.capture.functionalize.canonicalize import RULES, TRAINING_RULES
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
-from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number
+from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.gradient_tracking import Carrying
 from longhand.capture.functionalize.writes import rule_for_write
@@ -124,7 +124,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     rewriter.current = None
     kept = _kept_inputs(traced, known)
     values = [known[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in traced.leaves]
-    mutated = [handle for _, handle in kept if isinstance(handle, Handle) and handle.memory.version]
+    mutated = [handle for _, handle in kept if isinstance(handle, Proxy) and handle.memory.version]
     outputs = results_of(rewriter, values, mutated)
     written = [(handle.memory.placeholder, rewriter.read(handle)) for handle in mutated]
     results = [output[0] for output in outputs if isinstance(output[0], fx.Node)]
@@ -207,8 +207,8 @@ def _assemble(
     )
 
 
-def _placeholder(value: Handle | Number) -> fx.Node:
-    node = value.memory.placeholder if isinstance(value, Handle) else value.node
+def _placeholder(value: Proxy | Number) -> fx.Node:
+    node = value.memory.placeholder if isinstance(value, Proxy) else value.node
     assert node is not None
     return node
 
@@ -223,10 +223,10 @@ def _inputs(traced: Traced) -> list[fx.Node]:
     return [node for node in traced.module.graph.nodes if node.op == "placeholder"]
 
 
-def _kept_inputs(traced: Traced, known: dict[fx.Node, Any]) -> list[tuple[GraphInput, Handle | Number]]:
+def _kept_inputs(traced: Traced, known: dict[fx.Node, Any]) -> list[tuple[GraphInput, Proxy | Number]]:
     """The inputs with their placeholder's handle; of tied ones only the first, under the group's first path."""
     first = {path: group[0] for group in traced.tied for path in group}
-    kept: dict[int, tuple[GraphInput, Handle | Number]] = {}
+    kept: dict[int, tuple[GraphInput, Proxy | Number]] = {}
     for entry, node in zip(traced.inputs, _inputs(traced), strict=True):
         if entry is not None and id(known[node]) not in kept:
             tied = entry.kind in (InputKind.PARAMETER, InputKind.BUFFER)
@@ -254,7 +254,7 @@ def _placeholders(rewriter: Rewriter, traced: Traced) -> dict[fx.Node, Any]:
             carries = rewriter.gradients is not None and node.name in traced.grad_inputs
             if rewriter.gradients is not None and carries:
                 rewriter.gradients.add(copy)
-            known[node] = Handle(copy, value, Memory(placeholder=copy, carries=carries))
+            known[node] = Proxy(copy, value, Memory(placeholder=copy, carries=carries))
         else:
             known[node] = Number(copy, value)
         if path is not None:

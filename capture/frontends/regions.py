@@ -11,7 +11,7 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
-from longhand.capture.functionalize.functional_proxies import Handle, Number
+from longhand.capture.functionalize.functional_proxies import Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 
 
@@ -44,8 +44,8 @@ def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) 
 
 def _trace_below_autocast(rewriter: Rewriter, module: fx.GraphModule, operands: list[Any]) -> fx.GraphModule:
     """The region traced again with autocast's casts as explicit calls."""
-    leaves = [leaf for leaf in pytree.tree_leaves(operands) if isinstance(leaf, Handle | Number)]
-    values = [leaf.fake if isinstance(leaf, Handle) else leaf.value for leaf in leaves]
+    leaves = [leaf for leaf in pytree.tree_leaves(operands) if isinstance(leaf, Proxy | Number)]
+    values = [leaf.fake if isinstance(leaf, Proxy) else leaf.value for leaf in leaves]
     with rewriter.fake_mode, torch.no_grad():
         return torch_private.make_fx(fx.Interpreter(module).run, decomposition_table=decomposition_table())(
             *values

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.functionalize.functional_proxies import Handle, Number
+from longhand.capture.functionalize.functional_proxies import Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.view_nodes import seen
 from longhand.capture.graph import AliasKind
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 def results_of(
-    rewriter: Rewriter, values: list[Any], mutated: list[Handle]
+    rewriter: Rewriter, values: list[Any], mutated: list[Proxy]
 ) -> list[tuple[Any, AliasKind, Any]]:
     """(node or constant, alias, base) for each result; a clone where fresh memory needs one."""
     outputs: list[tuple[Any, AliasKind, Any]] = []
@@ -25,7 +25,7 @@ def results_of(
     for position, value in enumerate(values):
         if isinstance(value, Number):
             outputs.append((value.node, AliasKind.FRESH, None))
-        elif not isinstance(value, Handle):
+        elif not isinstance(value, Proxy):
             outputs.append((value, AliasKind.FRESH, None))
         elif value.memory.placeholder is not None:
             outputs.append((rewriter.read(value), AliasKind.INPUT, value.memory.placeholder))

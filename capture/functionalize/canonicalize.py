@@ -13,7 +13,7 @@ import torch
 
 from longhand.capture.functionalize import foreach
 from longhand.capture.functionalize.decompositions import ALIAS_IDENTITIES, CASTS, DROPOUTS, FRESH_IDENTITIES
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
 from longhand.capture.functionalize.views import VIEW_RULES
 from longhand.capture.functionalize.writes import WRITE_RULES, bound
@@ -42,7 +42,7 @@ def _dropout(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any
 
 
 def _cast(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     if eager.dtype == source.fake.dtype and eager.device == source.fake.device:
         return rewriter.same(source, eager)
     changed: dict[str, Any] = {}
@@ -145,9 +145,9 @@ def _variance(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
 
 def _arithmetic_identity(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """``x * 1``, ``x / 1``, ``x ** 1``; ``n + 0`` and ``n - 0`` of integers (of floats they turn -0 into 0)."""
-    if kwargs or len(args) != 2 or not isinstance(args[0], Handle) or type(args[1]) not in (int, float):
+    if kwargs or len(args) != 2 or not isinstance(args[0], Proxy) or type(args[1]) not in (int, float):
         return NotImplemented
-    source: Handle = args[0]
+    source: Proxy = args[0]
     additive = target._schema.name in ("aten::add", "aten::sub")
     if args[1] != (0 if additive else 1) or eager.dtype != source.fake.dtype:
         return NotImplemented
@@ -163,7 +163,7 @@ def _item(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -
 
 def _conjugate(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """Of a number, which derivatives write as if it were a tensor: another number; of a real tensor: itself."""
-    if isinstance(args[0], Handle) and not args[0].fake.is_complex():
+    if isinstance(args[0], Proxy) and not args[0].fake.is_complex():
         return _identity(rewriter, target, args, kwargs, eager)
     return args[0].conjugate() if isinstance(args[0], complex | float | int) else NotImplemented
 

@@ -1,9 +1,9 @@
 """A functional graph that is being written: its nodes, and the memory of the eager program that they stand for.
 
-Memory is modelled by `Handle`: one for each tensor object of the eager program. Handles on one storage form a tree
-under the handle that owns it. A write gives the written handle a new value, rebuilds its parents from it (a slice's
+Memory is modelled by `Proxy`: one for each tensor object of the eager program. Proxies of one storage form a tree
+under the one that owns it. A write gives the written proxy a new value, rebuilds its parents from it (a slice's
 parent is a slice_scatter), and marks every other view of that memory as outdated; an outdated view is taken again from
-its parent when somebody reads it. Which handles share memory is not guessed from op names: the traced fake values
+its parent when somebody reads it. Which proxies share memory is not guessed from op names: the traced fake values
 share storages exactly as eager's tensors do.
 """
 
@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.functionalize.functional_proxies import Handle, Memory, Number, fake_of
+from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy, fake_of
 from longhand.capture.functionalize.gradient_tracking import Carrying, detach
 
 __all__ = ["CannotFunctionalize", "FunctionalGraph"]
@@ -47,7 +47,7 @@ class FunctionalGraph:
     def __init__(self, fake_mode: torch_private.FakeTensorMode, gradients: Carrying | None) -> None:
         self.fake_mode = fake_mode
         self.graph = fx.Graph()
-        self.handles: dict[str, Handle | Number] = {}  # by placeholder
+        self.handles: dict[str, Proxy | Number] = {}  # by placeholder
         self.gradients = gradients
         self.current: fx.Node | None = None  # the traced node being copied: whose words new nodes take over
         self._sizes: dict[Any, fx.Node] = {}
@@ -84,7 +84,7 @@ class FunctionalGraph:
 
     def _as_nodes(self, tree: Any) -> Any:
         def node_of(leaf: Any) -> Any:
-            if isinstance(leaf, Handle):
+            if isinstance(leaf, Proxy):
                 return self.read(leaf)
             return leaf.node if isinstance(leaf, Number) else leaf
 
@@ -99,30 +99,30 @@ class FunctionalGraph:
 
     # -- memory --------------------------------------------------------------------------------------------------
 
-    def fresh(self, node: fx.Node, fake: torch.Tensor) -> Handle:
+    def fresh(self, node: fx.Node, fake: torch.Tensor) -> Proxy:
         """A tensor with memory of its own."""
-        return Handle(node, fake, Memory(carries=self.gradients is not None and node in self.gradients))
+        return Proxy(node, fake, Memory(carries=self.gradients is not None and node in self.gradients))
 
     def view(
         self,
-        parent: Handle,
+        parent: Proxy,
         fake: torch.Tensor,
         take: Callable[[fx.Node], fx.Node],
         put: Callable[[fx.Node, fx.Node], fx.Node],
-    ) -> Handle:
+    ) -> Proxy:
         """What an op makes of its tensor argument: a view if eager's values share storage, else a fresh tensor."""
         node = take(self.read(parent))
         if torch_private.storage_key(fake) != torch_private.storage_key(parent.fake):
             return self.fresh(node, fake)
-        return Handle(node, fake, parent.memory, parent.memory.version, parent, take, put)
+        return Proxy(node, fake, parent.memory, parent.memory.version, parent, take, put)
 
-    def same(self, source: Handle, fake: torch.Tensor) -> Handle:
+    def same(self, source: Proxy, fake: torch.Tensor) -> Proxy:
         """What an identity makes of its argument: itself, or a fresh tensor of the same value."""
         if torch_private.storage_key(fake) == torch_private.storage_key(source.fake):
             return source
         return self.fresh(self.read(source), fake)
 
-    def read(self, handle: Handle) -> fx.Node:
+    def read(self, handle: Proxy) -> fx.Node:
         """The node that holds the tensor's value now."""
         if handle.version != handle.memory.version:
             if handle.parent is None or handle.take is None:
@@ -133,11 +133,11 @@ class FunctionalGraph:
             handle.version = handle.memory.version
         return handle.node
 
-    def write(self, handle: Handle, node: fx.Node) -> None:
+    def write(self, handle: Proxy, node: fx.Node) -> None:
         """The tensor's elements become the node's value (same shape and dtype)."""
         self._store(handle, self._written(handle, node))
 
-    def _store(self, handle: Handle, node: fx.Node) -> None:
+    def _store(self, handle: Proxy, node: fx.Node) -> None:
         if handle.parent is None:
             handle.memory.version += 1
         else:
@@ -147,7 +147,7 @@ class FunctionalGraph:
         handle.node = node
         handle.version = handle.memory.version
 
-    def _written(self, handle: Handle, node: fx.Node) -> fx.Node:
+    def _written(self, handle: Proxy, node: fx.Node) -> fx.Node:
         """What a write stores: the value, without gradients where none are recorded."""
         if self.gradients is None:
             return node

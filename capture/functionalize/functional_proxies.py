@@ -17,9 +17,9 @@ from longhand.capture import torch_private
 from longhand.capture.functionalize.decompositions import COMPOSITE_VIEWS, packet_name
 
 __all__ = [
-    "Handle",
     "Memory",
     "Number",
+    "Proxy",
     "fake_of",
     "is_composite_view",
     "number_behind",
@@ -45,7 +45,7 @@ class Memory:
 
 
 @dataclasses.dataclass(eq=False)
-class Handle:
+class Proxy:
     """One tensor of the eager program.
 
     Attributes:
@@ -60,7 +60,7 @@ class Handle:
     fake: torch.Tensor
     memory: Memory
     version: int = 0
-    parent: Handle | None = None
+    parent: Proxy | None = None
     take: Callable[[fx.Node], fx.Node] | None = None
     put: Callable[[fx.Node, fx.Node], fx.Node] | None = None
 
@@ -75,7 +75,7 @@ class Number:
 
 def fake_of(leaf: Any) -> Any:
     """An argument of a call as eager has it."""
-    if isinstance(leaf, Handle):
+    if isinstance(leaf, Proxy):
         return leaf.fake
     return leaf.value if isinstance(leaf, Number) else leaf
 
@@ -90,7 +90,7 @@ def on_storage_of(eager: Any, results: Any, given: Any) -> Any:
     if len(handles) != len(values):
         return results
     for handle, value in zip(handles, values, strict=True):
-        if not isinstance(handle, Handle) or not isinstance(value, torch.Tensor) or id(handle) in sources:
+        if not isinstance(handle, Proxy) or not isinstance(value, torch.Tensor) or id(handle) in sources:
             continue
         if handle.fake.dtype is value.dtype:
             handle.fake = value
@@ -118,17 +118,17 @@ def without_defaults(
 
 
 def _is_default(argument: Any, value: Any) -> bool:
-    if not argument.has_default_value() or isinstance(value, Handle | Number | torch.SymInt):
+    if not argument.has_default_value() or isinstance(value, Proxy | Number | torch.SymInt):
         return False
     default = argument.default_value
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
-        return not any(isinstance(part, Handle | Number) for part in value) and list(value) == list(default)
+        return not any(isinstance(part, Proxy | Number) for part in value) and list(value) == list(default)
     return type(value) is type(default) and bool(value == default)
 
 
 def signature(leaf: Any) -> Any:
     """What decides how an op decomposes: everything of a tensor but its identity."""
-    if isinstance(leaf, Handle):
+    if isinstance(leaf, Proxy):
         fake = leaf.fake
         return ("tensor", str(tuple(fake.shape)), str(fake.stride()), fake.dtype, str(fake.device))
     return ("number", str(leaf.value)) if isinstance(leaf, Number) else (type(leaf), repr(leaf))
@@ -148,5 +148,5 @@ def is_composite_view(target: torch._ops.OpOverload, args: Any) -> bool:
     """Whether a call is a view that is made of views, of tensors that lie in memory as they look."""
     if target.namespace != "aten" or packet_name(target) not in COMPOSITE_VIEWS:
         return False
-    given = [leaf.fake for leaf in pytree.tree_leaves(args) if isinstance(leaf, Handle)]
+    given = [leaf.fake for leaf in pytree.tree_leaves(args) if isinstance(leaf, Proxy)]
     return not any(value.is_complex() or value.is_neg() for value in given)

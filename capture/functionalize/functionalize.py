@@ -27,8 +27,8 @@ from longhand.capture.functionalize.decompositions import (
 )
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize, FunctionalGraph
 from longhand.capture.functionalize.functional_proxies import (
-    Handle,
     Number,
+    Proxy,
     fake_of,
     is_composite_view,
     number_behind,
@@ -113,7 +113,7 @@ class Rewriter(FunctionalGraph):
         self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any
     ) -> Any:
         """The call as it is: its results are fresh, or views where eager's are."""
-        sources = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle)]
+        sources = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Proxy)]
         args, kwargs = without_defaults(target, args, kwargs)
         node = self.emit(target, args, kwargs, value=eager)
         if not isinstance(eager, list | tuple):
@@ -126,7 +126,7 @@ class Rewriter(FunctionalGraph):
         return results
 
     def _wrap(
-        self, node: fx.Node, value: Any, sources: list[Handle], take: Callable[[fx.Node], fx.Node]
+        self, node: fx.Node, value: Any, sources: list[Proxy], take: Callable[[fx.Node], fx.Node]
     ) -> Any:
         if not isinstance(value, torch.Tensor):
             return (
@@ -138,7 +138,7 @@ class Rewriter(FunctionalGraph):
             if torch_private.storage_key(source.fake) == torch_private.storage_key(value):
                 memory = source.memory
                 put = _bind(self._put_by_position, take, source)
-                return Handle(node, value, memory, memory.version, source, take, put)
+                return Proxy(node, value, memory, memory.version, source, take, put)
         return self.fresh(node, value)
 
     def _again(self, node: fx.Node, position: int | None, parent: fx.Node) -> fx.Node:
@@ -149,7 +149,7 @@ class Rewriter(FunctionalGraph):
         return copy if position is None else self.emit(operator.getitem, (copy, position))
 
     def _put_by_position(
-        self, take: Callable[[fx.Node], fx.Node], source: Handle, parent: fx.Node, child: fx.Node
+        self, take: Callable[[fx.Node], fx.Node], source: Proxy, parent: fx.Node, child: fx.Node
     ) -> fx.Node:
         """The inverse of any view that only moves elements: take the same view of their positions, and write there."""
         if not all(isinstance(size, int) for size in source.fake.shape):
@@ -180,11 +180,7 @@ class Rewriter(FunctionalGraph):
         """The results of what ran while no gradients were recorded."""
 
         def stop(leaf: Any) -> Any:
-            if (
-                not isinstance(leaf, Handle)
-                or self.gradients is None
-                or self.read(leaf) not in self.gradients
-            ):
+            if not isinstance(leaf, Proxy) or self.gradients is None or self.read(leaf) not in self.gradients:
                 return leaf
             return self.keep(detach, (leaf,), {}, self.evaluate(detach, (leaf,), {}))
 
@@ -193,7 +189,7 @@ class Rewriter(FunctionalGraph):
     # -- decomposition -------------------------------------------------------------------------------------------
 
     def _decomposed(self, target: Callable[..., Any], args: Any, kwargs: Any) -> fx.GraphModule | None:
-        """The op or function as a graph of smaller ones; None if it is not made of any, or looks at data to choose."""
+        """The op or function as a graph of smaller ones; None if it is not made of any."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (target, str(spec), tuple(signature(leaf) for leaf in leaves))
         if key not in self._traced:
@@ -201,7 +197,7 @@ class Rewriter(FunctionalGraph):
         return self._traced[key]
 
     def _trace(self, target: Callable[..., Any], leaves: list[Any], spec: Any) -> fx.GraphModule | None:
-        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Handle | Number)]
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Proxy | Number)]
 
         def run(*values: Any) -> Any:
             filled = list(leaves)
@@ -210,13 +206,13 @@ class Rewriter(FunctionalGraph):
             args, kwargs = pytree.tree_unflatten(filled, spec)
             return target(*args, **kwargs)
 
-        values = [leaves[p].fake if isinstance(leaves[p], Handle) else leaves[p].value for p in places]
+        values = [leaves[p].fake if isinstance(leaves[p], Proxy) else leaves[p].value for p in places]
         with self.fake_mode, torch.no_grad():
             values = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
             try:
                 traced = torch_private.make_fx(run, decomposition_table=decomposition_table())(*values)
             except torch_private.LOOKS_AT_DATA:
-                return None
+                return None  # torch's decomposition looks at data; the op itself does not ask
         calls = [node for node in traced.graph.nodes if node.op == "call_function"]
         if any(node.target is target for node in calls):
             return None
@@ -226,7 +222,7 @@ class Rewriter(FunctionalGraph):
         return traced
 
     def _inline(self, traced: fx.GraphModule, args: Any, kwargs: Any) -> Any:
-        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Handle | Number)]
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Proxy | Number)]
         return self.inline(traced, given)
 
     def inline(self, module: fx.GraphModule, given: list[Any], traced_values: bool = False) -> Any:

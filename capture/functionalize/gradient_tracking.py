@@ -37,16 +37,14 @@ _SHAPE_ONLY = frozenset(
 )
 
 
-# Which of their results are differentiable.
-_ONLY_FIRST = frozenset([0])
-_BUT_FIRST = frozenset([1, 2])  # the first one says which rows changed places
-_DIFFERENTIABLE = {
-    "aten::native_batch_norm": _ONLY_FIRST,
-    "aten::_native_batch_norm_legit": _ONLY_FIRST,
-    "aten::_native_batch_norm_legit_functional": _ONLY_FIRST,
-    "aten::_native_batch_norm_legit_no_training": _ONLY_FIRST,
-    "aten::linalg_lu": _BUT_FIRST,
-    "aten::lu_unpack": _BUT_FIRST,
+# Which of their results are differentiable; of all other ops each that is a float is.
+_DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
+    "aten::native_batch_norm": (0,),
+    "aten::_native_batch_norm_legit": (0,),
+    "aten::_native_batch_norm_legit_functional": (0,),
+    "aten::_native_batch_norm_legit_no_training": (0,),
+    "aten::linalg_lu": (1, 2),
+    "aten::lu_unpack": (1, 2),
 }
 
 
@@ -91,8 +89,8 @@ def stops(node: fx.Node) -> bool:
         return True
     if target is operator.getitem and isinstance(node.args[0], fx.Node):
         made_by = node.args[0].target
-        name = made_by._schema.name if isinstance(made_by, torch._ops.OpOverload) else ""
-        return name in _DIFFERENTIABLE and node.args[1] not in _DIFFERENTIABLE[name]
+        known = isinstance(made_by, torch._ops.OpOverload) and _DIFFERENTIABLE.get(made_by._schema.name)
+        return bool(known) and node.args[1] not in known  # type: ignore[operator]
     return isinstance(target, torch._ops.OpOverload) and target._schema.name in _SHAPE_ONLY
 
 

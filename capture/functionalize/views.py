@@ -15,7 +15,7 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.functionalize.decompositions import RESHAPES
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
 from longhand.capture.functionalize.writes import bound
 
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 
 def _reshape(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     if target is aten.view.dtype:
         return _view_dtype(rewriter, target, args, kwargs, eager)
     before, after = tuple(source.fake.shape), tuple(eager.shape)
@@ -43,7 +43,7 @@ def _reshape(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any
     return _reshaped(rewriter, source, sizes, eager)
 
 
-def _reshaped(rewriter: Rewriter, source: Handle, sizes: Any, eager: torch.Tensor) -> Handle:
+def _reshaped(rewriter: Rewriter, source: Proxy, sizes: Any, eager: torch.Tensor) -> Proxy:
     def take(parent: fx.Node) -> fx.Node:
         return rewriter.emit(aten.reshape.default, (parent, list(sizes)), value=eager)
 
@@ -53,7 +53,7 @@ def _reshaped(rewriter: Rewriter, source: Handle, sizes: Any, eager: torch.Tenso
     return rewriter.view(source, eager, take, put)
 
 
-def _size_of(rewriter: Rewriter, source: Handle) -> list[Any]:
+def _size_of(rewriter: Rewriter, source: Proxy) -> list[Any]:
     """The sizes of a tensor as ints and, where symbolic, nodes that compute them."""
     sizes: list[Any] = []
     for dim, size in enumerate(source.fake.shape):
@@ -65,7 +65,7 @@ def _size_of(rewriter: Rewriter, source: Handle) -> list[Any]:
 
 
 def _view_dtype(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     if eager.dtype == source.fake.dtype:
         return rewriter.same(source, eager)
     return rewriter.view(
@@ -77,7 +77,7 @@ def _view_dtype(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
 
 
 def _transpose(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     name = target._schema.name.split("::")[1]
     if name in ("mH", "adjoint") and source.fake.is_complex():
         return NotImplemented
@@ -100,7 +100,7 @@ def _transpose(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: A
 
 
 def _permute(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     dims = [dim % len(args[1]) for dim in args[1]]
     if dims == sorted(dims):
         return rewriter.same(source, eager)
@@ -114,14 +114,14 @@ def _permute(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any
 
 
 def _expand(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     if _are_ints(tuple(eager.shape)) and tuple(eager.shape) == tuple(source.fake.shape):
         return rewriter.same(source, eager)
     return rewriter.keep(aten.expand.default, (source, list(args[1])), {}, eager)
 
 
 def _squeeze(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     given = bound(target, args, kwargs).get("dim", list(range(source.fake.dim())))
     rank = max(source.fake.dim(), 1)
     dims = [
@@ -143,7 +143,7 @@ def _squeeze(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any
 
 
 def _unsqueeze(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
 
     def put(parent: fx.Node, child: fx.Node) -> fx.Node:
         return rewriter.emit(aten.reshape.default, (child, _size_of(rewriter, source)), value=source.fake)
@@ -171,7 +171,7 @@ def _select(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
 
 def _slice(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     given = bound(target, args, kwargs)
-    source: Handle = given["self"]
+    source: Proxy = given["self"]
     dim, start, end, step = given["dim"], given["start"], given["end"], given["step"]
     whole_from = start is None or (isinstance(start, int) and start == 0)
     unbounded = end is None or (isinstance(end, int) and end >= 2**62)
@@ -199,7 +199,7 @@ def _narrow(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
 
 
 def _split(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     dim = bound(target, args, kwargs)["dim"]
     sizes = [part.shape[dim] for part in eager]
     if not _are_ints(tuple(sizes)):
@@ -214,8 +214,8 @@ def _split(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
 
 
 def _slice_of(
-    rewriter: Rewriter, source: Handle, part: torch.Tensor, dim: int, start: int, item: fx.Node
-) -> Handle:
+    rewriter: Rewriter, source: Proxy, part: torch.Tensor, dim: int, start: int, item: fx.Node
+) -> Proxy:
     if torch_private.storage_key(part) != torch_private.storage_key(source.fake):
         return rewriter.fresh(item, part)
     bounds = (dim, start, start + int(part.shape[dim]))
@@ -226,7 +226,7 @@ def _slice_of(
     def put(parent: fx.Node, child: fx.Node) -> fx.Node:
         return rewriter.emit(aten.slice_scatter.default, (parent, child, *bounds), value=source.fake)
 
-    return Handle(item, part, source.memory, source.memory.version, source, take, put)
+    return Proxy(item, part, source.memory, source.memory.version, source, take, put)
 
 
 def _unbind(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
@@ -245,7 +245,7 @@ def _unbind(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
                 aten.select_scatter.default, (parent, child, dim, position), value=source.fake
             )
 
-        parts.append(Handle(item, part, source.memory, source.memory.version, source, take, put))
+        parts.append(Proxy(item, part, source.memory, source.memory.version, source, take, put))
     return parts
 
 
@@ -337,7 +337,7 @@ def _memory_order(value: torch.Tensor) -> list[int] | None:
 
 
 def _complex_view(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source: Handle = args[0]
+    source: Proxy = args[0]
     inverse = (
         aten.view_as_real.default if target is aten.view_as_complex.default else aten.view_as_complex.default
     )

@@ -12,7 +12,7 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
-from longhand.capture.functionalize.functional_proxies import Handle
+from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
 
 aten = torch.ops.aten
@@ -56,7 +56,7 @@ def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eage
         )
     if name in _METADATA:
         return rewriter.call(_functional(target, name[:-1]), args, kwargs)
-    destination: Handle = args[0]
+    destination: Proxy = args[0]
     result = rewriter.call(_functional(target, _RENAMED.get(name, name[:-1])), args, kwargs)
     return _store(rewriter, destination, result)
 
@@ -80,16 +80,16 @@ def copy_into(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
     """``x.copy_(y)``: y, broadcast and cast, is x's new value."""
     given = bound(target, args, kwargs)
     destination, source = given["self"], given["src"]
-    if not isinstance(source, Handle):
+    if not isinstance(source, Proxy):
         return fill(rewriter, target, (destination, source), {}, eager)
     return _store(rewriter, destination, source)
 
 
 def fill(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """``x.fill_(v)``, ``x.zero_()``."""
-    destination: Handle = args[0]
+    destination: Proxy = args[0]
     value = args[1] if len(args) > 1 else kwargs.get("value", 0)
-    if isinstance(value, Handle):
+    if isinstance(value, Proxy):
         return _store(rewriter, destination, value)
     return _store(rewriter, destination, rewriter.call(aten.full_like.default, (destination, value), {}))
 
@@ -114,7 +114,7 @@ def write_out(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
     return stored if isinstance(result, list | tuple) else stored[0]
 
 
-def _store(rewriter: Rewriter, destination: Handle, value: Handle) -> Handle:
+def _store(rewriter: Rewriter, destination: Proxy, value: Proxy) -> Proxy:
     """Writes a value into a tensor in that tensor's dtype and shape."""
     into = destination.fake
     if value.fake.dtype != into.dtype or value.fake.device != into.device:
@@ -157,7 +157,7 @@ def _types(target: torch._ops.OpOverload) -> list[str]:
 def fill_diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """``x.fill_diagonal_(v)`` of a matrix, where nothing wraps."""
     given = bound(target, args, kwargs)
-    destination: Handle = given["self"]
+    destination: Proxy = given["self"]
     rows, *others = destination.fake.shape
     if len(others) != 1 or (given["wrap"] and not rows <= others[0] + 1):
         raise CannotFunctionalize("`fill_diagonal_` wraps, or its tensor is no matrix")
@@ -194,7 +194,7 @@ def custom_write(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager:
     """A custom op that writes works on clones that nobody else reads before it ran; they are then the new values."""
     given = bound(target, args, kwargs)
     written = [given[name] for name in torch_private.writes(target) if given[name] is not None]
-    if not all(isinstance(handle, Handle) for handle in written):
+    if not all(isinstance(handle, Proxy) for handle in written):
         raise CannotFunctionalize(f"{target} writes into a list of tensors")
     clones = {id(handle): rewriter.emit(aten.clone.default, (handle,)) for handle in written}
     call_args = tuple(clones.get(id(value), value) for value in given.values())

@@ -11,13 +11,13 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
+from longhand.capture.known.facts import Affine, AffineValue, Fact, Piecewise, SameNumber, Size
 
 INDEX_TYPES = (torch.int64, torch.int32)
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class KnownCall:
     """One call and what is known of its arguments.
 
     Attributes:
@@ -43,7 +43,7 @@ class Call:
         given = self.node.args[position]
         if isinstance(given, fx.Node):
             return self.facts.get(given)
-        return Same(given) if isinstance(given, bool | int | float) else None
+        return SameNumber(given) if isinstance(given, bool | int | float) else None
 
     def size(self, position: int, default: Size | None = None) -> Size | None:
         """A whole number among the arguments, maybe a symbolic one."""
@@ -59,7 +59,7 @@ class Call:
         return self.facts.get(given), shape_of(given)
 
 
-Rule = Callable[[Call], Fact | None]
+Rule = Callable[[KnownCall], Fact | None]
 RULES: dict[Any, Rule] = {}
 
 
@@ -86,43 +86,43 @@ def rule_for(*targets: Any) -> Callable[[Rule], Rule]:
 
 
 def as_number(dtype: torch.dtype, number: Any) -> Fact:
-    return Same(torch.tensor(number, dtype=dtype).item())
+    return SameNumber(torch.tensor(number, dtype=dtype).item())
 
 
 def moved(fact: Fact | None, move: Callable[[Affine], Affine]) -> Fact | None:
     """The fact with its functions moved to other indices."""
-    if isinstance(fact, Position):
-        return Position(move(fact.value))
-    if isinstance(fact, Choice):
+    if isinstance(fact, AffineValue):
+        return AffineValue(move(fact.value))
+    if isinstance(fact, Piecewise):
         return dataclasses.replace(fact, conditions=frozenset(move(c) for c in fact.conditions))
     return fact
 
 
 def functions_of(fact: Fact | None) -> tuple[Affine, ...]:
     """The functions of the indices that a fact is made of."""
-    if isinstance(fact, Position):
+    if isinstance(fact, AffineValue):
         return (fact.value,)
-    return tuple(fact.conditions) if isinstance(fact, Choice) else ()
+    return tuple(fact.conditions) if isinstance(fact, Piecewise) else ()
 
 
-def aligned(fact: Fact | None, call: Call) -> Fact | None:
+def aligned(fact: Fact | None, call: KnownCall) -> Fact | None:
     return moved(fact, lambda f: f.aligned(len(call.shape)))
 
 
 def whole_number(fact: Fact | None, rank: int) -> Affine | None:
     """A fact about whole numbers as an affine function."""
-    if isinstance(fact, Position):
+    if isinstance(fact, AffineValue):
         return fact.value.aligned(rank)
-    if isinstance(fact, Same) and isinstance(fact.number, int) and not isinstance(fact.number, bool):
+    if isinstance(fact, SameNumber) and isinstance(fact.number, int) and not isinstance(fact.number, bool):
         return Affine(fact.number, (0,) * rank)
     return None
 
 
 def number_of(value: Size) -> Fact | None:
-    return Same(value) if isinstance(value, int) else None
+    return SameNumber(value) if isinstance(value, int) else None
 
 
-def two_numbers(source: Choice, inside: Any, outside: Any) -> Fact:
+def two_numbers(source: Piecewise, inside: Any, outside: Any) -> Fact:
     if inside == outside and math.copysign(1, inside) == math.copysign(1, outside):
-        return Same(inside)
-    return Choice(source.conditions, inside, outside)
+        return SameNumber(inside)
+    return Piecewise(source.conditions, inside, outside)

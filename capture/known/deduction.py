@@ -15,8 +15,8 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.known import number_rules, view_rules  # noqa: F401  (they fill the table)
-from longhand.capture.known.call import RULES, Call, aligned, moved, number_of, two_numbers
-from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
+from longhand.capture.known.call import RULES, KnownCall, aligned, moved, number_of, two_numbers
+from longhand.capture.known.facts import Affine, AffineValue, Fact, Piecewise, SameNumber, Size
 
 aten = torch.ops.aten
 
@@ -37,7 +37,7 @@ def fact_of(node: fx.Node, facts: dict[fx.Node, Fact]) -> Fact | None:
     if not isinstance(value, torch.Tensor) or node.op != "call_function" or value.is_complex():
         return None
     rule = RULES.get(node.target)
-    call = Call(node, facts)
+    call = KnownCall(node, facts)
     fact = rule(call) if rule is not None else None
     return _narrowed(fact if fact is not None else _computed(call), call.shape)
 
@@ -50,12 +50,12 @@ def _narrowed(fact: Fact | None, shape: Sequence[Size]) -> Fact | None:
         return Affine(function.offset, tuple(0 if size == 1 else step for step, size in steps))
 
     fact = moved(fact, narrow)
-    if isinstance(fact, Position) and not any(fact.value.steps):
+    if isinstance(fact, AffineValue) and not any(fact.value.steps):
         return number_of(fact.value.offset)
     return fact
 
 
-def _computed(call: Call) -> Fact | None:
+def _computed(call: KnownCall) -> Fact | None:
     """An elementwise op on numbers: computed on tensors of one element, for each side of a choice."""
     target: Any = call.node.target
     is_elementwise = isinstance(target, torch._ops.OpOverload) and (
@@ -67,21 +67,21 @@ def _computed(call: Call) -> Fact | None:
         leaf for leaf in pytree.tree_leaves((call.node.args, call.node.kwargs)) if isinstance(leaf, fx.Node)
     ]
     facts = [call.facts.get(node) for node in nodes]
-    if not nodes or not all(isinstance(fact, Same | Choice) for fact in facts):
+    if not nodes or not all(isinstance(fact, SameNumber | Piecewise) for fact in facts):
         return None
-    choices = [aligned(fact, call) for fact in facts if isinstance(fact, Choice)]
-    kinds = {fact.conditions for fact in choices if isinstance(fact, Choice)}
+    choices = [aligned(fact, call) for fact in facts if isinstance(fact, Piecewise)]
+    kinds = {fact.conditions for fact in choices if isinstance(fact, Piecewise)}
     if len(kinds) > 1:
         return None
-    outside = _value(call, lambda fact: fact.outside if isinstance(fact, Choice) else fact.number)  # type: ignore[union-attr]
-    inside = _value(call, lambda fact: fact.inside if isinstance(fact, Choice) else fact.number)  # type: ignore[union-attr]
+    outside = _value(call, lambda fact: fact.outside if isinstance(fact, Piecewise) else fact.number)  # type: ignore[union-attr]
+    inside = _value(call, lambda fact: fact.inside if isinstance(fact, Piecewise) else fact.number)  # type: ignore[union-attr]
     if inside is None or outside is None:
         return None
     first = choices[0] if choices else None
-    return two_numbers(first, inside, outside) if isinstance(first, Choice) else Same(inside)
+    return two_numbers(first, inside, outside) if isinstance(first, Piecewise) else SameNumber(inside)
 
 
-def _value(call: Call, side: Callable[[Fact], Any]) -> Any:
+def _value(call: KnownCall, side: Callable[[Fact], Any]) -> Any:
     def number(leaf: Any) -> Any:
         if not isinstance(leaf, fx.Node):
             return leaf

@@ -66,14 +66,14 @@ def sum_of(left: Affine, right: Affine) -> Affine:
 
 @dataclasses.dataclass(frozen=True)
 @nan_equals_itself
-class Same:
+class SameNumber:
     """Every element is one number, a bool in a tensor of bools."""
 
     number: Number
 
 
 @dataclasses.dataclass(frozen=True)
-class Position:
+class AffineValue:
     """Every element is what an affine function says of its indices."""
 
     value: Affine
@@ -81,7 +81,7 @@ class Position:
 
 @dataclasses.dataclass(frozen=True)
 @nan_equals_itself
-class Choice:
+class Piecewise:
     """One number where all `conditions` are at least 0, another elsewhere.
 
     Attributes:
@@ -94,15 +94,15 @@ class Choice:
     inside: Number
     outside: Number
 
-    def turned(self) -> Choice:
+    def turned(self) -> Piecewise:
         """The same values, told by where the condition does not hold; itself where there are several."""
         if len(self.conditions) > 1:
             return self
         (condition,) = self.conditions
-        return Choice(frozenset([(-condition).plus(-1)]), self.outside, self.inside)
+        return Piecewise(frozenset([(-condition).plus(-1)]), self.outside, self.inside)
 
 
-Fact = Same | Position | Choice
+Fact = SameNumber | AffineValue | Piecewise
 
 
 def choice(conditions: Iterable[Affine], inside: Number, outside: Number, shape: Sequence[Size]) -> Fact:
@@ -112,9 +112,9 @@ def choice(conditions: Iterable[Affine], inside: Number, outside: Number, shape:
         if is_nonnegative(condition.least(shape)):
             continue
         if is_nonnegative(-condition.greatest(shape) - 1):
-            return Same(outside)
+            return SameNumber(outside)
         kept.append(condition)
-    return Choice(frozenset(kept), inside, outside) if kept else Same(inside)
+    return Piecewise(frozenset(kept), inside, outside) if kept else SameNumber(inside)
 
 
 def is_nonnegative(value: Size) -> bool:

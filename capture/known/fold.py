@@ -20,7 +20,7 @@ from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.known.biases import mask_of, mask_word
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.deduction import facts_of
-from longhand.capture.known.facts import Affine, Choice, Fact, Same
+from longhand.capture.known.facts import Affine, Fact, Piecewise, SameNumber
 from longhand.capture.known.spelling import Emit, Spelling, is_plain, sizes_in, spelled
 from longhand.capture.provenance import Provenance
 
@@ -66,13 +66,13 @@ def _fold_attention(node: fx.Node, facts: dict[fx.Node, Fact]) -> None:
     if fact is None or mask is None:
         return
     name = mask_word(node, mask)
-    if isinstance(fact, Same) and fact.number in (True, 0.0) and _keeps(mask, fact.number):
+    if isinstance(fact, SameNumber) and fact.number in (True, 0.0) and _keeps(mask, fact.number):
         _set_mask(node, is_causal=False, remark=f"no mask: {name} keeps every key, whatever the input")
-    elif isinstance(fact, Choice) and any(_is_causal(node, mask, one) for one in (fact, fact.turned())):
+    elif isinstance(fact, Piecewise) and any(_is_causal(node, mask, one) for one in (fact, fact.turned())):
         _set_mask(node, is_causal=True, remark=f"causal: {name} is kv <= q, whatever the input")
 
 
-def _is_causal(node: fx.Node, mask: fx.Node, fact: Choice) -> bool:
+def _is_causal(node: fx.Node, mask: fx.Node, fact: Piecewise) -> bool:
     query, key = (shape_of(argument)[-2] for argument in node.args[:2])  # type: ignore[arg-type]
     rank = len(shape_of(mask))
     lower = Affine(0, (*(0 for _ in range(rank - 2)), 1, -1))
@@ -136,7 +136,7 @@ def _unchanged(node: fx.Node, facts: dict[fx.Node, Fact]) -> Any:
     def is_everywhere(position: int, *numbers: Any) -> bool:
         given = node.args[position]
         fact = facts.get(given) if isinstance(given, fx.Node) else None
-        return isinstance(fact, Same) and any(fact.number is number for number in numbers)
+        return isinstance(fact, SameNumber) and any(fact.number is number for number in numbers)
 
     target = node.target
     if target in (aten.bitwise_and.Tensor, aten.logical_and.default):

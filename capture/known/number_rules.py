@@ -10,7 +10,7 @@ from torch import fx
 
 from longhand.capture.known.call import (
     INDEX_TYPES,
-    Call,
+    KnownCall,
     aligned,
     as_number,
     number_of,
@@ -18,22 +18,22 @@ from longhand.capture.known.call import (
     two_numbers,
     whole_number,
 )
-from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, choice, sum_of
+from longhand.capture.known.facts import Affine, AffineValue, Fact, Piecewise, SameNumber, choice, sum_of
 
 aten = torch.ops.aten
 
 
 @rule_for(aten.arange.default, aten.arange.start, aten.arange.start_step)
-def _arange(call: Call) -> Fact | None:
+def _arange(call: KnownCall) -> Fact | None:
     only = len(call.node.args) == 1
     start, step = (0 if only else call.size(0)), call.size(2, 1)
     if call.dtype not in INDEX_TYPES or start is None or not isinstance(step, int):
         return None
-    return Position(Affine(start, (step,)))
+    return AffineValue(Affine(start, (step,)))
 
 
 @rule_for(aten.full.default, aten.full_like.default, aten.scalar_tensor.default, aten.new_full.default)
-def _full(call: Call) -> Fact | None:
+def _full(call: KnownCall) -> Fact | None:
     elsewhere: dict[Any, int] = {aten.scalar_tensor.default: 0, aten.new_full.default: 2}
     position = elsewhere.get(call.node.target, 1)
     given = call.node.args[position]
@@ -41,17 +41,17 @@ def _full(call: Call) -> Fact | None:
 
 
 @rule_for(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
-def _zeros(call: Call) -> Fact | None:
+def _zeros(call: KnownCall) -> Fact | None:
     return as_number(call.dtype, 0)
 
 
 @rule_for(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
-def _ones(call: Call) -> Fact | None:
+def _ones(call: KnownCall) -> Fact | None:
     return as_number(call.dtype, 1)
 
 
 @rule_for(aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Scalar)
-def _add(call: Call) -> Fact | None:
+def _add(call: KnownCall) -> Fact | None:
     left, right = _two(call)
     if left is None or right is None or call.dtype not in INDEX_TYPES or "alpha" in call.node.kwargs:
         return None
@@ -60,34 +60,34 @@ def _add(call: Call) -> Fact | None:
     if call.node.target is aten.rsub.Scalar:
         left, right = right, left
     whole = sum_of(left, right if "add" in str(call.node.target) else -right)
-    return Position(whole) if any(whole.steps) else number_of(whole.offset)
+    return AffineValue(whole) if any(whole.steps) else number_of(whole.offset)
 
 
 @rule_for(aten.mul.Tensor, aten.mul.Scalar)
-def _mul(call: Call) -> Fact | None:
+def _mul(call: KnownCall) -> Fact | None:
     facts = [call.fact(0), call.fact(1)]
-    position = next((fact for fact in facts if isinstance(fact, Position)), None)
-    factor = next((fact for fact in facts if isinstance(fact, Same)), None)
+    position = next((fact for fact in facts if isinstance(fact, AffineValue)), None)
+    factor = next((fact for fact in facts if isinstance(fact, SameNumber)), None)
     if position is None or factor is None or call.dtype not in INDEX_TYPES:
         return None
     if isinstance(factor.number, bool) or not isinstance(factor.number, int):
         return None
     whole = position.value.aligned(len(call.shape)).times(factor.number)
-    return Position(whole) if any(whole.steps) else Same(0)
+    return AffineValue(whole) if any(whole.steps) else SameNumber(0)
 
 
 @rule_for(aten.cumsum.default)
-def _cumsum(call: Call) -> Fact | None:
+def _cumsum(call: KnownCall) -> Fact | None:
     fact = call.fact(0)
-    if not isinstance(fact, Same) or call.dtype not in INDEX_TYPES or not call.shape:
+    if not isinstance(fact, SameNumber) or call.dtype not in INDEX_TYPES or not call.shape:
         return None
     step, dim = int(fact.number), int(call.node.args[1]) % len(call.shape)  # type: ignore[arg-type]
     if step == 0:
-        return Same(0)
-    return Position(Affine(step, tuple(step if d == dim else 0 for d in range(len(call.shape)))))
+        return SameNumber(0)
+    return AffineValue(Affine(step, tuple(step if d == dim else 0 for d in range(len(call.shape)))))
 
 
-def _two(call: Call) -> tuple[Affine | None, Affine | None]:
+def _two(call: KnownCall) -> tuple[Affine | None, Affine | None]:
     rank = len(call.shape)
     left, right = (whole_number(call.fact(position), rank) for position in (0, 1))
     for position in (0, 1):  # the bounds of positions hold in the tensor that they are of
@@ -98,7 +98,7 @@ def _two(call: Call) -> tuple[Affine | None, Affine | None]:
 
 
 @rule_for(aten.ge.Tensor, aten.ge.Scalar, aten.gt.Tensor, aten.gt.Scalar)
-def _greater(call: Call) -> Fact | None:
+def _greater(call: KnownCall) -> Fact | None:
     left, right = _two(call)
     if left is None or right is None:
         return None
@@ -107,7 +107,7 @@ def _greater(call: Call) -> Fact | None:
 
 
 @rule_for(aten.le.Tensor, aten.le.Scalar, aten.lt.Tensor, aten.lt.Scalar)
-def _less(call: Call) -> Fact | None:
+def _less(call: KnownCall) -> Fact | None:
     left, right = _two(call)
     if left is None or right is None:
         return None
@@ -116,7 +116,7 @@ def _less(call: Call) -> Fact | None:
 
 
 @rule_for(aten.eq.Tensor, aten.eq.Scalar, aten.ne.Tensor, aten.ne.Scalar)
-def _equal(call: Call) -> Fact | None:
+def _equal(call: KnownCall) -> Fact | None:
     left, right = _two(call)
     if left is None or right is None:
         return None
@@ -126,34 +126,34 @@ def _equal(call: Call) -> Fact | None:
 
 
 @rule_for(aten.bitwise_and.Tensor, aten.logical_and.default)
-def _and(call: Call) -> Fact | None:
+def _and(call: KnownCall) -> Fact | None:
     facts = [call.fact(0), call.fact(1)]
     if call.dtype is not torch.bool:
         return None
-    if any(isinstance(fact, Same) and fact.number is False for fact in facts):
-        return Same(False)
+    if any(isinstance(fact, SameNumber) and fact.number is False for fact in facts):
+        return SameNumber(False)
     conditions: set[Affine] = set()
     for fact in facts:
-        if isinstance(fact, Choice) and (fact.inside, fact.outside) == (True, False):
+        if isinstance(fact, Piecewise) and (fact.inside, fact.outside) == (True, False):
             conditions |= {condition.aligned(len(call.shape)) for condition in fact.conditions}
-        elif not isinstance(fact, Same):
+        elif not isinstance(fact, SameNumber):
             return None
     return choice(conditions, True, False, call.shape)
 
 
 @rule_for(aten.bitwise_or.Tensor, aten.logical_or.default)
-def _or(call: Call) -> Fact | None:
+def _or(call: KnownCall) -> Fact | None:
     facts = [call.fact(0), call.fact(1)]
     if call.dtype is not torch.bool:
         return None
-    if any(isinstance(fact, Same) and fact.number is True for fact in facts):
-        return Same(True)
-    rest = [fact for fact in facts if not isinstance(fact, Same)]
+    if any(isinstance(fact, SameNumber) and fact.number is True for fact in facts):
+        return SameNumber(True)
+    rest = [fact for fact in facts if not isinstance(fact, SameNumber)]
     return aligned(rest[0], call) if len(rest) == 1 else None
 
 
 @rule_for(aten.bitwise_not.default, aten.logical_not.default)
-def _invert(call: Call) -> Fact | None:
+def _invert(call: KnownCall) -> Fact | None:
     fact = call.fact(0)
     source = call.node.args[0]
     if fact is None or not isinstance(source, fx.Node) or source.meta["val"].dtype is not torch.bool:
@@ -162,51 +162,59 @@ def _invert(call: Call) -> Fact | None:
 
 
 def _not(fact: Fact) -> Fact | None:
-    if isinstance(fact, Same):
-        return Same(not fact.number)
-    if not isinstance(fact, Choice):
+    if isinstance(fact, SameNumber):
+        return SameNumber(not fact.number)
+    if not isinstance(fact, Piecewise):
         return None
     if len(fact.conditions) == 1 and (fact.inside, fact.outside) == (True, False):
         (condition,) = fact.conditions
-        return Choice(frozenset([(-condition).plus(-1)]), True, False)
-    return Choice(fact.conditions, fact.outside, fact.inside)
+        return Piecewise(frozenset([(-condition).plus(-1)]), True, False)
+    return Piecewise(fact.conditions, fact.outside, fact.inside)
 
 
 @rule_for(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
-def _where(call: Call) -> Fact | None:
+def _where(call: KnownCall) -> Fact | None:
     condition, then, otherwise = (call.fact(position) for position in range(3))
-    if isinstance(condition, Same):
+    if isinstance(condition, SameNumber):
         return aligned(then if condition.number else otherwise, call)
-    if not isinstance(condition, Choice) or not isinstance(then, Same) or not isinstance(otherwise, Same):
+    if (
+        not isinstance(condition, Piecewise)
+        or not isinstance(then, SameNumber)
+        or not isinstance(otherwise, SameNumber)
+    ):
         return None
     return _chosen(call, condition, lambda holds: then.number if holds else otherwise.number)
 
 
 @rule_for(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def _masked_fill(call: Call) -> Fact | None:
+def _masked_fill(call: KnownCall) -> Fact | None:
     base, condition, filling = (call.fact(position) for position in range(3))
-    if isinstance(condition, Same):
+    if isinstance(condition, SameNumber):
         return aligned(filling if condition.number else base, call)
-    if not isinstance(condition, Choice) or not isinstance(base, Same) or not isinstance(filling, Same):
+    if (
+        not isinstance(condition, Piecewise)
+        or not isinstance(base, SameNumber)
+        or not isinstance(filling, SameNumber)
+    ):
         return None
     return _chosen(call, condition, lambda holds: filling.number if holds else base.number)
 
 
 @rule_for(aten.triu.default, aten.tril.default)
-def _triangle(call: Call) -> Fact | None:
+def _triangle(call: KnownCall) -> Fact | None:
     fact, diagonal = call.fact(0), call.size(1, 0)
-    if not isinstance(fact, Same) or not isinstance(diagonal, int):
+    if not isinstance(fact, SameNumber) or not isinstance(diagonal, int):
         return None
     above = Affine(-diagonal, (*(0 for _ in call.shape[2:]), -1, 1))
     kept = above if call.node.target is aten.triu.default else -above
     nothing = as_number(call.dtype, 0)
-    assert isinstance(nothing, Same)
+    assert isinstance(nothing, SameNumber)
     return choice([kept], fact.number, nothing.number, call.shape)
 
 
-def _chosen(call: Call, condition: Choice, pick: Callable[[Any], Any]) -> Fact | None:
+def _chosen(call: KnownCall, condition: Piecewise, pick: Callable[[Any], Any]) -> Fact | None:
     inside, outside = (as_number(call.dtype, pick(value)) for value in (condition.inside, condition.outside))
-    assert isinstance(inside, Same) and isinstance(outside, Same)
+    assert isinstance(inside, SameNumber) and isinstance(outside, SameNumber)
     moved = aligned(condition, call)
-    assert isinstance(moved, Choice)
+    assert isinstance(moved, Piecewise)
     return two_numbers(moved, inside.number, outside.number)

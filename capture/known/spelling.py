@@ -14,7 +14,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.known.call import shape_of
-from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same, Size
+from longhand.capture.known.facts import Affine, AffineValue, Fact, Piecewise, SameNumber, Size
 from longhand.capture.provenance import Provenance
 
 aten = torch.ops.aten
@@ -101,16 +101,16 @@ def spelled(spelling: Spelling, fact: Fact) -> fx.Node | None:
     shape = shape_of(spelling.node)
     if 0 in shape:
         return None
-    if isinstance(fact, Same):
+    if isinstance(fact, SameNumber):
         if not all(isinstance(size, int) for size in shape):
             return None
         return spelling.named(spelling.call(aten.full.default, list(shape), fact.number, **spelling.made()))
-    made = _positions(spelling, fact) if isinstance(fact, Position) else _choice(spelling, fact)
+    made = _positions(spelling, fact) if isinstance(fact, AffineValue) else _choice(spelling, fact)
     whole = None if made is None else spelling.expanded(spelling.named(made))
     return None if whole is None else spelling.named(whole)
 
 
-def _positions(spelling: Spelling, fact: Position) -> fx.Node | None:
+def _positions(spelling: Spelling, fact: AffineValue) -> fx.Node | None:
     varying = _varying(fact.value)
     if len(varying) != 1 or not isinstance(fact.value.offset, int):
         return None
@@ -118,7 +118,7 @@ def _positions(spelling: Spelling, fact: Position) -> fx.Node | None:
     return _arange(spelling, dim, fact.value.offset, fact.value.steps[dim], spelling.made())
 
 
-def _choice(spelling: Spelling, fact: Choice) -> fx.Node | None:
+def _choice(spelling: Spelling, fact: Piecewise) -> fx.Node | None:
     """``where(kv <= q, 0.0, -inf)``; of bools the comparison alone."""
     compared = [_comparison(spelling, condition) for condition in sorted(fact.conditions, key=_order)]
     whole: fx.Node | None = None

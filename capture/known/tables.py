@@ -18,7 +18,7 @@ from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.known.biases import ALIGNMENT, ATTENTION, give_mask, mask_of, mask_word
 from longhand.capture.known.call import functions_of, shape_of
 from longhand.capture.known.deduction import facts_of
-from longhand.capture.known.facts import Affine, Choice
+from longhand.capture.known.facts import Affine, Piecewise
 from longhand.capture.provenance import Provenance
 from longhand.options import Device
 
@@ -45,7 +45,7 @@ def with_tables(captured: CapturedGraph, device: Device) -> CapturedGraph:
     inputs, constants = captured.inputs, dict(captured.constants)
     for mask, calls in readers.items():
         fact = facts.get(mask)
-        if not isinstance(fact, Choice) or (table := _table(fact, mask, device)) is None:
+        if not isinstance(fact, Piecewise) or (table := _table(fact, mask, device)) is None:
             continue
         target = unused_word(_word(mask), [entry.target for entry in inputs])
         placeholder = placeholder_for(graph, target, mask.meta["val"].new_empty(table.shape))
@@ -63,7 +63,7 @@ def with_tables(captured: CapturedGraph, device: Device) -> CapturedGraph:
     return dataclasses.replace(captured, inputs=inputs, constants=constants)
 
 
-def _table(fact: Choice, mask: fx.Node, device: Device) -> torch.Tensor | None:
+def _table(fact: Piecewise, mask: fx.Node, device: Device) -> torch.Tensor | None:
     """The values, 1 wide where they do not vary, with rows of a good length for the device."""
     shape = shape_of(mask)
     dtype = mask.meta["val"].dtype
@@ -87,7 +87,7 @@ def _table(fact: Choice, mask: fx.Node, device: Device) -> torch.Tensor | None:
     return table
 
 
-def _in_words(fact: Choice) -> str:
+def _in_words(fact: Piecewise) -> str:
     """``kv <= q and q <= kv + 7``, where the last two indices alone decide."""
     words = []
     for condition in fact.conditions:

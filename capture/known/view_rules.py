@@ -9,7 +9,7 @@ from torch import fx
 
 from longhand.capture.known.call import (
     INDEX_TYPES,
-    Call,
+    KnownCall,
     functions_of,
     moved,
     number_of,
@@ -19,10 +19,10 @@ from longhand.capture.known.call import (
 )
 from longhand.capture.known.facts import (
     Affine,
-    Choice,
+    AffineValue,
     Fact,
-    Position,
-    Same,
+    Piecewise,
+    SameNumber,
     Size,
     choice,
     is_nonnegative,
@@ -34,27 +34,27 @@ aten = torch.ops.aten
 
 def _again(fact: Fact | None, shape: Sequence[Size]) -> Fact | None:
     """The fact on a smaller shape, where its conditions may be decided."""
-    return choice(fact.conditions, fact.inside, fact.outside, shape) if isinstance(fact, Choice) else fact
+    return choice(fact.conditions, fact.inside, fact.outside, shape) if isinstance(fact, Piecewise) else fact
 
 
 @rule_for(aten.alias.default, aten.detach.default, aten.clone.default, aten.contiguous.default)
-def _identity(call: Call) -> Fact | None:
+def _identity(call: KnownCall) -> Fact | None:
     return call.fact(0)
 
 
 @rule_for(aten.unsqueeze.default)
-def _unsqueeze(call: Call) -> Fact | None:
+def _unsqueeze(call: KnownCall) -> Fact | None:
     dim = int(call.node.args[1]) % len(call.shape)  # type: ignore[arg-type]
     return moved(call.fact(0), lambda f: Affine(f.offset, (*f.steps[:dim], 0, *f.steps[dim:])))
 
 
 @rule_for(aten.expand.default)
-def _expand(call: Call) -> Fact | None:
+def _expand(call: KnownCall) -> Fact | None:
     return moved(call.fact(0), lambda f: f.aligned(len(call.shape)))
 
 
 @rule_for(aten.repeat.default)
-def _repeat(call: Call) -> Fact | None:
+def _repeat(call: KnownCall) -> Fact | None:
     """Only along dimensions that it does not vary along: elsewhere it begins anew."""
     fact, shape = call.source()
     counts = list(call.node.args[1])  # type: ignore[arg-type]
@@ -65,13 +65,13 @@ def _repeat(call: Call) -> Fact | None:
 
 
 @rule_for(aten.permute.default)
-def _permute(call: Call) -> Fact | None:
+def _permute(call: KnownCall) -> Fact | None:
     order = [int(dim) % len(call.shape) for dim in call.node.args[1]]  # type: ignore[union-attr,arg-type]
     return moved(call.fact(0), lambda f: Affine(f.offset, tuple(f.steps[dim] for dim in order)))
 
 
 @rule_for(aten.transpose.int)
-def _transpose(call: Call) -> Fact | None:
+def _transpose(call: KnownCall) -> Fact | None:
     order = list(range(len(call.shape)))
     first, second = (int(dim) % len(order) for dim in call.node.args[1:3])  # type: ignore[arg-type]
     order[first], order[second] = order[second], order[first]
@@ -79,10 +79,10 @@ def _transpose(call: Call) -> Fact | None:
 
 
 @rule_for(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.reshape.default, aten.view.default)
-def _reshape(call: Call) -> Fact | None:
+def _reshape(call: KnownCall) -> Fact | None:
     """Dimensions of size 1 come and go; nothing else."""
     fact, shape = call.source()
-    if isinstance(fact, Same):
+    if isinstance(fact, SameNumber):
         return fact
     wide = [dim for dim, size in enumerate(shape) if size != 1]
     if [shape[dim] for dim in wide] != [size for size in call.shape if size != 1]:
@@ -96,11 +96,11 @@ def _reshape(call: Call) -> Fact | None:
 
 
 @rule_for(aten.select.int)
-def _select(call: Call) -> Fact | None:
+def _select(call: KnownCall) -> Fact | None:
     fact, shape = call.source()
     dim, index = int(call.node.args[1]) % len(shape), call.size(2)  # type: ignore[arg-type]
     if not isinstance(index, int):
-        return fact if isinstance(fact, Same) else None
+        return fact if isinstance(fact, SameNumber) else None
     start = index if index >= 0 else shape[dim] + index
 
     def move(function: Affine) -> Affine:
@@ -111,11 +111,11 @@ def _select(call: Call) -> Fact | None:
 
 
 @rule_for(aten.slice.Tensor)
-def _slice(call: Call) -> Fact | None:
+def _slice(call: KnownCall) -> Fact | None:
     fact, shape = call.source()
     dim = int(call.node.args[1]) % len(shape) if len(call.node.args) > 1 else 0  # type: ignore[arg-type]
     start, step = call.size(2, 0), call.size(4, 1)
-    if isinstance(fact, Same):
+    if isinstance(fact, SameNumber):
         return fact
     if not isinstance(start, int) or not isinstance(step, int):
         return None
@@ -134,7 +134,7 @@ def _slice(call: Call) -> Fact | None:
 
 
 @rule_for(aten.cat.default)
-def _cat(call: Call) -> Fact | None:
+def _cat(call: KnownCall) -> Fact | None:
     """Pieces that continue one affine function."""
     pieces = call.node.args[0]
     dim = (int(call.node.args[1]) if len(call.node.args) > 1 else 0) % len(call.shape)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def _cat(call: Call) -> Fact | None:
     whole = next((f for f, _, size in functions if size != 1), functions[0][0])
     if not all(_agree(whole, function, dim, start, size) for function, start, size in functions):
         return None
-    return Position(whole) if any(whole.steps) else number_of(whole.offset)
+    return AffineValue(whole) if any(whole.steps) else number_of(whole.offset)
 
 
 def _agree(whole: Affine, piece: Affine, dim: int, start: Size, size: Size) -> bool:
@@ -170,7 +170,7 @@ def _agree(whole: Affine, piece: Affine, dim: int, start: Size, size: Size) -> b
 
 
 @rule_for(aten.index.Tensor)
-def _index(call: Call) -> Fact | None:
+def _index(call: KnownCall) -> Fact | None:
     fact, shape = call.source()
     positions = call.node.args[1]
     assert isinstance(positions, list | tuple)

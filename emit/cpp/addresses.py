@@ -9,9 +9,9 @@ import dataclasses
 from collections import Counter
 
 from longhand.emit.cpp.types import cpp_type
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 

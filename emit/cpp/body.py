@@ -11,10 +11,6 @@ from collections.abc import Iterable, Mapping
 from longhand.emit.cpp.addresses import RowPointer, Term, sum_of_terms, term, turned_tiles
 from longhand.emit.cpp.operators import operator_table, prints_bare
 from longhand.emit.cpp.types import cpp_type, is_struct, literal
-from longhand.emit.names.operation_names import noun_of
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.value_rules import is_rstd
-from longhand.emit.names.words import element_words, first_free, further_words
 from longhand.emit.text.expression import Precedence, Text, render
 from longhand.emit.text.kernel_head import NamedConstant, named_constants
 from longhand.lower.ir import (
@@ -30,6 +26,8 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
+from longhand.schedule.named_plan import KernelNames, is_rstd, noun_of
+from longhand.schedule.names.words import element_words, first_free, further_words
 from longhand.schedule.plan import Address, KernelPlan, Pointer, scalar_at
 
 Known = Mapping[int, Text]

@@ -8,7 +8,7 @@ import torch
 
 from longhand.emit.cpp.body import BodyPrinter, Known
 from longhand.emit.cpp.loops import (
-    Loop,
+    CppLoop,
     accumulator_names,
     element_lines,
     flattened,
@@ -20,7 +20,7 @@ from longhand.emit.cpp.loops import (
     product_of_sizes,
     stores_as_statements,
 )
-from longhand.emit.cpp.reductions import Accumulator, accumulators, is_position, value_reduction
+from longhand.emit.cpp.reductions import ReductionVariable, accumulators, is_position, value_reduction
 from longhand.emit.cpp.splits import PartialText, number_of_splits, takes_over
 from longhand.emit.cpp.types import SumType, cpp_type, sum_type
 from longhand.emit.text.expression import Precedence, Text
@@ -72,8 +72,8 @@ class ColumnsText:
         n_columns: Distance between the results of two chunks.
     """
 
-    batch: tuple[Loop, ...]
-    col: Loop
+    batch: tuple[CppLoop, ...]
+    col: CppLoop
     lanes: tuple[Lanes, ...]
     passes: tuple[ColumnsPass, ...]
     n_splits: str = ""
@@ -115,7 +115,7 @@ class ColumnsPrinter:
         text = ColumnsText(self.cols[:-1], self.cols[-1], self._lanes(), passes)
         if not self.is_split:
             return text
-        split = Loop("split", "n_splits")
+        split = CppLoop("split", "n_splits")
         within = flattened((split, *self.cols[:-1])).within(Precedence.PRODUCT)
         chunks = (split, *self.cols)
         return dataclasses.replace(
@@ -224,7 +224,7 @@ class ColumnsPrinter:
         found += [Lanes(self.printer.names.values[p], cpp_type(self._dtype(p)), "") for p in self.kept]
         return tuple(found)
 
-    def _accumulator(self, position: int) -> Accumulator:
+    def _accumulator(self, position: int) -> ReductionVariable:
         """The variable of one reduction; of an ARG reduction, the one that finds the extreme value.
 
         Chunks of the rows accumulate in float: they are short, and are combined in double.

@@ -18,13 +18,13 @@ import torch
 from longhand.emit.cpp import schedules
 from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.format import LINE_LENGTH
-from longhand.emit.cpp.loops import Loop, loop_of, product_of_sizes
+from longhand.emit.cpp.loops import CppLoop, loop_of, product_of_sizes
 from longhand.emit.cpp.operators import BINARY_FUNCTIONS, TORCH_FUNCTIONS, VECTOR_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
-from longhand.emit.names.unit_names import KernelNames, as_printed
-from longhand.emit.names.words import cpp_comment
-from longhand.emit.text.kernel_head import shape_comment
+from longhand.emit.text.kernel_head import head_lines, shape_comment
+from longhand.emit.text.quoting import cpp_comment
+from longhand.schedule.named_plan import KernelNames, as_printed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _ENVIRONMENT = jinja2.Environment(
@@ -104,7 +104,7 @@ GRAIN = Tunable("GRAIN", 32768, "elements: with fewer, starting the threads cost
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameter:
+class CppParameter:
     """``const float *x,  // (n_rows, n_cols)``"""
 
     declaration: str
@@ -112,7 +112,7 @@ class Parameter:
 
 
 @dataclasses.dataclass(frozen=True)
-class KernelText:
+class CppFunctionText:
     """What templates/cpp/function.cpp.jinja prints.
 
     Attributes:
@@ -128,10 +128,10 @@ class KernelText:
 
     name: str
     remark: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[CppParameter, ...]
     template: str
-    rows: tuple[Loop, ...]
-    cols: tuple[Loop, ...]
+    rows: tuple[CppLoop, ...]
+    cols: tuple[CppLoop, ...]
     condition: str
     body: object
 
@@ -160,7 +160,7 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
 
 def _comment(names: KernelNames) -> tuple[str, ...]:
     """The lines at the top of the file: what it computes, the user's statements, notes."""
-    lines = textwrap.wrap(cpp_comment(f"{names.kernel}: {names.title}"), _COMMENT_WIDTH)
+    lines = head_lines(names.kernel, names.title, _COMMENT_WIDTH, cpp_comment)
     quotes = [
         line
         for quote in names.quotes
@@ -188,11 +188,11 @@ def _tunables(plan: KernelPlan) -> tuple[Tunable, ...]:
     return (*plan.tunables, GRAIN)
 
 
-def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> KernelText:
+def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> CppFunctionText:
     rows = tuple(loop_of(axis, printer) for axis in printer.plan.rows)
     cols = tuple(loop_of(axis, printer) for axis in printer.plan.cols)
     text = _printer(plan.schedule)(printer.plan, printer, rows, cols)
-    return KernelText(
+    return CppFunctionText(
         name=names.kernel,
         remark=tuple(textwrap.wrap(" ".join(text.remark), _COMMENT_WIDTH)),
         parameters=_parameters(plan, names),
@@ -210,16 +210,17 @@ def _printer(schedule: KernelSchedule) -> SchedulePrinter:
     return cast(SchedulePrinter, module.text)
 
 
-def _parameters(plan: KernelPlan, names: KernelNames) -> tuple[Parameter, ...]:
+def _parameters(plan: KernelPlan, names: KernelNames) -> tuple[CppParameter, ...]:
     pointers = [_pointer_parameter(pointer, plan, names) for pointer in plan.pointers if not pointer.scratch]
-    sizes = [Parameter(f"{SIZE_TYPE} {names.axes[axis.name].size}") for axis in plan.axes]
-    ints = [Parameter(f"{SIZE_TYPE} {names.ints[parameter.name]}") for parameter in plan.ints]
-    scalars = [Parameter(f"{_scalar_type(s.dtype)} {names.scalars[s.position]}") for s in plan.scalars]
+    sizes = [CppParameter(f"{SIZE_TYPE} {names.axes[axis.name].size}") for axis in plan.axes]
+    ints = [CppParameter(f"{SIZE_TYPE} {names.ints[parameter.name]}") for parameter in plan.ints]
+    scalars = [CppParameter(f"{_scalar_type(s.dtype)} {names.scalars[s.position]}") for s in plan.scalars]
     if plan.schedule.is_over_lists:
         sizes = [
-            Parameter(f"const int64_t *{names.axes[axis.name].size}", "of each tensor") for axis in plan.axes
+            CppParameter(f"const int64_t *{names.axes[axis.name].size}", "of each tensor")
+            for axis in plan.axes
         ]
-        sizes.append(Parameter(f"{SIZE_TYPE} n_tensors"))
+        sizes.append(CppParameter(f"{SIZE_TYPE} n_tensors"))
     return (*pointers, *sizes, *ints, *scalars)
 
 
@@ -228,7 +229,7 @@ def _scalar_type(dtype: torch.dtype) -> str:
     return SIZE_TYPE if dtype is torch.int64 else cpp_type(dtype)
 
 
-def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> Parameter:
+def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> CppParameter:
     const = "const " if pointer.access is Access.READ else ""
     declaration = f"{const}{cpp_type(pointer.dtype)} *{names.pointers[pointer.name]}"
     if pointer.many:
@@ -243,4 +244,4 @@ def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -
     others = [names.pointers[other] for other in pointer.may_alias]
     if others and pointer.access is not Access.READ:
         comment += f"; may be {' or '.join(others)}"
-    return Parameter(declaration, comment)
+    return CppParameter(declaration, comment)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.words import listed
+from longhand.schedule.named_plan import KernelNames
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan
 
 

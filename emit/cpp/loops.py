@@ -7,16 +7,16 @@ import itertools
 from collections import Counter
 
 from longhand.emit.cpp.body import BodyPrinter, Known, inline_closure
-from longhand.emit.cpp.reductions import Accumulator
+from longhand.emit.cpp.reductions import ReductionVariable
 from longhand.emit.cpp.types import cpp_type
-from longhand.emit.names.words import element_words, first_free, further_words
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load, Reduce, Store, arguments
+from longhand.schedule.names.words import element_words, first_free, further_words
 from longhand.schedule.plan import OnlineSoftmax, Pass, PlanAxis
 
 
 @dataclasses.dataclass(frozen=True)
-class Loop:
+class CppLoop:
     """``for (long index = 0; index < size; ++index)``"""
 
     index: str
@@ -36,7 +36,7 @@ class ColumnLoop:
     """
 
     comment: str
-    accumulators: tuple[Accumulator, ...]
+    accumulators: tuple[ReductionVariable, ...]
     lines: tuple[tuple[str, ...], ...]
     after: tuple[str, ...] = ()
 
@@ -49,13 +49,13 @@ class ColumnLoop:
         return " ".join(f"reduction({op} : {', '.join(names)})" for op, names in by_operator.items())
 
 
-def loop_of(axis: PlanAxis, printer: BodyPrinter) -> Loop:
+def loop_of(axis: PlanAxis, printer: BodyPrinter) -> CppLoop:
     """The loop over one axis."""
     words = printer.names.axes[axis.name]
-    return Loop(words.index, words.size if axis.end is None else printer.names.scalars[axis.end])
+    return CppLoop(words.index, words.size if axis.end is None else printer.names.scalars[axis.end])
 
 
-def flattened(loops: tuple[Loop, ...]) -> Text:
+def flattened(loops: tuple[CppLoop, ...]) -> Text:
     """The row-major position in nested loops: ``batch * n_heads + head``; 0 for none."""
     if not loops:
         return Text("0")
@@ -65,7 +65,7 @@ def flattened(loops: tuple[Loop, ...]) -> Text:
     return text
 
 
-def product_of_sizes(loops: tuple[Loop, ...]) -> Text:
+def product_of_sizes(loops: tuple[CppLoop, ...]) -> Text:
     """``n_rows * n_cols``; 1 for none."""
     sizes = [loop.size for loop in loops]
     return Text(" * ".join(sizes) or "1", Precedence.PRODUCT if len(sizes) > 1 else Precedence.ATOM)
@@ -123,7 +123,7 @@ def needed_values(roots: list[int], stop: frozenset[int], printer: BodyPrinter) 
 
 
 @dataclasses.dataclass(frozen=True)
-class Statement:
+class LoopStatement:
     """What stands after the declarations of a loop, in order.
 
     Attributes:
@@ -135,14 +135,14 @@ class Statement:
     buffer: str = ""
 
 
-def stores_as_statements(stores: tuple[int, ...], printer: BodyPrinter) -> tuple[Statement, ...]:
+def stores_as_statements(stores: tuple[int, ...], printer: BodyPrinter) -> tuple[LoopStatement, ...]:
     """Of each store one."""
-    return tuple(Statement((store,), _target(printer.plan.body[store])) for store in stores)
+    return tuple(LoopStatement((store,), _target(printer.plan.body[store])) for store in stores)
 
 
 def element_lines(
     roots: list[int],
-    statements: tuple[Statement, ...],
+    statements: tuple[LoopStatement, ...],
     stop: frozenset[int],
     known: Known,
     printer: BodyPrinter,
@@ -196,7 +196,7 @@ def element_lines(
 
 
 def _reads_in_place(
-    position: int, n_uses: int, statements: tuple[Statement, ...], printer: BodyPrinter
+    position: int, n_uses: int, statements: tuple[LoopStatement, ...], printer: BodyPrinter
 ) -> bool:
     """Whether a load that has a name is as readable without, in a loop that uses it once."""
     load = printer.plan.body[position]
@@ -207,7 +207,7 @@ def _reads_in_place(
 
 
 def _is_overwritten(
-    position: int, buffer: str, statements: tuple[Statement, ...], printer: BodyPrinter
+    position: int, buffer: str, statements: tuple[LoopStatement, ...], printer: BodyPrinter
 ) -> bool:
     """Whether a value that lies in `buffer`, read in place, would come after a write that may go to that memory."""
     written = False

@@ -11,7 +11,7 @@ from longhand.lower.ir import Reduce, ReduceOp
 
 
 @dataclasses.dataclass(frozen=True)
-class Accumulator:
+class ReductionVariable:
     """One variable of a reduction loop.
 
     Attributes:
@@ -68,7 +68,7 @@ def value_reduction(reduce: Reduce) -> Reduce:
 
 def accumulators(
     reduce: Reduce, name: str, element_dtype: torch.dtype, drops_nan: bool = False
-) -> tuple[Accumulator, ...]:
+) -> tuple[ReductionVariable, ...]:
     """The variables that a SIMD loop needs for a reduction other than ARGMAX and ARGMIN.
 
     Args:
@@ -82,7 +82,7 @@ def accumulators(
             symbol = "+" if reduce.op is ReduceOp.SUM else "*"
             start, take = identity(reduce.op, reduce.dtype), f"{{acc}} {symbol}= "
             return (
-                Accumulator(
+                ReductionVariable(
                     name, cpp_type(reduce.dtype), start, symbol, take + "{element};", take + "{other};"
                 ),
             )
@@ -90,21 +90,21 @@ def accumulators(
             symbol = "|" if reduce.op is ReduceOp.ANY else "&"
             start, take = identity(reduce.op, torch.bool), f"{{acc}} {symbol}= "
             # int, not bool: g++ keeps a bool accumulator out of SIMD registers.
-            return (Accumulator(name, "int", start, symbol, take + "{element};", take + "{other};"),)
+            return (ReductionVariable(name, "int", start, symbol, take + "{element};", take + "{other};"),)
     return _extreme(reduce.op, name, element_dtype, drops_nan)
 
 
-def _extreme(op: ReduceOp, name: str, dtype: torch.dtype, drops_nan: bool) -> tuple[Accumulator, ...]:
+def _extreme(op: ReduceOp, name: str, dtype: torch.dtype, drops_nan: bool) -> tuple[ReductionVariable, ...]:
     is_max = op in (ReduceOp.MAX, ReduceOp.ARGMAX)
     clause, comparison = ("max", ">") if is_max else ("min", "<")
     kind = "int" if dtype is torch.bool else cpp_type(dtype)
     take = f"{{acc}} = {{element}} {comparison} {{acc}} ? {{element}} : {{acc}};"
     if drops_nan or not dtype.is_floating_point:
         combine = f"{{acc}} = std::{clause}({{acc}}, {{other}});"
-        return (Accumulator(name, kind, identity(op, dtype), clause, take, combine),)
+        return (ReductionVariable(name, kind, identity(op, dtype), clause, take, combine),)
     function = "maximum" if is_max else "minimum"
     nan_name = f"{name}_is_nan"
-    value = Accumulator(
+    value = ReductionVariable(
         name,
         kind,
         identity(op, dtype),
@@ -113,7 +113,7 @@ def _extreme(op: ReduceOp, name: str, dtype: torch.dtype, drops_nan: bool) -> tu
         f"{{acc}} = {function}({{acc}}, {{other}});",
         repair=f"if ({nan_name}) {{ {name} = NAN; }}",
     )
-    nan = Accumulator(
+    nan = ReductionVariable(
         nan_name,
         "int",
         "0",

@@ -11,7 +11,7 @@ from longhand.emit.cpp.addresses import TurnedTile
 from longhand.emit.cpp.body import AT, BodyPrinter, Known
 from longhand.emit.cpp.loops import (
     ColumnLoop,
-    Statement,
+    LoopStatement,
     accumulator_names,
     element_lines,
     flattened,
@@ -22,11 +22,11 @@ from longhand.emit.cpp.loops import (
     product_of_sizes,
     stores_as_statements,
 )
-from longhand.emit.cpp.reductions import Accumulator, accumulators, is_position, value_reduction
+from longhand.emit.cpp.reductions import ReductionVariable, accumulators, is_position, value_reduction
 from longhand.emit.cpp.types import SumType, cpp_type, sum_type
-from longhand.emit.names.words import first_free, further_words
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
+from longhand.schedule.names.words import first_free, further_words
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
 
 
@@ -130,7 +130,7 @@ class PassPrinter:
         ]
         return tuple(loops)
 
-    def accumulators_of(self, position: int) -> tuple[Accumulator, ...]:
+    def accumulators_of(self, position: int) -> tuple[ReductionVariable, ...]:
         """The variables of one reduction; of an ARG reduction, those that find the extreme value."""
         reduce = self._reduce(position)
         name = self.accumulator_names[position]
@@ -150,7 +150,7 @@ class PassPrinter:
             found = (dataclasses.replace(found[0], name=wide, repair=f"const float {name} = {wide};"),)
         return found
 
-    def column_sum(self, position: int) -> Accumulator:
+    def column_sum(self, position: int) -> ReductionVariable:
         """What a sum across the rows of a chunk is accumulated in: as it is, chunks are short."""
         reduce = self._reduce(position)
         return accumulators(reduce, self.accumulator_names[position], self._dtype(reduce.arg))[0]
@@ -184,7 +184,7 @@ class PassPrinter:
 
     def _printed_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
         printer, body = self.printer, self.printer.plan.body
-        found: dict[Accumulator, int] = {}
+        found: dict[ReductionVariable, int] = {}
         for position in reductions:
             found.update(dict.fromkeys(self.accumulators_of(position), self._reduce(position).arg))
         stores = tuple(p for p in one_pass.stores if printer.domains[p] & printer.loop_axes)
@@ -193,9 +193,9 @@ class PassPrinter:
         roots += [self._reduce(position).arg for position in one_pass.sums]
         roots += [argument for p in stores for argument in arguments(body[p])]
         own_rows = {(stage.position, stage.store) for stage in one_pass.stages}
-        statements = [Statement((stage.position,), self._row_of(stage)) for stage in one_pass.stages]
-        statements += [Statement((arg,)) for arg in found.values()]
-        statements += [Statement((self._reduce(position).arg,)) for position in one_pass.sums]
+        statements = [LoopStatement((stage.position,), self._row_of(stage)) for stage in one_pass.stages]
+        statements += [LoopStatement((arg,)) for arg in found.values()]
+        statements += [LoopStatement((self._reduce(position).arg,)) for position in one_pass.sums]
         statements += stores_as_statements(
             tuple(p for p in stores if (self._stored(p), p) not in own_rows), printer
         )
@@ -237,11 +237,11 @@ class PassPrinter:
             f"const long place = {element} == {extreme}{or_nan} ? {place} : {nowhere};",
             f"{name} = place < {name} ? place : {name};",
         )
-        accumulator = Accumulator(name, "long", nowhere, "min", "", "")
+        accumulator = ReductionVariable(name, "long", nowhere, "min", "", "")
         return ColumnLoop(f"The first place of {extreme}.", (accumulator,), ((*lines, *find),))
 
     def _lines(
-        self, roots: list[int], statements: tuple[Statement, ...], one_pass: Pass
+        self, roots: list[int], statements: tuple[LoopStatement, ...], one_pass: Pass
     ) -> tuple[list[str], Known]:
         staged = {position: self._waiting(position) for position in one_pass.from_stage}
         known = {**self.known, **staged}

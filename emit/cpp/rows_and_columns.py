@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from longhand.emit.cpp.loops import Loop, flattened, product_of_sizes
+from longhand.emit.cpp.loops import CppLoop, flattened, product_of_sizes
 from longhand.emit.cpp.rows import PassPrinter, RowsText, rows_text
 from longhand.emit.cpp.splits import PartialText, number_of_splits
 from longhand.emit.text.expression import Precedence, Text
@@ -38,11 +38,11 @@ class RowsAndColumnsText:
     then: tuple[str, ...]
 
 
-def rows_and_columns_text(passes: PassPrinter, rows: tuple[Loop, ...]) -> RowsAndColumnsText:
+def rows_and_columns_text(passes: PassPrinter, rows: tuple[CppLoop, ...]) -> RowsAndColumnsText:
     """The rows of a chunk, what they add up, and how the chunks' sums are combined."""
     printer, cols = passes.printer, passes.cols
     plan, names = printer.plan, printer.names
-    split = Loop("split", "n_splits")
+    split = CppLoop("split", "n_splits")
     words = {partial.position: names.pointers[partial.pointer] for partial in plan.partials}
     known = {position: Text(passes.accumulator_names[position]) for position in words}
     stores = (

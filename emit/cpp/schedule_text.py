@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 import torch
 
 from longhand.emit.cpp.body import BodyPrinter
-from longhand.emit.cpp.loops import ColumnLoop, Loop
+from longhand.emit.cpp.loops import ColumnLoop, CppLoop
 from longhand.emit.cpp.rows import PassPrinter, RowsText
 from longhand.emit.cpp.splits import PartialText
-from longhand.emit.names.unit_names import KernelNames
 from longhand.lower.ir import Store
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, Pass
 
 
@@ -32,7 +32,7 @@ class ScheduleText:
 
 
 # The plan, its printer, the loops over rows and those over columns, outermost first.
-SchedulePrinter = Callable[[KernelPlan, BodyPrinter, tuple[Loop, ...], tuple[Loop, ...]], ScheduleText]
+SchedulePrinter = Callable[[KernelPlan, BodyPrinter, tuple[CppLoop, ...], tuple[CppLoop, ...]], ScheduleText]
 
 
 def pass_printer(plan: KernelPlan, printer: BodyPrinter) -> PassPrinter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from longhand.emit.cpp.loops import ColumnLoop, Loop, flattened, product_of_sizes
+from longhand.emit.cpp.loops import ColumnLoop, CppLoop, flattened, product_of_sizes
 from longhand.emit.cpp.reductions import is_position
 from longhand.emit.cpp.rows import PassPrinter
 from longhand.emit.text.expression import Precedence
@@ -63,10 +63,10 @@ class SplitText:
     then: tuple[str, ...]
 
 
-def split_text(passes: PassPrinter, rows: tuple[Loop, ...]) -> SplitText:
+def split_text(passes: PassPrinter, rows: tuple[CppLoop, ...]) -> SplitText:
     """The chunks of the one pass of a kernel and how they are combined."""
     cols = passes.cols
-    splits = (*rows, Loop("split", "n_splits"))
+    splits = (*rows, CppLoop("split", "n_splits"))
     printer, body = passes.printer, passes.printer.plan.body
     reduces = [value for value in body if isinstance(value, Reduce)]
     after = [position for position, level in passes.levels.items() if level == 0]
@@ -90,7 +90,7 @@ def split_text(passes: PassPrinter, rows: tuple[Loop, ...]) -> SplitText:
     )
 
 
-def number_of_splits(loops: tuple[Loop, ...], at_least: str) -> str:
+def number_of_splits(loops: tuple[CppLoop, ...], at_least: str) -> str:
     """How many chunks: each takes whole steps of the outermost loop, and at least that many elements."""
     total = product_of_sizes(loops).text
     most = f"std::min(SPLITS, {total} / {at_least})"

@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from longhand.emit.names.unit_names import UnitNames
 from longhand.emit.text.expression import number
+from longhand.schedule.named_plan import UnitNames
 from longhand.schedule.plan import Launch, UnitPlan
 
 if TYPE_CHECKING:
-    from longhand.emit.layers.model_steps import Loop
+    from longhand.schedule.named_plan import Loop
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,12 +11,11 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
-from longhand.emit.layers.model_loops import Block, Method
-from longhand.emit.layers.model_steps import LayerCall, Loop
+from longhand.emit.layers.model_loops import LayerClass, Method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
-from longhand.emit.module.trained_call import SAVED
 from longhand.emit.text.expression import number
+from longhand.schedule.named_plan import SAVED, LayerCall, Loop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +38,7 @@ def layer_at(distance: int = 0) -> str:
     return f"\0{distance}\0"
 
 
-def write_layer_call(call: LayerCall, block: Block, tree: Branch, outer: BodyWriter) -> CallText:
+def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: BodyWriter) -> CallText:
     """``x, residual = self.layers[3](x, residual, cos, sin)``
 
     Args:
@@ -135,12 +134,12 @@ def _filled(line: str, text: Callable[[int], str]) -> str:
     return "".join(text(int(part)) if n % 2 else part for n, part in enumerate(line.split("\0")))
 
 
-def as_variants(blocks: Sequence[tuple[Loop, Block]]) -> list[tuple[Loop, Block]]:
+def as_variants(blocks: Sequence[tuple[Loop, LayerClass]]) -> list[tuple[Loop, LayerClass]]:
     """The classes of layers, of a second kind in one list told as what differs from the first.
 
     A class that holds what an earlier one does is made from that; what the user wrote is quoted where it stands first.
     """
-    found: list[tuple[Loop, Block]] = []
+    found: list[tuple[Loop, LayerClass]] = []
     for loop, block in blocks:
         first = next((other for one, other in found if _is_like(loop, block, one, other)), None)
         if first is not None:
@@ -150,7 +149,7 @@ def as_variants(blocks: Sequence[tuple[Loop, Block]]) -> list[tuple[Loop, Block]
     return found
 
 
-def _is_like(loop: Loop, block: Block, other: Loop, first: Block) -> bool:
+def _is_like(loop: Loop, block: LayerClass, other: Loop, first: LayerClass) -> bool:
     """Whether a class may be told as another one with other functions."""
     held = [
         (one.base, one.base_arguments, one.members, one.position, one.keeps_position)
@@ -160,7 +159,7 @@ def _is_like(loop: Loop, block: Block, other: Loop, first: Block) -> bool:
     return loop.is_in_turn and are_two and loop.owner == other.owner and held[0] == held[1]
 
 
-def _without_quotes(method: Method, first: Block) -> Method:
+def _without_quotes(method: Method, first: LayerClass) -> Method:
     """The function without quotes of what an earlier one quotes."""
     said = {quotes for one in first.methods for quotes, _ in one.paragraphs}
     paragraphs = tuple((() if quotes in said else quotes, lines) for quotes, lines in method.paragraphs)

@@ -11,25 +11,29 @@ from collections.abc import Mapping, Sequence
 
 from torch import fx
 
+from longhand.emit.layers.class_names import free_name
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
-from longhand.emit.layers.model_steps import (
-    FirstCall,
-    Loop,
-    ModelStep,
-    plain_steps,
-    steps_of,
-)
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
-from longhand.emit.module.trained_call import SAVED, SavedLayers
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import op_word
-from longhand.emit.names.variables import list_of, name_block
-from longhand.emit.names.words import own_name, python_docstring
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Extern
+from longhand.schedule.named_plan import (
+    SAVED,
+    BufferWords,
+    FirstCall,
+    Loop,
+    ModelStep,
+    SavedLayers,
+    list_of,
+    name_block,
+    op_word,
+    plain_steps,
+    steps_of,
+)
+from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
@@ -57,7 +61,7 @@ class Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class LayerClass:
     """The class of a repeated block.
 
     Attributes:
@@ -88,7 +92,7 @@ class Block:
     is_variant: bool = False
 
 
-def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> Block:
+def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> LayerClass:
     """The class that all layers of a loop share, written from the first one.
 
     Args:
@@ -137,8 +141,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         )
         methods = (forward,)
     made = construct_block(tree.root, first, word)
-    name = free_name(own_name(loop.class_name), taken, is_in_turn=loop.is_in_turn)
-    return Block(
+    name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)
+    return LayerClass(
         name,
         python_docstring(loop.owner),
         made.base,
@@ -151,16 +155,6 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         numbers,
         made.uses_nn,
     )
-
-
-_ORDINALS = ("Other", "Third", "Fourth", "Fifth", "Sixth")
-
-
-def free_name(name: str, taken: Sequence[str], *, is_in_turn: bool) -> str:
-    """A name for a class that none has yet: ``OtherBlock`` for the second kind of block in one list."""
-    ordinals = (f"{word}{name}" for word in _ORDINALS if is_in_turn and name in taken)
-    longer = (f"{name}{'Layer' * count}" for count in itertools.count())
-    return next(one for one in itertools.chain(ordinals, longer) if one not in taken)
 
 
 def write_method(
@@ -252,7 +246,9 @@ def _position_word(branch: Branch) -> str:
     return next(word for word in itertools.chain(words, numbered) if word not in held)
 
 
-def write_first_call(call: FirstCall, loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
+def write_first_call(
+    call: FirstCall, loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter
+) -> list[str]:
     """``x, mlp = self.blocks[0].after_ln_1(x, ln_1)``"""
     targets = ", ".join(
         [
@@ -292,7 +288,7 @@ def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
         paragraphs[-1].lines.append(f"return {returned}")
 
 
-def write_loop(loop: Loop, block: Block, tree: Branch, outer: BodyWriter) -> list[str]:
+def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -> list[str]:
     """The loop: ``for block in self.h:`` and the call.
 
     Args:

@@ -12,11 +12,11 @@ from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, Input
 from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.module_tree import Branch
-from longhand.emit.module.trained_call import SavedLayers, TrainedCall, launched_words
-from longhand.emit.names.unit_names import Pass
-from longhand.emit.names.words import identifier, own_name, snake_case
+from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
+from longhand.schedule.named_plan import NamedPlan, SavedLayers
+from longhand.schedule.names.words import identifier, own_name, snake_case
 from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
 
 # So many gradients that are None in a row are counted rather than written.
@@ -142,7 +142,7 @@ def trained_call(
     )
 
 
-def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Pass) -> str:
+def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: NamedPlan) -> str:
     """The text of backward.py, given the writer of model.py."""
     places = _gradients_in_order(training, forward)
     writer = BackwardWriter(training, backward, [place for place in places if place is not None], forward)

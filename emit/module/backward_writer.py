@@ -13,26 +13,32 @@ from collections.abc import Iterator, Sequence
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, layer_at
-from longhand.emit.layers.loops import record_of
-from longhand.emit.layers.model_loops import Block, device_inside, sizes_inside, write_method
-from longhand.emit.layers.model_steps import (
-    LayerCall,
-    Loop,
-    loops_of,
-    plain_steps,
-)
+from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.passes import backward_dims
-from longhand.emit.module.trained_call import SAVED, SavedLayers
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.unit_names import Pass
-from longhand.emit.names.variables import EVERY, given_to_layers, gradients_word, list_words, name_block
-from longhand.emit.names.words import python_docstring, snake_case
 from longhand.emit.text.expression import number
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
+from longhand.schedule.named_plan import (
+    EVERY,
+    SAVED,
+    DimWords,
+    LayerCall,
+    Loop,
+    NamedPlan,
+    SavedLayers,
+    backward_dims,
+    given_to_layers,
+    gradients_word,
+    list_words,
+    loops_of,
+    name_block,
+    plain_steps,
+    record_of,
+)
+from longhand.schedule.names.words import snake_case
 from longhand.schedule.plan import buffers_read
 
 _MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
@@ -40,7 +46,7 @@ _OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
 
 
 @dataclasses.dataclass(frozen=True)
-class Layers:
+class LayersApart:
     """What the backward pass keeps apart for each layer of a loop.
 
     Attributes:
@@ -70,7 +76,7 @@ class BackwardWriter(ModelWriter):
     """
 
     def __init__(
-        self, training: TrainingGraphs, backward: Pass, order: Sequence[int], forward: ModelWriter
+        self, training: TrainingGraphs, backward: NamedPlan, order: Sequence[int], forward: ModelWriter
     ) -> None:
         self._order = tuple(order)
         self._training = training
@@ -96,12 +102,14 @@ class BackwardWriter(ModelWriter):
         # As the Function saves them: records first.
         self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
 
-    def _layers_of(self, loop: Loop) -> Layers:
+    def _layers_of(self, loop: Loop) -> LayersApart:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
         record = record_of(self._records, loop)
         if record is None:
-            return Layers(self._lists[loop.owner, loop.positions], loop.own[::-1])
-        return Layers(record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record)
+            return LayersApart(self._lists[loop.owner, loop.positions], loop.own[::-1])
+        return LayersApart(
+            record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record
+        )
 
     def shapes_of(self, nodes: Sequence[str]) -> list[str]:
         """``float32 (batch, seq, dim)`` of tensors that the backward pass is given; of a layer's weights the path."""
@@ -187,7 +195,7 @@ class BackwardWriter(ModelWriter):
             return f'"{self.plan.options.target.device.value}"'
         return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
-    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
         record = record_of(self._records, loop)
         nodes = record.nodes[loop.positions[0]] if record is not None else ()
         fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
@@ -212,10 +220,12 @@ class BackwardWriter(ModelWriter):
         if record is not None:
             rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
-        block = Block(name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers)
+        block = LayerClass(
+            name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
+        )
         return block, [] if loop.is_in_turn else self._loop_lines(loop, name, handed_on, body, numbers)
 
-    def _call(self, call: LayerCall, block: Block, body: BodyWriter) -> CallText:
+    def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
         """``d_x, *d_layers[3] = layer_backward(saved_layers.pop(), d_x)``"""
         loop, repeat, variables = call.loop, call.repeat, body.variables
         word, gradients = self._lists[loop.owner, loop.positions], gradients_word(loop, self.steps)

@@ -13,11 +13,12 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSi
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import Parameter, TensorList
 from longhand.emit.module.view_calls import argument
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.words import identifier, listed, python_string
 from longhand.emit.text.expression import condition_text, size_text
+from longhand.emit.text.quoting import python_string
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Size, View
+from longhand.schedule.named_plan import DimWords
+from longhand.schedule.names.words import identifier, listed
 from longhand.schedule.plan import UnitPlan
 
 
@@ -316,3 +317,13 @@ def may_require_grad(plan: UnitPlan, training: TrainedCall | None) -> frozenset[
         return training.allowed
     wanted = frozenset(plan.program.graph.grad_inputs) if plan.options.train else frozenset()
     return wanted or None
+
+
+def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
+    """Why the forward pass makes gradients."""
+    is_begun = any(
+        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
+    )
+    if not is_training or not is_begun:
+        return ""
+    return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."

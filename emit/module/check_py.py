@@ -14,13 +14,11 @@ from longhand.emit.cpp.list_binding import list_arguments, whole_list
 from longhand.emit.module.call_checks import as_size
 from longhand.emit.module.model_text import ModelFile
 from longhand.emit.module.trees import Parameter, TensorList, build_arguments, find_lists, parameters
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import SILENT, aten_name
-from longhand.emit.names.unit_names import KernelNames, Pass, kernels_of
-from longhand.emit.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
 from longhand.emit.text.reference import Reference
 from longhand.emit.text.reference_page import StridedView
 from longhand.emit.unit.templates import render_template
+from longhand.schedule.named_plan import SILENT, BufferWords, KernelNames, NamedPlan, aten_name, kernels_of
+from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import KernelPlan
 
 # What check.py itself calls so where the arguments are.
@@ -47,7 +45,7 @@ class CheckedKernel:
     groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
 
 
-def write_check(passes: list[Pass], references: Mapping[str, Reference], model: ModelFile) -> str:
+def write_check(passes: list[NamedPlan], references: Mapping[str, Reference], model: ModelFile) -> str:
     """The text of check.py, not yet formatted."""
     plan, words = passes[0].plan, passes[0].words
     graph = plan.program.graph

@@ -9,18 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.trained_call import SAVED
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name
-from longhand.emit.names.unit_names import KernelNames, UnitNames
-from longhand.emit.names.words import singular
 from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
-from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.sizes import SizeWriter, is_bare, is_path
 from longhand.lower.ir import Buffer, Pointwise, PointwiseOp, Position, Scalar, Size, memory_order
 from longhand.options import Device
+from longhand.schedule.named_plan import SAVED, BufferWords, KernelNames, UnitNames, aten_name
+from longhand.schedule.names.words import singular
 from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan
 
 
@@ -54,7 +51,7 @@ def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str,
                 and length[address.axes[0][0]] == 2 * number
             ):
                 size = sizes.get(address.axes[0][0], "")
-                return f"{size} // 2" if size.isidentifier() else None
+                return f"{size} // 2" if size.isidentifier() or size.endswith(".shape[-1]") else None
     return None
 
 
@@ -251,17 +248,26 @@ class LaunchWriter:
         buffers = dict(zip(passed, step.buffers, strict=True))
         return [
             (
-                self._int(value, self.plan.buffers[buffers[parameter.pointer]], parameter.axis is None)
+                self._int(value, buffers[parameter.pointer], parameter.axis is None)
                 if parameter.pointer in buffers
                 else self.sizes.text(value)
             )
             for parameter, value in zip(kernel.ints, step.ints, strict=True)
         ]
 
-    def _int(self, value: Size, buffer: Buffer, is_offset: bool) -> str:
-        if not is_offset:
-            return self.sizes.stride(value, buffer)
-        return self.sizes.before_padding(value, buffer) or self.sizes.text(value)
+    def _int(self, value: Size, name: str, is_offset: bool) -> str:
+        buffer = self.plan.buffers[name]
+        text = (self.sizes.before_padding(value, buffer) if is_offset else None) or (
+            self.sizes.text(value) if is_offset else self.sizes.stride(value, buffer)
+        )
+        if not is_bare(text) or not is_path(self.variables[name]):
+            return text
+        doubled = [str(int(text) * 2) == str(size) for size in buffer.shape]
+        if is_offset:
+            return f"{self.variables[name]}.shape[{doubled.index(True)}] // 2" if any(doubled) else text
+        steps = [str(stride) for stride in buffer.stride]
+        is_plain = steps.count(text) == 1 and buffer.layout_is_known
+        return f"{self.variables[name]}.stride({steps.index(text)})" if is_plain else text
 
     def _boundary(self, kernel: KernelPlan, position: int, value: float | Size) -> str | None:
         """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""
@@ -338,7 +344,9 @@ class LaunchWriter:
                 continue
             size, word = dims[words.index(names.scalars[position])]
             if not isinstance(value, float) and str(size) == str(value):
-                return self.sizes.text(value, word)
+                text, shape = self.sizes.text(value, word), [str(size) for size in buffer.shape]
+                is_told = is_bare(text) and is_path(self.variables[name]) and shape.count(text) == 1
+                return f"{self.variables[name]}.shape[{shape.index(text)}]" if is_told else text
         return None
 
     def _scalar(self, value: float | Size) -> str:

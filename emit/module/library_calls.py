@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import keyword
 import math
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ _RENAMED = {"self": "input"}
 
 
 @dataclasses.dataclass(frozen=True)
-class LibraryCall:
+class LibraryCallText:
     """A call, printed.
 
     Attributes:
@@ -67,49 +68,48 @@ class LibraryWriter:
         self.sizes = sizes
         self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
-    def write(self, step: Extern) -> LibraryCall:
+    def write(self, step: Extern) -> LibraryCallText:
         """The call of `step`."""
         call = self._plain_call(step)
         if step.memory_format is not torch.channels_last:
             return call
-        return LibraryCall(f"channels_last({call.text})", call.needs_functional, "channels_last")
+        return LibraryCallText(f"channels_last({call.text})", call.needs_functional, "channels_last")
 
-    def _plain_call(self, step: Extern) -> LibraryCall:
+    def _plain_call(self, step: Extern) -> LibraryCallText:
         name = str(step.target.overloadpacket.__name__)
         is_aten = step.target.namespace == "aten"
         special = _SPECIAL.get(name) if is_aten else None
         if special is not None:
             text = special(self, step)
             if text is not None:
-                return LibraryCall(text, text.startswith("F."))
+                return LibraryCallText(text, text.startswith("F."))
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
-            return LibraryCall(f"{self.value(step.args[0])}.{name}({rest})")
+            return LibraryCallText(f"{self.value(step.args[0])}.{name}({rest})")
         if is_aten and name in _IN_FUNCTIONAL:
-            return LibraryCall(f"F.{name}({self._arguments(step)})", True)
+            return LibraryCallText(f"F.{name}({self._arguments(step)})", True)
+        if is_aten and (infix := _INFIX.get(name)) is not None and (text := _operation(self, step, infix)):
+            return LibraryCallText(text)
+        if is_aten and not step.mutates and _is_public(name):
+            return LibraryCallText(f"torch.{name}({self._arguments(step)}){_only_item(step)}")
         if is_aten and name in _SAME_IN_TORCH:
-            return LibraryCall(f"torch.{name}({self._arguments(step)})")
+            return LibraryCallText(f"torch.{name}({self._arguments(step)}){_only_item(step)}")
         if (which := differentiated(step.target)) is not None:
             return self._by_autograd(step, which)
-        text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)})"
-        return LibraryCall(text, module=registered_by(step.target) or "")
+        text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)}){_only_item(step)}"
+        return LibraryCallText(text, module=registered_by(step.target) or "")
 
-    def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCall:
+    def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCallText:
         """The gradients of an op that only autograd can differentiate."""
-        n_given, parameters = len(which.given), which.target._schema.arguments
-        n_places = sum(not parameter.kwarg_only for parameter in parameters)
-        arguments, gradients = map(self.value, (step.args[:n_places], step.args[-n_given:]))
+        n_given = len(which.given)
+        arguments, gradients = map(self.value, (step.args[:-n_given], step.args[-n_given:]))
         wanted = f"wanted={which.wanted}"
         results = "" if which.given == (0,) else f", results={which.given}"
-        named = "".join(
-            f", {parameter.name}={self.value(value)}"
-            for parameter, value in zip(parameters[n_places:], step.args[n_places:-n_given], strict=True)
-            if not _equal(value, parameter.default_value)
+        text = (
+            f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{results})"
         )
-        of = f"torch.ops.{_qualified(which.target)}, {arguments}, {gradients}"
-        text = f"gradients_of({of}, {wanted}{results}{named})"
         item = "[0]" if len(which.wanted) == 1 else ""
-        return LibraryCall(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
+        return LibraryCallText(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
 
     def value(self, value: Any) -> str:
         """An argument: a tensor through its views, or anything else."""
@@ -210,6 +210,12 @@ def scale_argument(given: Mapping[str, Any]) -> list[str]:
     return [f"scale={square}**-0.5" if square > 1 and scale == square**-0.5 else f"scale={scale!r}"]
 
 
+def _only_item(step: Extern) -> str:
+    """What takes the one tensor out of the list that some ops return even of one (unbind, split)."""
+    is_list = any(isinstance(result.type, torch.ListType) for result in step.target._schema.returns)
+    return "[0]" if is_list and len(step.outputs) == 1 else ""
+
+
 def _qualified(target: torch._ops.OpOverload) -> str:
     return f"{target.namespace}.{target.overloadpacket.__name__}.{target._overloadname}"
 
@@ -307,6 +313,80 @@ def _index_put(writer: LibraryWriter, step: Extern) -> str | None:
     return f"{writer.value(given['self'])}[{places}] = {writer.value(given['values'])}"
 
 
+def _new_values(writer: LibraryWriter, step: Extern) -> str | None:
+    """``inv_perm.index_put((perm,), values)``: a tensor with some of its elements replaced."""
+    given = writer.named(step)
+    indices = given["indices"]
+    if any(index is None for index in indices):
+        return None
+    places = ", ".join(writer.value(index) for index in indices)
+    added = ", accumulate=True" if given["accumulate"] else ""
+    of = writer.value(given["self"])
+    return f"{of}.index_put(({places}{',' * (len(indices) == 1)}), {writer.value(given['values'])}{added})"
+
+
+def _unfilled(writer: LibraryWriter, step: Extern) -> str | None:
+    given = writer.named(step)
+    size, order = given["size"], list(given["physical_layout"])
+    if order != sorted(order) or given.get("layout") not in (None, torch.strided):
+        return None
+    parts = [writer.value(tuple(size))]
+    parts += [
+        f"{name}={writer.value(given[name])}" for name in ("dtype", "device") if given.get(name) is not None
+    ]
+    return f"torch.empty({', '.join(parts)})"
+
+
+def _resized(writer: LibraryWriter, step: Extern) -> str | None:
+    """``F.interpolate(x, scale_factor=2.0, mode="nearest")``"""
+    name, given = str(step.target.overloadpacket.__name__), writer.named(step)
+    if step.target._overloadname != "vec":
+        return None
+    mode = name.removeprefix("upsample_").removesuffix("1d").removesuffix("2d").removesuffix("3d")
+    wanted = "scale_factor" if given["output_size"] is None else "size"
+    values = list(given["scale_factors"] if given["output_size"] is None else given["output_size"])
+    is_one = len(values) > 1 and all(value == values[0] for value in values) and wanted == "scale_factor"
+    text = writer.value(values[0] if is_one else tuple(values))
+    corners = ", align_corners=True" if given.get("align_corners") else ""
+    return f'F.interpolate({writer.value(given["input"])}, {wanted}={text}, mode="{mode}"{corners})'
+
+
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+}
+
+
+def _operation(writer: LibraryWriter, step: Extern, infix: str) -> str | None:
+    """``gathered * 2``; None where the call says more than its two operands."""
+    given = writer.named(step)
+    others = {name: value for name, value in given.items() if name not in ("self", "other")}
+    if len(given) - len(others) != 2 or not isinstance(given["self"], View):
+        return None
+    if any(value not in (None, 1) for value in others.values()):
+        return None
+    return f"{writer.value(given['self'])} {infix} {writer.value(given['other'])}"
+
+
+def _is_public(name: str) -> bool:
+    """Whether torch has a function of an op's name, made of the op's own schema."""
+    return not name.startswith("_") and isinstance(getattr(torch, name, None), types.BuiltinFunctionType)
+
+
+_UPSAMPLES = """
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_bicubic2d upsample_trilinear3d
+"""
 _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
     "convolution": _convolution,
     "embedding": _embedding,
@@ -314,4 +394,7 @@ _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
     "contiguous": _contiguous,
     "index_put_": _index_put,
     "item": _item,
+    "index_put": _new_values,
+    "empty_permuted": _unfilled,
+    **dict.fromkeys(_UPSAMPLES.split(), _resized),
 }

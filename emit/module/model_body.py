@@ -7,27 +7,29 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.emit.layers.model_steps import Choice, FirstCall, LayerCall, Loop, ModelStep, plain_steps
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
-from longhand.emit.module.paragraphs import (
-    WIDEST,
-    NamedView,
-    Paragraph,
-    fewest,
-    joined_quotes,
-    named_views,
-    said_once,
-    view_key,
-)
+from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_propagation import Words
-from longhand.emit.names.unit_names import Quote, UnitNames
 from longhand.emit.text.sizes import SizeWriter, data_size_lines
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
+from longhand.schedule.named_plan import (
+    BufferWords,
+    Choice,
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    NamedView,
+    Quote,
+    UnitNames,
+    Words,
+    named_views,
+    plain_steps,
+    view_key,
+)
 from longhand.schedule.plan import (
     Allocate,
     Launch,

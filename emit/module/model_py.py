@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
-from longhand.emit.layers.model_loops import Block, write_block, write_loop, write_record
-from longhand.emit.layers.model_steps import Loop, ModelStep
-from longhand.emit.module.call_checks import CallChecks, as_size, may_require_grad, signature_lines, title
+from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
+from longhand.emit.module.call_checks import (
+    CallChecks,
+    as_size,
+    may_require_grad,
+    remark_on_gradients,
+    signature_lines,
+    title,
+)
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_text import (
     CallArguments,
@@ -22,7 +28,6 @@ from longhand.emit.module.model_text import (
     end_with,
     layers_by_class,
     recorder,
-    remark_on_gradients,
     trained_lines,
     write_layers,
 )
@@ -39,16 +44,21 @@ from longhand.emit.module.trees import (
     shape_lines,
 )
 from longhand.emit.module.view_calls import argument, write_view
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.naming import externs
-from longhand.emit.names.unit_names import UnitNames
-from longhand.emit.names.variables import records_apart
-from longhand.emit.names.words import identifier, own_name, python_docstring
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter, bind_sizes, symbol_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
+from longhand.schedule.named_plan import (
+    BufferWords,
+    DimWords,
+    Loop,
+    ModelStep,
+    UnitNames,
+    externs,
+    records_apart,
+)
+from longhand.schedule.names.words import identifier, own_name
 from longhand.schedule.plan import UnitPlan
 
 _WIDEST = 98
@@ -123,7 +133,8 @@ class ModelWriter:
         )
 
     def _dim_words(self) -> DimWords:
-        return DimWords(self.graph, self.plan.program.buffers, chains=self.plan.program.layers)
+        program = self.plan.program
+        return DimWords(self.graph, program.buffers, layers=self.words, chains=program.layers)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
@@ -186,7 +197,7 @@ class ModelWriter:
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
-    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[Block, list[str]]:
+    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
         block = write_block(loop, body, self.tree, taken)
         return block, [] if loop.is_in_turn else write_loop(loop, block, self.tree.root, body)
@@ -267,7 +278,7 @@ class ModelWriter:
         if self.training is None:
             return ()
         owner, weights = (["self"], ["*self.parameters()"]) if self.graph.is_module else ([], [])
-        if self.records and any(one.kind is InputKind.PARAMETER for one in self.graph.inputs):
+        if any(one.kind is InputKind.PARAMETER for one in self.graph.inputs):
             self.runtime.add("parameters_of")
             weights = ["*parameters_of(self)"]
         given = ", ".join([*owner, *self.arguments.given(), *weights])
@@ -299,7 +310,7 @@ class ModelWriter:
         self,
         paragraphs: Sequence[Paragraph],
         sizes: SizeWriter,
-        blocks: Sequence[tuple[Loop, Block]],
+        blocks: Sequence[tuple[Loop, LayerClass]],
     ) -> ModelText:
         checks = self._checks()
         bound = sizes.binding_lines([*checks, *(line for p in paragraphs for line in p.lines)])

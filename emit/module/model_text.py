@@ -10,9 +10,7 @@ import torch.utils._pytree as pytree
 
 from longhand.capture.graph import AliasKind, CapturedGraph, GraphOutput, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
-from longhand.emit.layers.loops import does_the_same
-from longhand.emit.layers.model_loops import Block, write_first_call, write_loop
-from longhand.emit.layers.model_steps import FirstCall, LayerCall, Loop, ModelStep, layers_called, loops_of
+from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
@@ -22,6 +20,15 @@ from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, c
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
+from longhand.schedule.named_plan import (
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    does_the_same,
+    layers_called,
+    loops_of,
+)
 from longhand.schedule.plan import UnitPlan
 
 
@@ -92,7 +99,7 @@ class ModelText:
     launch_arguments: tuple[str, ...] | None
     launch_given: tuple[str, ...]
     mutates: tuple[int, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[LayerClass, ...]
     constants: tuple[str, ...]
     training: tuple[str, ...] = ()
     remark: str = ""
@@ -176,7 +183,7 @@ class WrittenLayers:
         lines: By the step's place: the lines of a loop, and of the call of the run before it.
     """
 
-    blocks: tuple[tuple[Loop, Block], ...]
+    blocks: tuple[tuple[Loop, LayerClass], ...]
     lines: Mapping[int, list[str]]
 
     @property
@@ -186,9 +193,9 @@ class WrittenLayers:
 
 
 LoopWriter = Callable[
-    [Loop, BodyWriter, list[str]], tuple[Block, list[str]]
+    [Loop, BodyWriter, list[str]], tuple[LayerClass, list[str]]
 ]  # the last: names that are taken
-CallWriter = Callable[[LayerCall, Block, BodyWriter], CallText]
+CallWriter = Callable[[LayerCall, LayerClass, BodyWriter], CallText]
 
 
 def write_layers(
@@ -212,8 +219,8 @@ def write_layers(
         write_call: Writes the call of one of several kinds of layers in turn.
     """
     lines: dict[int, list[str]] = {}
-    blocks: list[tuple[Loop, Block]] = []
-    of_loop: dict[int, Block] = {}
+    blocks: list[tuple[Loop, LayerClass]] = []
+    of_loop: dict[int, LayerClass] = {}
     in_turn: dict[int, list[CallText]] = {}  # by the place of the last of the calls
     for place, step in enumerate(steps):
         if not isinstance(step, Loop | LayerCall):
@@ -240,7 +247,7 @@ def write_layers(
 
 
 def _first_call(
-    steps: Sequence[ModelStep], place: int, loop: Loop, block: Block, tree: ModuleTree, body: BodyWriter
+    steps: Sequence[ModelStep], place: int, loop: Loop, block: LayerClass, tree: ModuleTree, body: BodyWriter
 ) -> dict[int, list[str]]:
     """The lines of the call that the layer before a loop is, by its place."""
     call = max(n for n in range(place) if isinstance(steps[n], FirstCall))
@@ -249,7 +256,7 @@ def _first_call(
     return {call: write_first_call(first, loop, block, tree.root, body)}
 
 
-def _known_block(loop: Loop, before: Sequence[tuple[Loop, Block]], plan: UnitPlan) -> Block | None:
+def _known_block(loop: Loop, before: Sequence[tuple[Loop, LayerClass]], plan: UnitPlan) -> LayerClass | None:
     """The class of an earlier loop over the same list, if this one does the same."""
     if loop.own or loop.n_head:
         return None
@@ -265,7 +272,7 @@ def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
     return found
 
 
-def classes_of(blocks: Sequence[tuple[Loop, Block]], tree: ModuleTree) -> dict[str, list[BlockClass]]:
+def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> dict[str, list[BlockClass]]:
     """Which blocks of each list have which class."""
     found: dict[str, list[BlockClass]] = {}
     for loop, block in blocks:
@@ -385,13 +392,3 @@ def trained_lines(
 def detached(text: str, output: GraphOutput) -> str:
     """A result that shares memory with what may require grad: without its gradients where it has none."""
     return f"{text}.detach()" if output.is_detached else text
-
-
-def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
-    """Why the forward pass makes gradients."""
-    is_begun = any(
-        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
-    )
-    if not is_training or not is_begun:
-        return ""
-    return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module.module_tree import Branch, ByLayer, Held, ModuleTree, expression, member
-from longhand.emit.names.words import is_attribute, python_string
+from longhand.emit.module.module_tree import Branch, ByLayer, HeldTensor, ModuleTree, expression, member
+from longhand.emit.text.quoting import python_string
 from longhand.options import Device
+from longhand.schedule.names.words import is_attribute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,7 @@ def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> C
         tree: The modules.
         blocks: The classes of repeated blocks, by the path of the list that holds them.
     """
-    return _construct(tree.root, _Writer(tree.root, blocks))
+    return _construct(tree.root, _ConstructorWriter(tree.root, blocks))
 
 
 def construct_block(root: Branch, path: str, layer: str = "") -> Construction:
@@ -69,7 +70,7 @@ def construct_block(root: Branch, path: str, layer: str = "") -> Construction:
         layer: Its argument that is the block's place in its list, if it takes one.
     """
     block = _without_ties_to_outside(root.at(path), f"{path}.")
-    return _construct(block, _Writer(block, {}, layer))
+    return _construct(block, _ConstructorWriter(block, {}, layer))
 
 
 def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
@@ -83,7 +84,7 @@ def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
     return Branch(held, below)
 
 
-def _construct(root: Branch, writer: _Writer) -> Construction:
+def _construct(root: Branch, writer: _ConstructorWriter) -> Construction:
     if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
         container, _, children = writer.module(root, "").removesuffix(")").partition("(")
         return Construction(container, children, [], writer.names, writer.uses_nn)
@@ -102,7 +103,7 @@ def _construct(root: Branch, writer: _Writer) -> Construction:
     return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names, writer.uses_nn)
 
 
-class _Writer:
+class _ConstructorWriter:
     def __init__(self, root: Branch, blocks: Mapping[str, Sequence[BlockClass]], layer: str = "") -> None:
         self.root = root
         self.blocks = blocks
@@ -193,7 +194,7 @@ class _Writer:
         words = (f"{python_string(name)}: {text}" for name, text in made.items())
         return [f"{{{', '.join(words)}}}", *found]
 
-    def tensor(self, held: Held, dtype: torch.dtype) -> str:
+    def tensor(self, held: HeldTensor, dtype: torch.dtype) -> str:
         """The expression that makes a parameter or buffer."""
         if held.tied_to:
             return member(expression(self.root, held.tied_to))

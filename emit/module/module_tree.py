@@ -13,8 +13,9 @@ from torch import nn
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.emit.module.constants import literal_of
-from longhand.emit.names.words import identifier, is_attribute, python_string
+from longhand.emit.text.quoting import python_string
 from longhand.lower.ir import Buffer, BufferKind
+from longhand.schedule.names.words import identifier, is_attribute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +111,7 @@ _OF_MODULES = frozenset({*dir(nn.Module), "launch"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class HeldTensor:
     """A tensor that a module holds.
 
     Attributes:
@@ -144,7 +145,7 @@ class Branch:
         is_gap: Whether it only keeps a place in a list: it computes nothing, and nobody calls it.
     """
 
-    held: dict[str, Held] = dataclasses.field(default_factory=dict)
+    held: dict[str, HeldTensor] = dataclasses.field(default_factory=dict)
     branches: dict[str, Branch] = dataclasses.field(default_factory=dict)
     is_gap: bool = False
 
@@ -237,7 +238,7 @@ def grow(
         owner, _, name = path.rpartition(".")
         if owner not in branches:
             branches[owner] = root.at(owner)
-        branches[owner].held[name] = Held(
+        branches[owner].held[name] = HeldTensor(
             entry.kind,
             tuple(map(int, value.shape)),
             value.dtype,

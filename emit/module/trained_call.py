@@ -4,32 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-SAVED = "saved"  # the variable of what one layer saves for its backward pass
-
-
-@dataclasses.dataclass(frozen=True)
-class SavedLayers:
-    """What each layer of a list saves for its backward pass: a record with the same fields for all of them.
-
-    Attributes:
-        owner: The path of the list: ``gpt.blocks``.
-        word: The variable of the list of records, in the order of the layers: ``saved_blocks``.
-        class_name: The record: ``BlockSaved``.
-        fields: Its fields.
-        buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made.
-        nodes: By the layer's position: the backward's placeholder for each field.
-        places: Positions among the forward's results of what only these records need.
-    """
-
-    owner: str
-    word: str
-    class_name: str
-    fields: tuple[str, ...]
-    buffers: Mapping[int, tuple[str, ...]]
-    nodes: Mapping[int, tuple[str, ...]]
-    places: frozenset[int]
+from longhand.schedule.named_plan import SavedLayers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,11 +15,11 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
-from longhand.emit.names.unit_names import UnitNames
-from longhand.emit.names.words import is_attribute, own_name
 from longhand.emit.text.expression import literal_text
 from longhand.errors import CaptureError
 from longhand.lower.ir import memory_order
+from longhand.schedule.named_plan import UnitNames, children, parameter_specs
+from longhand.schedule.names.words import is_attribute, own_name
 from longhand.schedule.plan import Access, Allocate, Launch, UnitPlan
 
 
@@ -40,23 +40,10 @@ class Parameter:
     leaves: tuple[tuple[str | Literal, str], ...]
 
 
-def children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    """The sub-trees, by whichever name this torch knows them."""
-    if hasattr(spec, "children"):
-        return list(spec.children())
-    return list(spec.children_specs)
-
-
 def parameters(graph: CapturedGraph) -> tuple[Parameter, ...]:
     """The parameters of the user's call, in the order of the user's signature."""
-    args_spec, kwargs_spec = children(graph.in_spec)
     leaves = iter(graph.argument_leaves)
-    found: list[Parameter] = []
-    for place, spec in enumerate(children(args_spec)):
-        name = graph.signature[place] if place < len(graph.signature) else f"argument_{place}"
-        found.append(_parameter(own_name(name), spec, leaves))
-    for key, spec in zip(kwargs_spec.context or [], children(kwargs_spec), strict=True):
-        found.append(_parameter(own_name(str(key)), spec, leaves))
+    found = [_parameter(name, spec, leaves) for name, spec in parameter_specs(graph)]
     order = {own_name(name): place for place, name in enumerate(graph.signature)}
     return tuple(sorted(found, key=lambda parameter: order.get(parameter.name, len(order))))
 

@@ -10,12 +10,13 @@ from typing import Any
 import sympy
 import torch
 
-from longhand.emit.names.dimension_propagation import Words, reshaped
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size, View, ViewCall
+from longhand.schedule.named_plan import Words, reshaped
 
 _FULL_SLICE_END = 2**62
+_FUNCTIONS = frozenset({"view_as_real", "view_as_complex"})  # of torch, no methods of tensors
 _RESHAPES = {"view": "view", "_unsafe_view": "view", "_reshape_alias": "view", "reshape": "reshape"}
 
 
@@ -56,7 +57,7 @@ def write_view(
             if not n_used:
                 subscript = _call(call, sizes, seen, words)
             seen = _after(call, seen)
-        text += subscript
+        text = f"torch.{_base(calls[0])}({text})" if _base(calls[0]) in _FUNCTIONS else text + subscript
         calls = calls[max(n_used, 1) :]
     return text
 
@@ -178,6 +179,8 @@ def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
     writer = _METHODS.get(name)
     if writer is not None:
         return writer(args, sizes)
+    if not callable(getattr(torch.Tensor, name, None) or str):  # real, imag
+        return f".{name}"
     return f".{name.strip('_')}({', '.join(argument(value, sizes) for value in args)})"
 
 

@@ -19,10 +19,10 @@ import torch
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.words import python_string
+from longhand.emit.text.quoting import python_string
 from longhand.errors import CaptureError
 from longhand.lower.ir import PRIMITIVES, Pointwise, PointwiseOp, Value
+from longhand.schedule.named_plan import KernelNames
 
 
 class Precedence(enum.IntEnum):

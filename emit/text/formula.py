@@ -13,28 +13,28 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import PADDED_FOR_SPEED
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import (
-    SILENT,
-    aten_name,
-    derivative_word,
-    op_word,
-    provenance_of,
-    rotated_half,
-)
-from longhand.emit.names.people_names import (
-    KernelPurpose,
-    frame_of_backward,
-    is_nearly_whole_backward,
-    purpose_of,
-    words_of,
-)
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.words import listed, plural
+from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
-from longhand.emit.text.value_formula import formula_in_steps, value_formula
+from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, laid_out
+from longhand.emit.text.value_formula import value_formula
 from longhand.lower.ir import Load, Store
+from longhand.schedule.named_plan import (
+    SILENT,
+    BufferWords,
+    KernelNames,
+    KernelPurpose,
+    aten_name,
+    derivative_word,
+    frame_of_backward,
+    is_nearly_whole_backward,
+    op_word,
+    provenance_of,
+    purpose_of,
+    rotated_half,
+    words_of,
+)
+from longhand.schedule.names.words import listed, plural
 from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 96
@@ -56,30 +56,30 @@ _VERBS = {"normalized": "normalize"}
 _UNSAID = frozenset(_UNSAID_TEXT.split())
 
 
-def op_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """All results, in order; empty where some operation has no such form."""
-    writer = _Writer(plan, names, words)
-    parts: list[str] = []
+def op_equations(plan: KernelPlan, names: KernelNames, words: BufferWords) -> list[Equation]:
+    """All results, in order, after what they are made of; none where some operation has no such form."""
+    writer = _FormulaWriter(plan, names, words)
+    parts: list[Equation] = []
     for value in plan.body:
         if not isinstance(value, Store):
             continue
         node = words.nodes.get(words.origins.node_of(value.buffer))
         text = writer.text(node) if node is not None and value.mask is None else None
         if node is None or text is None or len(text.text) > _LONGEST:
-            return ""
+            return []
         word = names.pointers[value.buffer]
-        parts.append(f"{word} = {text.text}")
+        parts.append(Equation(word, text.text, is_result=True))
         if not provenance_of(node).role or provenance_of(node).gradient_of:
             writer.known[node] = Text(word)
-    return "; ".join([*writer.steps, *parts])
+    return [*writer.steps, *parts]
 
 
-class _Writer:
+class _FormulaWriter:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.inside = frozenset(plan.origins)
         self.words = words
         self.taken = {*names.pointers.values()}
-        self.steps: list[str] = []  # gradients on the way, which several results are computed from
+        self.steps: list[Equation] = []  # gradients on the way, which several results are computed from
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
         for pointer in plan.pointers:
@@ -156,7 +156,7 @@ class _Writer:
         if text is None or word in self.taken:
             return None
         self.taken.add(word)
-        self.steps.append(f"{word} = {text.text}")
+        self.steps.append(Equation(word, text.text, is_result=False))
         self.known[node] = Text(word)
         return self.known[node]
 
@@ -224,8 +224,8 @@ def _is_vector(node: fx.Node) -> bool:
 
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
-_THREE_LINES = 300
-_FIVE_LINES = 460  # rather than no formula
+_MOST_INSTEAD_OF_OPS = 5  # equations, where the user's operations fit
+_LONGEST_EQUATION = 180  # two lines
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
 
 
@@ -272,19 +272,26 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan, names)
-    exact, coarse = value_formula(plan, names, words), op_formula(plan, names, words)
+    exact, of_ops = value_formula(plan, names, words), op_equations(plan, names, words)
+    coarse = "; ".join(map(str, of_ops))
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)
-    for room in (_WIDEST - len(names.kernel), _TWO_LINES - len(names.kernel)):
-        for formula in (coarse, exact) if is_coarser else (exact, coarse):
-            if formula and len(formula) <= room:
-                return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
+    room = _WIDEST - len(names.kernel)
+    for formula in (coarse, exact) if is_coarser else (exact, coarse):
+        if formula and len(formula) <= room:
+            return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
     if plan.schedule.is_over_lists:
         return f"{_update_in_words(plan, names)}."
-    stepwise = formula_in_steps(plan, names, words)
+    if exact and not is_coarser and "; " not in exact:
+        return f"{exact}."
+    equations = equations_of(plan, names, words)
+    if len(equations) == 1 and len(str(equations[0])) <= _TWO_LINES - len(names.kernel):
+        return f"{equations[0]}{how}."
+    most = _MOST_INSTEAD_OF_OPS if coarse else MOST_EQUATIONS
+    if 1 < len(equations) <= most and max(len(str(one)) for one in equations) <= _LONGEST_EQUATION:
+        return laid_out(equations, how)
+    if of_ops and len(coarse) <= _TWO_LINES - len(names.kernel):
+        return laid_out(of_ops, how) if len(of_ops) > 1 else f"{coarse}."
     backward = _differentiated(plan, words)
-    room = _THREE_LINES if backward else _FIVE_LINES
-    if stepwise and len(stepwise) + len(names.kernel) <= room:
-        return f"{stepwise}."
     of = f"the backward pass of {_some(backward)}: " if backward else ""
     return f"{of}{_in_words(plan, names)}{how}."
 

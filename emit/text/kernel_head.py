@@ -5,89 +5,18 @@ A number's name is the user's, ``BETA2`` for 0.999, or its role's; a shape is in
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import functools
 import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 
 from longhand.emit.cpp.types import cpp_type, literal
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.people_names import fills_padding
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.words import further_words, identifier, is_macro, listed
 from longhand.emit.text.expression import log_of, root_text
+from longhand.emit.text.formula import title_of
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
-from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, tensor_shape
-
-
-def constant_words(plan: KernelPlan, words: BufferWords) -> dict[int, str]:
-    """By position in the body: the user's name for a number, where its statement has one."""
-    found: dict[int, str] = {}
-    for position, value in enumerate(plan.body):
-        if not isinstance(value, Constant) or value.name or not value.dtype.is_floating_point:
-            continue
-        users = [user for user in plan.body if isinstance(user, Pointwise) and position in user.args]
-        for user in users:
-            origin = words.provenance(user.origin)
-            word = _named_numbers(origin.file, origin.statement).get(value.value)
-            if word is not None:
-                found.setdefault(position, word)
-    return found
-
-
-@functools.lru_cache(maxsize=1024)
-def _named_numbers(file: str, statement: str) -> dict[float, str]:
-    """By number: what a statement calls it."""
-    try:
-        tree = ast.parse(statement)
-    except SyntaxError:  # the head of a compound statement
-        return {}
-    bound = _bound_numbers(file) if file else {}
-    found: dict[float, str] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name) if name in bound:
-                found[bound[name]] = name
-            case ast.BinOp(ast.Constant(1 | 1.0), ast.Sub(), ast.Name(id=name)) if name in bound:
-                found[1 - bound[name]] = f"ONE_MINUS_{name}"
-    return found
-
-
-@functools.lru_cache(maxsize=64)
-def _bound_numbers(file: str) -> dict[str, float]:
-    """The names in capitals that a file binds to a fraction, once, at its top level."""
-    try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return {}
-    pairs = [pair for statement in tree.body for pair in _bindings(statement)]
-    names = [name for name, _ in pairs]
-    return {
-        name: value.value
-        for name, value in pairs
-        if name.isupper()
-        and name.isascii()
-        and not is_macro(name)
-        and names.count(name) == 1
-        and isinstance(value, ast.Constant)
-        and isinstance(value.value, float)
-    }
-
-
-def _bindings(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """``A, B = 1.0, 2.0`` gives both names with their values."""
-    match statement:
-        case ast.Assign([ast.Name(id=name)], value):
-            yield name, value
-        case ast.AnnAssign(ast.Name(id=name), _, ast.expr() as value):
-            yield name, value
-        case ast.Assign([ast.Tuple(elts=targets)], ast.Tuple(elts=values)) if len(targets) == len(values):
-            for target, value in zip(targets, values, strict=True):
-                if isinstance(target, ast.Name):
-                    yield target.id, value
-
+from longhand.schedule.named_plan import BufferWords, KernelNames, NamedPlan, fills_padding, launches
+from longhand.schedule.names.words import further_words, identifier, listed
+from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, UnitPlan, tensor_shape
 
 _LARGEST_BARE = 9
 # By the name of the value that compares with them.
@@ -219,6 +148,34 @@ def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str
 
 _LARGE_PRIME = 9973
 _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many there are besides
+
+
+def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
+    """The passes, each kernel's names with the sentences at the head of its file, said of its first call."""
+    heads: dict[str, tuple[str, tuple[str, ...]]] = {}
+    found: list[NamedPlan] = []
+    for one in passes:
+        for launch in launches(one.plan):
+            if launch.kernel not in heads:
+                kernel, names = one.plan.kernels[launch.kernel], one.names.kernels[launch.kernel]
+                notes = _notes(kernel, launch, one.plan, names.pointers, one.words)
+                heads[launch.kernel] = title_of(kernel, names, one.words), notes
+        # A kernel that two passes call has axes and pointers of other names in each: only what is said is shared.
+        kernels = {
+            key: dataclasses.replace(own, title=heads[key][0], notes=heads[key][1])
+            for key, own in one.names.kernels.items()
+        }
+        found.append(dataclasses.replace(one, names=dataclasses.replace(one.names, kernels=kernels)))
+    return found
+
+
+def _notes(
+    kernel: KernelPlan, launch: Launch, plan: UnitPlan, pointers: Mapping[str, str], words: BufferWords
+) -> tuple[str, ...]:
+    """Why longhand added the operation, if it did; what is read and written how often."""
+    remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
+    line = traffic_line(kernel, launch, plan.buffers, pointers)
+    return (*(remark for remark in remarks if remark), f"{line}.")
 
 
 def traffic_line(
@@ -381,3 +338,32 @@ class _Reads:
 def _number(size: Size) -> int:
     """A size; a symbolic one as if each symbol were one large number."""
     return size if isinstance(size, int) else int(size.subs(dict.fromkeys(size.free_symbols, _LARGE_PRIME)))
+
+
+_INDENT = "    "
+FACE_WIDTH = 107  # of a Python file's first line, whose quotes stand before it
+
+
+def in_one_line(title: str) -> str:
+    """The title for a table: ``norm = weight * x * rstd, where rstd = rsqrt(mean(x**2) + eps)``."""
+    first, *equations = title.split("\n")
+    said = [] if first.endswith(":") else [first]  # whose results are among the equations
+    return f"{' '.join([*said, '; '.join(equations)])}." if equations else first
+
+
+def head_lines(kernel: str, title: str, width: int, escaped: Callable[[str], str]) -> list[str]:
+    """The lines that a file begins with.
+
+    Args:
+        kernel: The kernel's name.
+        title: What `title_of` made.
+        width: Of a line.
+        escaped: What makes a text safe inside the comment or the docstring.
+    """
+    first, *equations = title.split("\n")
+    lines = textwrap.wrap(escaped(f"{kernel}: {first}"), width, break_long_words=False)
+    for equation in equations:
+        lines += textwrap.wrap(
+            _INDENT + escaped(equation), width, subsequent_indent=2 * _INDENT, break_long_words=False
+        )
+    return lines

@@ -14,17 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import noun_of
-from longhand.emit.names.people_names import fills_padding
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
-from longhand.emit.text.reference_calls import Group, find_groups
+from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import find_joins, operation, reduction
 from longhand.emit.text.reference_page import (
     IndexWriter,
     JoinWriter,
-    Page,
+    ReferencePage,
     StridedView,
     ViewFinder,
     flat_pointers,
@@ -44,6 +40,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.named_plan import BufferWords, KernelNames, fills_padding, noun_of
 from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 84
@@ -71,15 +68,15 @@ class Reference:
 
 def write_reference(plan: KernelPlan, names: KernelNames, words: BufferWords) -> Reference:
     """The reference of a kernel, from its body and the operations that the body's values came from."""
-    return _Writer(plan, names, words).write()
+    return _ReferenceWriter(plan, names, words).write()
 
 
-class _Writer:
+class _ReferenceWriter:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.plan = plan
         self.names = names
         self.domains = domains(plan.body)
-        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.joins, self.pieces = find_joins(plan, names, words)
         self.finder = ViewFinder(plan, names, self.pieces)
         self.uses = self._count_uses()
@@ -88,7 +85,7 @@ class _Writer:
         }
         self.views = self._read_views()
         self.done: dict[int, Text] = {}
-        self.page = Page(plan, names, self.finder, self.views)
+        self.page = ReferencePage(plan, names, self.finder, self.views)
         for word in (*self._number_words(), *self.views):
             self.page.scope.take(word)
         self.indices = IndexWriter(self.page, self._value)
@@ -208,8 +205,10 @@ class _Writer:
             return self.done[position]
         text = self._expression(position)
         value = self.plan.body[position]
-        is_leaf = isinstance(value, Constant | Scalar | Extent) or (
-            isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None
+        is_leaf = (
+            isinstance(value, Constant | Scalar | Extent)
+            or (isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None)
+            or text.text.isidentifier()  # a second name for ``row`` would say nothing
         )
         is_named_join = position in self.joins and position in self.names.values
         if not is_leaf and (is_named_join or self.uses[position] > 1 or len(text.text) > _LONGEST):

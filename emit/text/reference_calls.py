@@ -8,9 +8,6 @@ from typing import Any
 
 from torch import fx
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import (
     Constant,
@@ -22,11 +19,12 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
 from longhand.schedule.plan import KernelPlan, SizeOf
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class OperationCall:
     """The values of one operation, as one call.
 
     Attributes:
@@ -63,9 +61,9 @@ class _Values:
     names: KernelNames
 
 
-def find_groups(plan: KernelPlan, names: KernelNames, words: BufferWords) -> dict[int, Group]:
+def find_groups(plan: KernelPlan, names: KernelNames, words: BufferWords) -> dict[int, OperationCall]:
     """For the position of each operation's result that is one torch call: that call."""
-    found: dict[int, Group] = {}
+    found: dict[int, OperationCall] = {}
     for origin in dict.fromkeys(getattr(value, "origin", "") for value in plan.body):
         node = words.nodes.get(origin)
         if node is None or node.op != "call_function":
@@ -121,58 +119,58 @@ def _reduces_last(plan: KernelPlan, values: _Values) -> bool:
     )
 
 
-def _unary(function: str, **fixed: str) -> Callable[[KernelPlan, _Values], Group | None]:
+def _unary(function: str, **fixed: str) -> Callable[[KernelPlan, _Values], OperationCall | None]:
     """A call of one tensor."""
     extra = "".join(f", {name}={text}" for name, text in fixed.items())
 
-    def write(plan: KernelPlan, values: _Values) -> Group | None:
+    def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
         if len(values.tensors) != 1 or values.reduces:
             return None
-        return Group(values.tensors, lambda texts: f"{function}({texts[0].text}{extra})")
+        return OperationCall(values.tensors, lambda texts: f"{function}({texts[0].text}{extra})")
 
     return write
 
 
-def _gelu(plan: KernelPlan, values: _Values) -> Group | None:
+def _gelu(plan: KernelPlan, values: _Values) -> OperationCall | None:
     if len(values.tensors) != 1:
         return None
     extra = ', approximate="tanh"' if _argument(values.node, 1, "approximate", "none") == "tanh" else ""
-    return Group(values.tensors, lambda texts: f"F.gelu({texts[0].text}{extra})")
+    return OperationCall(values.tensors, lambda texts: f"F.gelu({texts[0].text}{extra})")
 
 
-def _over_last(function: str) -> Callable[[KernelPlan, _Values], Group | None]:
+def _over_last(function: str) -> Callable[[KernelPlan, _Values], OperationCall | None]:
     """A call of one tensor over the innermost axis."""
 
-    def write(plan: KernelPlan, values: _Values) -> Group | None:
+    def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
         if len(values.tensors) != 1 or not _reduces_last(plan, values):
             return None
-        return Group(values.tensors, lambda texts: f"{function}({texts[0].text}, -1)")
+        return OperationCall(values.tensors, lambda texts: f"{function}({texts[0].text}, -1)")
 
     return write
 
 
-def _kept(function: str) -> Callable[[KernelPlan, _Values], Group | None]:
+def _kept(function: str) -> Callable[[KernelPlan, _Values], OperationCall | None]:
     """A reduction over the innermost axis that keeps it, with size 1."""
 
-    def write(plan: KernelPlan, values: _Values) -> Group | None:
+    def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
         if len(values.tensors) != 1 or not _reduces_last(plan, values):
             return None
-        return Group(values.tensors, lambda texts: f"{function}({texts[0].text}, -1, keepdim=True)")
+        return OperationCall(values.tensors, lambda texts: f"{function}({texts[0].text}, -1, keepdim=True)")
 
     return write
 
 
-def _layer_norm(plan: KernelPlan, values: _Values) -> Group | None:
+def _layer_norm(plan: KernelPlan, values: _Values) -> OperationCall | None:
     return _norm(plan, values, ("weight", "bias"), "F.layer_norm", (2, 3))
 
 
-def _rms_norm(plan: KernelPlan, values: _Values) -> Group | None:
+def _rms_norm(plan: KernelPlan, values: _Values) -> OperationCall | None:
     return _norm(plan, values, ("weight",), "F.rms_norm", (2,))
 
 
 def _norm(
     plan: KernelPlan, values: _Values, affine: tuple[str, ...], function: str, places: tuple[int, ...]
-) -> Group | None:
+) -> OperationCall | None:
     """A norm over the innermost axis: x, then weight and bias where the node has them, then eps."""
     if not _reduces_last(plan, values):
         return None
@@ -215,7 +213,7 @@ def _norm(
             return f"{function}({x.text}, {', '.join([shape, *slots, number])})"
         return f"{function}({x.text}, {', '.join([shape, *slots])}, eps={number})"
 
-    return Group(inputs, write)
+    return OperationCall(inputs, write)
 
 
 def _last_size(plan: KernelPlan, x: Text, slots: list[str]) -> str:
@@ -236,7 +234,7 @@ def _source(node: Any) -> str:
     return node.name if isinstance(node, fx.Node) else ""
 
 
-def _embedding(plan: KernelPlan, values: _Values) -> Group | None:
+def _embedding(plan: KernelPlan, values: _Values) -> OperationCall | None:
     """Rows of a table: ``table.view(-1, n_cols)[tokens]``."""
     if len(values.gathers) != 1 or values.reduces or len(plan.cols) != 1:
         return None
@@ -251,14 +249,14 @@ def _embedding(plan: KernelPlan, values: _Values) -> Group | None:
     if values.result != values.gathers[0] or last in varying or not varying:
         return None
     table, size = values.names.pointers[load.buffer], values.names.axes[last].size
-    return Group(
+    return OperationCall(
         (index,),
         lambda texts: f"{table}.view(-1, {size})[{texts[0].within(Precedence.ATOM)}.squeeze(-1)]",
         (load.buffer,),
     )
 
 
-def _cross_entropy(plan: KernelPlan, values: _Values) -> Group | None:
+def _cross_entropy(plan: KernelPlan, values: _Values) -> OperationCall | None:
     """The loss of each row."""
     node = values.node
     if _argument(node, 2, "weight", None) is not None or _argument(node, 5, "label_smoothing", 0.0):
@@ -272,7 +270,7 @@ def _cross_entropy(plan: KernelPlan, values: _Values) -> Group | None:
         return None
     ignored = _argument(node, 4, "ignore_index", -100)
     extra = "" if ignored == -100 else f", ignore_index={ignored}"
-    return Group(
+    return OperationCall(
         (logits[0], labels[0]),
         lambda texts: (
             f"F.cross_entropy({texts[0].text}, {texts[1].within(Precedence.ATOM)}.squeeze(-1){extra}, "
@@ -281,7 +279,7 @@ def _cross_entropy(plan: KernelPlan, values: _Values) -> Group | None:
     )
 
 
-_WRITERS: dict[str, Callable[[KernelPlan, _Values], Group | None]] = {
+_WRITERS: dict[str, Callable[[KernelPlan, _Values], OperationCall | None]] = {
     "gelu": _gelu,
     "embedding": _embedding,
     "cross_entropy_loss": _cross_entropy,

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Operator, Precedence, Text, call, infix
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, ReduceOp, Scalar, arguments, domains
+from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
 from longhand.schedule.plan import Address, KernelPlan, Product, ScalarRef, conditions_of, limit_along
 
 _ATOM = (Precedence.ATOM,)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.names.words import RESERVED_IN_MODULE, Scope
 from longhand.emit.text.expression import Precedence, Text, literal_text, number_operand
 from longhand.emit.text.reference_ops import Join, PieceLoad, goes_back, stays_number
 from longhand.lower.ir import Constant, Extent, Load, Pointwise, Position, Scalar, arguments
+from longhand.schedule.named_plan import KernelNames
+from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 
@@ -179,7 +179,7 @@ def prints_number(plan: KernelPlan, position: int, called: Set[int]) -> bool:
 
 
 @dataclasses.dataclass
-class Page:
+class ReferencePage:
     """A reference's text so far.
 
     Attributes:
@@ -221,7 +221,7 @@ class IndexWriter:
         value: The text of a value.
     """
 
-    def __init__(self, page: Page, value: Callable[[int], Text]) -> None:
+    def __init__(self, page: ReferencePage, value: Callable[[int], Text]) -> None:
         self.page, self.value = page, value
         self.steps: dict[str, Text] = {}
 
@@ -291,7 +291,7 @@ class JoinWriter:
 
     def __init__(
         self,
-        page: Page,
+        page: ReferencePage,
         pieces: Mapping[int, PieceLoad],
         domains: Sequence[frozenset[str]],
         value: Callable[[int], Text],

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, DataSize
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.dimension_propagation import PADDED, PRODUCT, Words
 from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
+from longhand.schedule.named_plan import PRODUCT, DimWords, PaddedWord, Words, grouped
 
 
 class SizeWriter:
@@ -96,13 +95,17 @@ class SizeWriter:
         lines += [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
         stated = {word: size for word, size in self._stated.items() if word in self.used}
         known = {*stated, *self._values}
-        padded = {word for word in stated if word.startswith(PADDED) and word.removeprefix(PADDED) in known}
+        padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
-        if plain:
-            lines.append(f"{', '.join(plain)} = {', '.join(map(str, plain.values()))}")
+        rest = list(plain)
+        while rest:
+            few = next(
+                n for n in range(len(rest), 0, -1) if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST
+            )
+            lines.append(_stated(plain, rest[:few]))
+            rest = rest[few:]
         return lines + [
-            f"{word} = {stated[word]}  # {word.removeprefix(PADDED)} and the padding"
-            for word in sorted(padded)
+            f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
         ]
 
     def dims(self, buffer: Buffer) -> list[str]:
@@ -173,12 +176,13 @@ class SizeWriter:
                     texts = [texts[0].removeprefix("(").removesuffix(")")]
                 if axis in found or not texts:
                     continue
-                if all(not text.isdigit() for text in texts):
-                    found[axis] = self._product(texts)
-                elif len(axes) == 1 and len(texts) > 1:
+                is_whole = len(axes) == 1 and len(texts) > (1 if any(map(str.isdigit, texts)) else 2)
+                if is_whole and is_path(variable):
                     found[axis] = f"{variable}.numel()"
+                elif all(not text.isdigit() for text in texts):
+                    found[axis] = self._product(texts)
                 else:
-                    literal.setdefault(axis, self._product(texts))
+                    literal.setdefault(axis, self._product(_read_from(variable, buffer, group, texts)))
         rest = {
             axis: literal[axis] if axis in literal else self.text(size)
             for axis, size in sizes.items()
@@ -194,10 +198,12 @@ class SizeWriter:
         words: Words,
     ) -> dict[str, str]:
         """The text for axes that walk a padded tensor up to its padding, or the padding alone."""
-        last, known = shape[-1], words[-1] or ""
-        plain, size = known.removeprefix(PADDED), sizes[axes[-1]]
+        last, known, size = shape[-1], words[-1], sizes[axes[-1]]
+        if not isinstance(known, PaddedWord):
+            return {}
+        plain = known.of
         value = self._stated.get(plain, self._values.get(plain))
-        if plain == known or not isinstance(value, int) or not isinstance(last, int):
+        if not isinstance(value, int) or not isinstance(last, int):
             return {}
         if grouped(shape[:-1], words[:-1], [sizes[axis] for axis in axes[:-1]]) is None:
             return {}
@@ -213,9 +219,8 @@ class SizeWriter:
     def before_padding(self, size: Size, buffer: Buffer) -> str | None:
         """The word for where a buffer's padding begins."""
         for word in self.words_of(buffer):
-            plain = (word or "").removeprefix(PADDED)
-            if plain != word and isinstance(size, int) and self.stands_for(plain, size):
-                return self.text(size, plain)
+            if isinstance(word, PaddedWord) and isinstance(size, int) and self.stands_for(word.of, size):
+                return self.text(size, word.of)
         return None
 
     def _product(self, texts: list[str]) -> str:
@@ -303,22 +308,42 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
     return None
 
 
-def grouped(
-    shape: Sequence[Size], words: Words, sizes: Sequence[Size]
-) -> list[list[tuple[Size, str | None]]] | None:
-    """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""
-    dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
-    groups: list[list[tuple[Size, str | None]]] = []
-    for size in sizes:
-        group: list[tuple[Size, str | None]] = []
-        product: Size = 1
-        while dims and str(product) != str(size):
-            group.append(dims.pop(0))
-            product = product * group[-1][0]
-        if str(product) != str(size):
-            return None
-        groups.append(group)
-    return None if dims else groups
+_WIDEST = 90  # of a line that says what words stand for
+
+
+def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
+    """``dim, vocab_size = 64, 99``"""
+    return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
+
+
+_LARGEST_BARE = 9  # of a number that needs no word
+
+
+def is_bare(text: str) -> bool:
+    """Whether a size is a number that a reader would ask about."""
+    return text.isdigit() and int(text) > _LARGEST_BARE
+
+
+def is_path(text: str) -> bool:
+    """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
+    return text.replace(".", "").isidentifier()
+
+
+def _read_from(
+    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[str]
+) -> list[str]:
+    """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
+
+    Small numbers stay, and those of a tensor that has several dimensions so large.
+    """
+    shape = [str(size) for size in buffer.shape]
+    is_last = [bool(group) and str(size) == shape[-1] for size, _ in group]
+    found = []
+    for (size, _), text, last in zip(group, texts, is_last, strict=True):
+        is_told = is_path(variable) and shape.count(str(size)) == 1
+        place = -1 if last else shape.index(str(size))
+        found.append(f"{variable}.shape[{place}]" if is_bare(text) and is_told else text)
+    return found
 
 
 def symbol_words(

@@ -1,21 +1,19 @@
 """What a kernel computes, as formulas of its body's values: ``weights = exp(scores) / sum(exp(scores))``.
 
-Where that is too long for a line, what has a line of its own in the kernel is said apart, in the order of reading:
-``probs = softmax(masked), with masked = scores + where(col <= row, 0.0, -inf)``.
+Where that is too long for a line, emit/text/equations cuts it.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.operation_names import aten_name, op_word
-from longhand.emit.names.unit_names import KernelNames
-from longhand.emit.text.expression import Operator, Precedence, Text, literal_text, number_operand
-from longhand.emit.text.reference_calls import Group, find_groups
-from longhand.emit.text.reference_ops import Join, find_joins, operation
+from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
+from longhand.emit.text.reference_calls import OperationCall, find_groups
+from longhand.emit.text.reference_ops import operation
 from longhand.lower.ir import (
+    PRIMITIVES,
+    REDUCTIONS,
     Constant,
     Extent,
     Load,
@@ -23,9 +21,12 @@ from longhand.lower.ir import (
     PointwiseOp,
     Position,
     Reduce,
+    ReduceOp,
     Scalar,
     Store,
+    Value,
 )
+from longhand.schedule.named_plan import BufferWords, KernelNames, counts_from_the_end, op_word
 from longhand.schedule.plan import (
     Factor,
     KernelPlan,
@@ -33,37 +34,29 @@ from longhand.schedule.plan import (
     Product,
     ScalarRef,
     SizeOf,
-    conditions_of,
-    limit_along,
 )
 
-_LONGEST = 88  # of a result's formula
-_SHORT = 16  # what stays inside a formula in steps, whatever it is called in the kernel
+LONGEST_FORMULA = 88  # of a result's formula
+_REMAINDER = infix("%", Precedence.PRODUCT)
 # What it compares with belongs to the formula; a norm's weight does not.
 _OF_TWO = frozenset({"cross_entropy"})
 
 
 def value_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """All results, each a formula of what the kernel reads; empty where one is too long or has none."""
-    return _Formula(plan, names, words).text()
+    return Formula(plan, names, words).text()
 
 
-def formula_in_steps(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """All results, with what they are made of said apart; empty where there is no formula for one."""
-    writer = _InSteps(plan, names, words)
-    results = writer.text()
-    steps = [f"{word} = {text}" for word, text in reversed(writer.steps.values())]
-    return f"{results}, with {'; '.join(steps)}" if results and steps else results
+class Formula:
+    """Writes values of a body as formulas of what the kernel reads."""
 
-
-class _Formula:
-    longest: int = _LONGEST
+    longest: int = LONGEST_FORMULA
 
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
         self.plan = plan
         self.names = names
         self.words = words
-        self.groups: Mapping[int, Group] = find_groups(plan, names, words)
+        self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.stored: dict[int, str] = {}
 
     def text(self) -> str:
@@ -77,9 +70,14 @@ class _Formula:
             text = self._value(value.value)
             if text is None or len(text.text) > self.longest:
                 return ""
-            parts.append(f"{self.names.pointers[value.buffer]} = {text.text.replace(' + -', ' - ')}")
-            self.stored[value.value] = self.names.pointers[value.buffer]
+            word = self.names.pointers[value.buffer]
+            self._is_made(word, text.text.replace(" + -", " - "))
+            parts.append(f"{word} = {text.text.replace(' + -', ' - ')}")
+            self.stored[value.value] = word
         return "; ".join(parts)
+
+    def _is_made(self, word: str, text: str) -> None:
+        """Is told each result, in order."""
 
     def _value(self, position: int) -> Text | None:
         if position in self.stored:
@@ -117,6 +115,9 @@ class _Formula:
         return None
 
     def _pointwise(self, value: Pointwise) -> Text | None:
+        plain = self._in_plain_math(value)
+        if plain is not None:
+            return plain
         given = [self._value(argument) for argument in value.args]
         texts = [text for text in given if text is not None]
         if len(texts) != len(given) or any(len(text.text) > self.longest for text in texts):
@@ -130,6 +131,23 @@ class _Formula:
         types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
         made = operation(value, texts, types, [False] * len(texts))
         return Text(made.text.replace("torch.", ""), made.precedence)
+
+    def _in_plain_math(self, value: Pointwise) -> Text | None:
+        """What people write otherwise: ``mean(x)``, ``relu(x)``, ``col % half``, ``table[i]``."""
+        body = self.plan.body
+        if value.op is PointwiseOp.WHERE and (same := plain_choice(value, body)) is not None:
+            return self._value(same)
+        if value.op is PointwiseOp.WHERE and (pair := wrapped_place(value, body)) is not None:
+            sides = [made for one in pair if (made := self._value(one)) is not None]
+            return _REMAINDER.apply(sides) if len(sides) == 2 else None
+        if value.op is PointwiseOp.DIV and is_mean(value, body):
+            total = body[value.args[0]]
+            made = self._value(total.arg) if isinstance(total, Reduce) else None
+            return None if made is None else Text(f"mean({made.text})")
+        if value.op is PointwiseOp.MAXIMUM and (one := rectified(value, body)) is not None:
+            made = self._value(one)
+            return None if made is None else Text(f"relu({made.text})")
+        return None
 
     def _load(self, position: int, value: Load) -> Text | None:
         if value.mask is not None:
@@ -172,79 +190,64 @@ class _Formula:
                 return str(factor)
 
 
-class _InSteps(_Formula):
-    """What has a name in the kernel and is more than a few characters is a step."""
+_NOUNS = frozenset(
+    word
+    for table in (PRIMITIVES, REDUCTIONS)
+    for op, entry in table.items()
+    for word in (entry.noun or op.value,)
+)
 
-    longest = 2 * _LONGEST
 
-    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
-        super().__init__(plan, names, words)
-        self.steps: dict[int, tuple[str, str]] = {}
-        self._joins, self._pieces = find_joins(plan, names, words)
-        self._results = {value.value for value in plan.body if isinstance(value, Store)}
+def says_only_the_operation(word: str) -> bool:
+    """Whether a value's word is its operation's, with or without that of something beside it: ``weight_product``."""
+    return word in _NOUNS or word.rpartition("_")[2] in ("product", "total", "difference", "ratio", "chosen")
 
-    def _value(self, position: int) -> Text | None:
-        if position in self.steps:
-            return Text(self.steps[position][0])
-        join = self._joins.get(position)
-        made = self._joined(join) if join is not None and join.fill is None else super()._value(position)
-        word = self.names.values.get(position)
-        is_step = isinstance(self.plan.body[position], Pointwise | Reduce) and position not in self._results
-        if made is None or word is None or not is_step or len(made.text) <= _SHORT:
-            return made
-        if "rotate_half(" in made.text and join is not None:
-            return made
-        self.steps[position] = (word, made.text)
-        return Text(word)
 
-    def _joined(self, join: Join) -> Text | None:
-        """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
-        rotated = self._rotated(*join.pieces) if len(join.pieces) == 2 else None
-        if rotated is not None:
-            return rotated
-        pieces = [made.text for piece in join.pieces if (made := self._value(piece)) is not None]
-        return Text(f"cat({', '.join(pieces)})") if len(pieces) == len(join.pieces) else None
+def is_mean(value: Pointwise, body: Sequence[Value]) -> bool:
+    """``sum(x) / n``, where n is how many are summed."""
+    total, count = (body[at] for at in value.args)
+    return isinstance(total, Reduce) and total.op is ReduceOp.SUM and isinstance(count, Extent)
 
-    def _rotated(self, first: int, second: int) -> Text | None:
-        """The halves of one value in the other order, one of them negated."""
-        signs, wholes = [], []
-        for place, half in ((first, "[half:]"), (second, "[:half]")):
-            value = self.plan.body[place]
-            is_negated = isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
-            made = super()._value(value.args[0] if is_negated else place)  # type: ignore[union-attr]
-            if made is None or half not in made.text:
-                return None
-            signs.append(is_negated)
-            wholes.append(made.text.replace(half, ""))
-        if wholes[0] != wholes[1] or "half" in wholes[0] or signs[0] == signs[1]:
-            return None
-        text = f"rotate_half({wholes[0]})"
-        return Text(text) if signs[0] else Text(f"-{text}", Precedence.UNARY)
 
-    def _load(self, position: int, value: Load) -> Text | None:
-        """An element that is read under a mask: a piece of what is joined, or what a `where` says."""
-        plain = super()._load(position, dataclasses.replace(value, mask=None))
-        if value.mask is None or plain is None or value.index.values:
-            return plain
-        if self._is_padding(value):
-            around = "" if value.other == 0 else f", {literal_text(value.other)}"
-            return Text(f"pad({plain.text}{around})")
-        piece = self._pieces.get(position)
-        if piece is not None:
-            return plain if piece.slice is None else Text(f"{plain.text}[{piece.slice}]")
-        mask = self._value(value.mask)
-        return (
-            None if mask is None else Text(f"where({mask.text}, {plain.text}, {literal_text(value.other)})")
-        )
+def rectified(value: Pointwise, body: Sequence[Value]) -> int | None:
+    """What ``maximum(x, 0.0)`` rectifies."""
+    for one, other in (value.args, value.args[::-1]):
+        number = body[other]
+        if isinstance(number, Constant) and number.value == 0 and number.dtype.is_floating_point:
+            return one
+    return None
 
-    def _is_padding(self, load: Load) -> bool:
-        """Whether it is what a pad makes: a block of positions that the tensor fills, along however many axes."""
-        node = self.words.nodes.get(load.origin)
-        if node is None or aten_name(node) != "constant_pad_nd" or load.mask is None:
-            return False
-        conditions = conditions_of(self.plan, load.mask)
-        return all(
-            limit_along(self.plan, condition, PointwiseOp.GE)
-            or limit_along(self.plan, condition, PointwiseOp.LT)
-            for condition in conditions
-        )
+
+def plain_choice(value: Pointwise, body: Sequence[Value]) -> int | None:
+    """The branch of a ``where`` that a formula means: an index that may be negative, an element of a table."""
+    if value.op is not PointwiseOp.WHERE:
+        return None
+    condition, other = body[value.args[0]], body[value.args[2]]
+    if counts_from_the_end(value, body):
+        return value.args[2]
+    is_guard = isinstance(other, Constant) and math.isnan(other.value) and _is_in_table(condition, body)
+    return value.args[1] if is_guard else None
+
+
+def wrapped_place(value: Pointwise, body: Sequence[Value]) -> tuple[int, int] | None:
+    """``where(col < half, col, col - half)`` is ``col % half``: the place and the half."""
+    condition, chosen, other = value.args
+    less, rest = body[condition], body[other]
+    is_less = isinstance(less, Pointwise) and less.op is PointwiseOp.LT and less.args[0] == chosen
+    if not is_less or not isinstance(less, Pointwise):
+        return None
+    limit = body[less.args[1]]
+    is_rest = (
+        isinstance(rest, Pointwise) and rest.op is PointwiseOp.SUB and rest.args == (chosen, less.args[1])
+    )
+    return (chosen, less.args[1]) if is_rest and isinstance(limit, Scalar) else None
+
+
+def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
+    """``(index >= 0) & (index < table_size)``"""
+    if not isinstance(condition, Pointwise) or condition.op is not PointwiseOp.LOGICAL_AND:
+        return False
+    sides = [body[at] for at in condition.args]
+    ops = [side.op if isinstance(side, Pointwise) else None for side in sides]
+    indices = {side.args[0] for side in sides if isinstance(side, Pointwise)}
+    return ops == [PointwiseOp.GE, PointwiseOp.LT] and len(indices) == 1

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.text.expression import Precedence, Text, number_operand, render
 from longhand.emit.triton.operators import (
     OF_TENSORS,
@@ -21,7 +20,7 @@ from longhand.emit.triton.operators import (
     reduce_identity,
 )
 from longhand.emit.triton.scope import FileScope, language_dtype, number, typed_numbers
-from longhand.emit.triton.space import AddressText, Kind, Line, Space, address_text, is_narrow
+from longhand.emit.triton.space import AddressText, Line, Space, StatementKind, address_text, is_narrow
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
     Constant,
@@ -36,6 +35,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, scalar_at
 
 _WIDEST = 106  # of a statement in a function
@@ -268,7 +268,7 @@ class Block:
             for p in named
             if is_plain_load(self.body, p) and (not reduces or self.space.sides(self.domains[p]) == whole)
         ]
-        found: list[Line] = [Line(Kind.LOAD, self._assignment(p)) for p in first]
+        found: list[Line] = [Line(StatementKind.LOAD, self._assignment(p)) for p in first]
         done = set(first)
         for position in named:
             if is_plain_load(self.body, position) or position in done:
@@ -276,24 +276,24 @@ class Block:
             for load in self._loads_below(position, named):
                 if load not in done:
                     done.add(load)
-                    found.append(Line(Kind.LOAD, self._assignment(load)))
+                    found.append(Line(StatementKind.LOAD, self._assignment(load)))
             done.add(position)
             found += self._mask_lines(position)
-            kind = Kind.LOAD if isinstance(self.body[position], Load) else Kind.COMPUTE
+            kind = StatementKind.LOAD if isinstance(self.body[position], Load) else StatementKind.COMPUTE
             found.append(Line(kind, self._assignment(position)))
         for position in stores:
             for load in self._loads_below(position, named):
                 if load not in done:
                     done.add(load)
-                    found.append(Line(Kind.LOAD, self._assignment(load)))
+                    found.append(Line(StatementKind.LOAD, self._assignment(load)))
         # What only a later loop, or the end of this one, reads.
         found += [
-            Line(Kind.LOAD, self._assignment(p))
+            Line(StatementKind.LOAD, self._assignment(p))
             for p in named
             if is_plain_load(self.body, p) and p not in done
         ]
         for position in stores:
-            found += [*self._mask_lines(position), Line(Kind.STORE, self.store(position))]
+            found += [*self._mask_lines(position), Line(StatementKind.STORE, self.store(position))]
         return found
 
     def _mask_lines(self, position: int) -> list[Line]:
@@ -309,7 +309,7 @@ class Block:
         word = self.names.values.get(position, self.names.pointers[value.buffer])
         verb = "reads" if isinstance(value, Load) else "writes"
         self._masks[position] = self.scope.name(("mask", position), f"{verb}_{word}")
-        kind = Kind.LOAD if isinstance(value, Load) else Kind.COMPUTE
+        kind = StatementKind.LOAD if isinstance(value, Load) else StatementKind.COMPUTE
         return [Line(kind, f"{self._masks[position]} = {mask}")]
 
     def _fits(self, position: int) -> bool:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.functions import (
     TO_WIDE,
     Axes,
+    FunctionRole,
     FunctionText,
     needed,
     paragraphs,
     side_words,
 )
-from longhand.emit.triton.loops import Accumulator, Loop, LoopPrinter, identity_of
+from longhand.emit.triton.loops import Accumulator, LoopPrinter, PassLoop, identity_of
 from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Side, Space
 from longhand.lower.ir import Reduce, arguments
+from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Pass
 
 
@@ -41,7 +42,7 @@ def combine_rows(
     context["splits"] = needed((batch or cols).split_lines, texts)
     constants = (("SPLITS", "n_splits, rounded up to a power of two"), ("COLS", ""))
     does = "Each program combines the chunks of COLS columns"
-    return FunctionText(does, context, constants, sides, "_combine_kernel", "combine"), final
+    return FunctionText(does, context, constants, sides, FunctionRole.COMBINE, "combine"), final
 
 
 def row_walk(plan: KernelPlan, names: KernelNames, scope: FileScope) -> tuple[Axes, Axes, LoopPrinter]:
@@ -66,7 +67,7 @@ def loop_context(
     rows: Axes,
     cols: Axes,
     before: list[list[str]],
-    loops: list[Loop],
+    loops: list[PassLoop],
     batch: Axes | None = None,
 ) -> dict[str, object]:
     """What the templates with loops need; the flattened index of the looped side is split inside the loop."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
-from longhand.emit.triton.space import Flat, Kind, Line, Space, unflatten
+from longhand.emit.triton.space import Flat, Line, Space, StatementKind, unflatten
+from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Pointer
 
 TO_WIDE = ".to(tl.int64)"
@@ -92,12 +93,20 @@ def side_words(
     return Axes(keys, index, size, (product,), splits, is_wide, is_long, (in_kernel,))
 
 
+class FunctionRole(enum.Enum):
+    """Which of a kernel's functions one is; the value says it in its name."""
+
+    WHOLE = ""
+    PARTIAL = "partial"  # leaves the results of its chunk
+    COMBINE = "combine"  # makes one result of those of all chunks
+
+
 @dataclasses.dataclass(frozen=True)
 class FunctionText:
     """One @triton.jit function, but for its parameters, which follow from what its text names.
 
     Attributes:
-        suffix: What its name adds to the kernel's: ``_kernel``, ``_partial_kernel``.
+        role: Which of the kernel's functions it is.
         macro: The macro of the schedule's template that writes its body.
         does: The docstring: what one program computes.
         context: What the schedule's template needs for the body.
@@ -109,7 +118,7 @@ class FunctionText:
     context: dict[str, object]
     constants: tuple[tuple[str, str], ...]
     sides: tuple[Axes, ...] = ()
-    suffix: str = "_kernel"
+    role: FunctionRole = FunctionRole.WHOLE
     macro: str = "body"
 
 
@@ -139,7 +148,7 @@ class Body:
 
 def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
     """Statements in paragraphs: one for each run of loads, computations or stores; short ones join their neighbour."""
-    groups: list[tuple[Kind, list[str]]] = []
+    groups: list[tuple[StatementKind, list[str]]] = []
     for line in lines:
         if groups and groups[-1][0] is line.kind:
             groups[-1][1].append(line.text)
@@ -154,15 +163,15 @@ def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
     return joined
 
 
-def _belongs_to(before: Sequence[str], kind: Kind, texts: Sequence[str]) -> bool:
+def _belongs_to(before: Sequence[str], kind: StatementKind, texts: Sequence[str]) -> bool:
     """Whether a run of statements goes on with the short paragraph before it."""
     match kind:
-        case Kind.LOAD:  # under a condition that was just computed
+        case StatementKind.LOAD:  # under a condition that was just computed
             return len(before) == 1 and mentions(texts[:1], before[0].partition(" = ")[0])
-        case Kind.COMPUTE:  # on the one value that was just loaded
+        case StatementKind.COMPUTE:  # on the one value that was just loaded
             is_one = len(texts) == 1 or len(before) == 1
             return is_one and len(before) <= _SHORT and len(texts) <= _SHORT
-        case Kind.STORE:
+        case StatementKind.STORE:
             return len(texts) == 1 and len(before) <= _SHORT
 
 

@@ -16,10 +16,9 @@ from typing import Any, cast
 
 import jinja2
 
-from longhand.emit.names.unit_names import KernelNames, as_printed, pointer_word
-from longhand.emit.names.words import python_docstring
 from longhand.emit.text.expression import literal_text
-from longhand.emit.text.kernel_head import shape_comment
+from longhand.emit.text.kernel_head import head_lines, shape_comment
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -34,6 +33,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce
+from longhand.schedule.named_plan import KernelNames, as_printed, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _WIDTH = 110
@@ -48,7 +48,7 @@ _ENVIRONMENT = jinja2.Environment(
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameter:
+class KernelParameter:
     """One line of a kernel's parameter list.
 
     Attributes:
@@ -75,11 +75,11 @@ class Parameter:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernel:
+class JitFunction:
     """One @triton.jit function as the template prints it."""
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[KernelParameter, ...]
     doc: str
     body: str
 
@@ -97,7 +97,7 @@ class File:
     constants: tuple[str, ...]
     tunables: tuple[Tunable, ...]
     functions: tuple[str, ...]
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[JitFunction, ...]
     arguments: tuple[str, ...]
     does: str
     host: str
@@ -171,7 +171,7 @@ def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
 
 def _head(names: KernelNames) -> tuple[str, ...]:
     """The lines of the file's docstring: what it computes, the user's statements, notes."""
-    title = textwrap.wrap(python_docstring(f"{names.kernel}: {names.title}"), _WIDTH - len('"""'))
+    title = head_lines(names.kernel, names.title, _WIDTH - len('"""'), python_docstring)
     quotes = [
         line
         for quote in names.quotes
@@ -186,23 +186,24 @@ def _head(names: KernelNames) -> tuple[str, ...]:
     return (*title, *([""] if quotes else []), *quotes, *([""] if notes else []), *notes)
 
 
-def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> Kernel:
+def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> JitFunction:
     lines = [line for side in function.sides for line in side.kernel_lines]
     body = _with_sizes(lines, getattr(template, function.macro)(function.context))
     parameters = _parameters(plan, names, function, body)
     does = f"{function.does}{_precision(plan)}."
-    return Kernel(f"{names.kernel}{function.suffix}", parameters, does, body)
+    word = "_".join(filter(None, (names.kernel, function.role.value, "kernel")))
+    return JitFunction(word, parameters, does, body)
 
 
 def _host(
     plan: KernelPlan,
     names: KernelNames,
     functions: tuple[FunctionText, ...],
-    kernels: tuple[Kernel, ...],
+    kernels: tuple[JitFunction, ...],
     template: Any,
 ) -> str:
     calls = {
-        f"call{function.suffix.removesuffix('_kernel')}": _launch_call(
+        "_".join(filter(None, ("call", function.role.value))): _launch_call(
             kernel, plan, names, has_warps=number == 0
         )
         for number, (function, kernel) in enumerate(zip(functions, kernels, strict=True))
@@ -219,22 +220,22 @@ def _with_sizes(lines: Sequence[str], text: str) -> str:
 
 def _parameters(
     plan: KernelPlan, names: KernelNames, function: FunctionText, body: str
-) -> tuple[Parameter, ...]:
+) -> tuple[KernelParameter, ...]:
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
     texts = [body]
     found = [
-        Parameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, plan, names))
+        KernelParameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, plan, names))
         for pointer in lists(plan)
     ]
     if plan.schedule.is_over_lists:
-        found += [Parameter(name, comment) for name, comment in table_parameters(plan, names)]
+        found += [KernelParameter(name, comment) for name, comment in table_parameters(plan, names)]
     # What a function reads comes first; chunks' results are read by the function that combines them.
     is_combining = function.macro == "combine"
     pointers = (
         sorted(plan.pointers, key=lambda pointer: not pointer.scratch) if is_combining else plan.pointers
     )
     found += [
-        Parameter(
+        KernelParameter(
             pointer_word(names.pointers[pointer.name]),
             _pointer_comment(pointer, plan, names),
             names.pointers[pointer.name],
@@ -246,19 +247,19 @@ def _parameters(
     for axis in plan.axes:
         size = names.axes[axis.name].size
         if not plan.schedule.is_over_lists and mentions(texts, size):
-            found.append(Parameter(size, is_constant=size in constant))
+            found.append(KernelParameter(size, is_constant=size in constant))
     if mentions(texts, "n_splits"):
-        found.append(Parameter("n_splits"))
+        found.append(KernelParameter("n_splits"))
     for argument in plan.ints:
         if mentions(texts, names.ints[argument.name]):
-            found.append(Parameter(names.ints[argument.name]))
+            found.append(KernelParameter(names.ints[argument.name]))
     # A float is a constant of the compiled kernel: float32 where it meets float32, and free.
     for scalar in sorted(plan.scalars, key=lambda scalar: scalar.dtype.is_floating_point):
         word = names.scalars[scalar.position]
         if not mentions(texts, word):
             continue
-        found.append(Parameter(word, is_constant=scalar.dtype.is_floating_point))
-    found += [Parameter(name, comment, is_constant=True) for name, comment in function.constants]
+        found.append(KernelParameter(word, is_constant=scalar.dtype.is_floating_point))
+    found += [KernelParameter(name, comment, is_constant=True) for name, comment in function.constants]
     return tuple(found)
 
 
@@ -320,7 +321,7 @@ def _precision(plan: KernelPlan) -> str:
 
 
 def _launch_call(
-    kernel: Kernel, plan: KernelPlan, names: KernelNames, has_warps: bool
+    kernel: JitFunction, plan: KernelPlan, names: KernelNames, has_warps: bool
 ) -> Callable[[str, Mapping[str, str]], str]:
     """Writes the statement that launches: run-time arguments in order, then what the host function chose by name."""
     tunables = {tunable.name for tunable in plan.tunables}

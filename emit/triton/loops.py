@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.functions import mentions, needed, paragraphs, share_addresses
 from longhand.emit.triton.operators import combine_function, reduce_identity
 from longhand.emit.triton.scope import FileScope, language_dtype
-from longhand.emit.triton.space import Kind, Line, Space
+from longhand.emit.triton.space import Line, Space, StatementKind
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, arguments
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Partial, Pass
 
 ARG_OPS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
@@ -24,7 +24,7 @@ _LOWEST = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Loop:
+class PassLoop:
     """One pass as the templates print it.
 
     Attributes:
@@ -100,24 +100,24 @@ class LoopPrinter:
         # Also those that an earlier loop has named: where rows are walked they change from one step to the next.
         return found, shared, needed(named, [*shared, *(line.text for line in found)]) if is_loop else []
 
-    def loop(self, one: Pass) -> Loop:
+    def loop(self, one: Pass) -> PassLoop:
         """A pass with its loop, its final values, and what follows from them."""
         if one.from_stage or one.stages:
             raise ScheduleError("A Triton kernel reads nothing back that another pass put aside.")
         accumulators = self._accumulators(one)
         body, shared, bases = self.lines([*one.compute, *one.stores], is_loop=True)
         updates = [line for accumulator in accumulators for line in self._update(accumulator)]
-        body = [line for line in body if line.kind is not Kind.STORE] + [
-            *(Line(Kind.COMPUTE, line) for line in updates),
-            *(line for line in body if line.kind is Kind.STORE),
+        body = [line for line in body if line.kind is not StatementKind.STORE] + [
+            *(Line(StatementKind.COMPUTE, line) for line in updates),
+            *(line for line in body if line.kind is StatementKind.STORE),
         ]
         initial = [line for accumulator in accumulators for line in self._initial(accumulator)]
         texts = [line.text for line in body]
         masks = frozenset(name for name in ("in_rows", "in_cols", "in_range") if mentions(texts, name))
         final = [line for accumulator in accumulators for line in self.final(accumulator)]
         after, _, _ = self.lines(one.then, is_loop=False)
-        groups = paragraphs([*(Line(Kind.COMPUTE, line) for line in final), *after])
-        return Loop(initial, shared, bases, paragraphs(body), groups, masks)
+        groups = paragraphs([*(Line(StatementKind.COMPUTE, line) for line in final), *after])
+        return PassLoop(initial, shared, bases, paragraphs(body), groups, masks)
 
     # Accumulators
 

@@ -7,10 +7,10 @@ from collections.abc import Container, Hashable, Iterator
 
 import torch
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
-from longhand.emit.names.words import RESERVED_IN_KERNEL, Scope
 from longhand.emit.text.kernel_head import NamedConstant, named_constants
 from longhand.lower.ir import Constant, Extent, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.schedule.named_plan import KernelNames, pointer_word
+from longhand.schedule.names.words import RESERVED_IN_KERNEL, Scope
 from longhand.schedule.plan import KernelPlan
 
 _LANGUAGE = {

@@ -10,9 +10,9 @@ import enum
 import math
 from collections.abc import Callable, Container, Mapping
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import Address, Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
 
@@ -193,7 +193,7 @@ def _canonical(product: Product) -> tuple[str, ...]:
     return tuple(sorted(repr(factor) for factor in product if factor != 1))
 
 
-class Kind(enum.Enum):
+class StatementKind(enum.Enum):
     """What a statement does; a change of kind starts a paragraph."""
 
     LOAD = "load"
@@ -205,7 +205,7 @@ class Kind(enum.Enum):
 class Line:
     """One statement."""
 
-    kind: Kind
+    kind: StatementKind
     text: str
 
 

@@ -15,13 +15,8 @@ from longhand.emit.module.backward_py import trained_call, write_backward
 from longhand.emit.module.check_py import write_check
 from longhand.emit.module.constants import constants_file
 from longhand.emit.module.model_py import ModelWriter, write_model
-from longhand.emit.module.passes import find_saved_layers, name_backward
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.dimension_names import DimWords
-from longhand.emit.names.naming import name_unit, with_records
-from longhand.emit.names.unit_names import KernelNames, Ledger, Pass, kernels_of
-from longhand.emit.names.value_origins import NOTHING_RENAMED, find_renamed
-from longhand.emit.proof.python import prove_python
+from longhand.emit.text.kernel_head import FACE_WIDTH, head_lines, headed
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference, write_reference
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.lock import training_report, write_lock, write_readme
@@ -30,7 +25,8 @@ from longhand.emit.unit.on_disk import BASE
 from longhand.emit.unit.templates import format_files, imported_from_runtime, render_template, write_runtime
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, print_torch_kernel
 from longhand.errors import EditError
-from longhand.schedule.plan import KernelPlan, TrainingPlan, UnitPlan
+from longhand.schedule.named_plan import KernelNames, NamedPlan, NamedUnit, kernels_of
+from longhand.schedule.plan import KernelPlan
 
 
 class Language(Protocol):
@@ -58,6 +54,7 @@ class Cpp:
             f"kernels/{names.kernel}.cpp": print_cpp_kernel(kernel, names),
             f"kernels/{names.kernel}.py": render_template(
                 "cpp_kernel.py.jinja",
+                title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
                 kernel=names,
                 reference=reference,
                 uses_torch="torch." in reference.source,
@@ -101,7 +98,7 @@ class KernelFiles:
     in_torch: Mapping[str, InTorch]
 
 
-def write_kernels(passes: list[Pass], in_torch: Mapping[str, InTorch] = NONE_IN_TORCH) -> KernelFiles:
+def write_kernels(passes: list[NamedPlan], in_torch: Mapping[str, InTorch] = NONE_IN_TORCH) -> KernelFiles:
     """Every kernel of the unit, its Python face and the package that exports them all.
 
     Args:
@@ -151,65 +148,42 @@ def _refuse_clash(names: Mapping[str, str]) -> None:
             )
 
 
-def emit_unit(
-    plan: UnitPlan,
-    *,
-    ledger: Ledger | None = None,
-    training: TrainingPlan | None = None,
-    in_torch: Mapping[str, InTorch] = NONE_IN_TORCH,
-) -> dict[str, str | bytes]:
+def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORCH) -> dict[str, str | bytes]:
     """Everything that the unit's folder holds.
 
     Args:
-        plan: The complete plan.
-        ledger: The names that the previous version of this unit had.
-        training: The backward pass, with `plan` its forward pass.
+        unit: The complete plans, named.
         in_torch: By key, the kernels that are to be PyTorch calls, and why.
 
     Returns:
         Text (bytes for constants.pt) by path relative to the folder, ``/`` between parts.
-
-    Raises:
-        ProofError: A Python file would not run: a bug of ours.
     """
-    graph = plan.program.graph
-    renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
-    words = BufferWords(graph, plan.program.buffers, renamed=renamed)
-    names = name_unit(
-        plan, ledger, words=words, dims=DimWords(graph, plan.program.buffers, chains=plan.program.layers)
-    )
-    passes = [Pass(plan, names, words)]
+    passes = headed(unit.passes)
+    forward, graphs = passes[0], unit.training
     backward: dict[str, str] = {}
-    if training is None:
-        model = write_model(plan, names, words)
+    if graphs is None:
+        model = write_model(forward.plan, forward.names, forward.words)
     else:
-        passes.append(name_backward(training, ledger, passes[0]))
-        records = find_saved_layers(training.graphs, *passes)
-        names = with_records(plan, names, words, records)
-        passes[0] = Pass(plan, names, words)
-        writer = ModelWriter(
-            plan, names, words, trained_call(training.graphs, plan, training.backward, records)
-        )
+        call = trained_call(graphs, forward.plan, passes[1].plan, unit.records)
+        writer = ModelWriter(forward.plan, forward.names, forward.words, call)
         model = writer.write()
-        backward["backward.py"] = write_backward(training.graphs, writer, passes[1])
+        backward["backward.py"] = write_backward(graphs, writer, passes[1])
     kernels = write_kernels(passes, in_torch)
     texts = {
         "__init__.py": render_template(
-            "init.py.jinja", name=model.exported, source=plan.program.graph.source
+            "init.py.jinja", name=model.exported, source=forward.plan.program.graph.source
         ),
         "model.py": model.text,
         **backward,
         **kernels.files,
         "check.py": write_check(passes, kernels.references, model),
         "README.md": write_readme(
-            passes, model.exported, training_report(training.graphs, *passes) if training is not None else []
+            passes, model.exported, training_report(graphs, *passes) if graphs is not None else []
         ),
     }
     texts["runtime.py"] = write_runtime(imported_from_runtime(texts))
     texts[".gitattributes"] = render_template("gitattributes.jinja")
-    formatted = format_files(texts)
-    prove_python(formatted)
-    files: dict[str, str | bytes] = dict(sorted(formatted.items()))
+    files: dict[str, str | bytes] = dict(sorted(format_files(texts).items()))
     if model.stored:
         files["constants.pt"] = constants_file(model.stored)
     base = {f"{BASE}/{path}": content for path, content in files.items() if isinstance(content, str)}

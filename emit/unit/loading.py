@@ -92,7 +92,7 @@ def _import(name: str, folder: Path) -> ModuleType:
         ) from error
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _UnitFinder(importlib.abc.MetaPathFinder):
     """Finds units by the names that `load_unit` gives them."""
 
     def __init__(self) -> None:
@@ -120,4 +120,4 @@ class _Loader(importlib.machinery.SourceFileLoader):
             raise
 
 
-_FINDER = _Finder()
+_FINDER = _UnitFinder()

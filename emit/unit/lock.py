@@ -27,12 +27,9 @@ from longhand.capture.graph import (
 )
 from longhand.emit.module.call_checks import as_size, described_list, updated_arguments
 from longhand.emit.module.trees import find_lists, parameters
-from longhand.emit.names.buffer_names import BufferWords
-from longhand.emit.names.naming import launches
-from longhand.emit.names.operation_names import op_word, provenance_of
-from longhand.emit.names.unit_names import Ledger, Pass, kernels_of
-from longhand.emit.names.words import listed, markdown_code
 from longhand.emit.text.expression import condition_text, size_text
+from longhand.emit.text.kernel_head import in_one_line
+from longhand.emit.text.quoting import markdown_code
 from longhand.emit.unit.lock_file import FORMAT, lock_text, tool_versions
 from longhand.emit.unit.picture import picture_of
 from longhand.emit.unit.sources import in_project, source_fingerprints
@@ -40,6 +37,16 @@ from longhand.emit.unit.templates import render_template
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_for_lock
 from longhand.lower.ir import Extern
 from longhand.options import Frontend
+from longhand.schedule.named_plan import (
+    BufferWords,
+    Ledger,
+    NamedPlan,
+    kernels_of,
+    launches,
+    op_word,
+    provenance_of,
+)
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import PlanStep, Repeat, facts_of
 
 
@@ -63,7 +70,7 @@ class LibraryRow:
     reason: str
 
 
-def write_readme(passes: list[Pass], exported: str, report: Sequence[str] = ()) -> str:
+def write_readme(passes: list[NamedPlan], exported: str, report: Sequence[str] = ()) -> str:
     """The text of README.md.
 
     Args:
@@ -112,7 +119,7 @@ def write_readme(passes: list[Pass], exported: str, report: Sequence[str] = ()) 
     )
 
 
-def _row(passes: list[Pass], key: str) -> KernelRow:
+def _row(passes: list[NamedPlan], key: str) -> KernelRow:
     calls = [(one, launch) for one in passes for launch in launches(one.plan) if launch.kernel == key]
     users = dict.fromkeys(
         one.words.provenance(origin).qualname.removesuffix(".forward")
@@ -123,10 +130,10 @@ def _row(passes: list[Pass], key: str) -> KernelRow:
     sizes = Counter(_bytes(launch.bytes_moved) for _, launch in calls)
     traffic = ", ".join(f"{n} x {size}" if n > 1 else size for size, n in sizes.items())
     found = calls[0][0].names.kernels[key]
-    return KernelRow(found.kernel, found.title, ", ".join(users), len(calls), traffic)
+    return KernelRow(found.kernel, in_one_line(found.title), ", ".join(users), len(calls), traffic)
 
 
-def traffic(passes: list[Pass], key: str) -> tuple[int, int]:
+def traffic(passes: list[NamedPlan], key: str) -> tuple[int, int]:
     """How often a kernel is called in one call of the unit, and the bytes it moves then, at the example's sizes."""
     examples = {key: size for one in passes for key, size in one.plan.program.graph.examples.items()}
     sizes = [launch.bytes_moved for one in passes for launch in launches(one.plan) if launch.kernel == key]
@@ -142,7 +149,7 @@ def _bytes(size: object) -> str:
     return f"{size} B"
 
 
-def _library_rows(passes: list[Pass]) -> list[LibraryRow]:
+def _library_rows(passes: list[NamedPlan]) -> list[LibraryRow]:
     found: Counter[tuple[str, str]] = Counter()
     for step in (step for one in passes for step in one.plan.steps):
         inner: tuple[PlanStep, ...] = (
@@ -161,7 +168,7 @@ def _library_rows(passes: list[Pass]) -> list[LibraryRow]:
 _MOST_LINES = 8
 
 
-def training_report(training: TrainingGraphs, forward: Pass, backward: Pass) -> list[str]:
+def training_report(training: TrainingGraphs, forward: NamedPlan, backward: NamedPlan) -> list[str]:
     """The partition's totals, each above what it consists of."""
     totals = [line for line in training.report.splitlines() if not line.startswith(" ")]
     return [
@@ -171,7 +178,7 @@ def training_report(training: TrainingGraphs, forward: Pass, backward: Pass) -> 
     ]
 
 
-def _items(total: str, training: TrainingGraphs, forward: Pass, backward: Pass) -> list[fx.Node]:
+def _items(total: str, training: TrainingGraphs, forward: NamedPlan, backward: NamedPlan) -> list[fx.Node]:
     nodes = forward.words.nodes
     if total.startswith("saved"):
         kept = (BackwardKind.SAVED, BackwardKind.RESULT)
@@ -229,7 +236,7 @@ def _bytes_of(value: torch.Tensor) -> int:
 
 
 def write_lock(
-    passes: list[Pass],
+    passes: list[NamedPlan],
     files: Mapping[str, str | bytes],
     exported: str,
     in_torch: Mapping[str, InTorch] = NONE_IN_TORCH,

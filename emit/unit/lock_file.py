@@ -17,8 +17,8 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from longhand.emit.names.words import is_identifier
 from longhand.errors import UnitError
+from longhand.schedule.names.words import is_identifier, is_word
 
 LARGEST_TEXT = 32 << 20
 LARGEST_TENSORS = 64 << 30  # constants.pt
@@ -107,11 +107,6 @@ def is_path(value: Any) -> bool:
         return False
     pure = PurePosixPath(value)
     return not pure.is_absolute() and ".." not in pure.parts and "\\" not in value
-
-
-def is_word(value: Any) -> bool:
-    """Whether it may be printed as a name, in Python and in C++."""
-    return _is_text(value) and value.isascii() and len(value) <= 200 and is_identifier(value)
 
 
 def _is_text(value: Any) -> bool:
@@ -250,7 +245,7 @@ _ENTRIES: dict[str, _Check] = {
     "traffic": _table(is_word, _list(_is_whole, 2)),
     "ledger": _table(
         _is_text, lambda value: isinstance(value, dict)
-    ),  # entry by entry: emit/names/unit_names.py
+    ),  # entry by entry: schedule/names/unit_names.py
     "renamed": _fields(
         statements=_list(_row(_is_text, _is_text, _is_text)), locals=_list(_row(_is_text, _is_text, _is_text))
     ),

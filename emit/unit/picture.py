@@ -16,9 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from longhand.capture.graph import InputKind, differentiated
-from longhand.emit.layers.model_steps import FirstCall, LayerCall, Loop, ModelStep, plain_steps
-from longhand.emit.names.unit_names import KernelNames, Pass, kernels_of
 from longhand.lower.ir import Buffer, Extern, Load, Size, Store, View, arguments
+from longhand.schedule.named_plan import (
+    FirstCall,
+    KernelNames,
+    LayerCall,
+    Loop,
+    ModelStep,
+    NamedPlan,
+    kernels_of,
+    plain_steps,
+)
 from longhand.schedule.plan import (
     Access,
     Allocate,
@@ -36,7 +44,7 @@ SAVED = "saved"  # the kind of what a forward pass made and a backward pass read
 MOST_STEPS, MOST_REFUSALS, MOST_QUOTES = 2_000, 200, 12
 
 
-def picture_of(passes: list[Pass]) -> dict[str, Any]:
+def picture_of(passes: list[NamedPlan]) -> dict[str, Any]:
     """The section.
 
     Args:
@@ -56,7 +64,7 @@ def picture_of(passes: list[Pass]) -> dict[str, Any]:
 class _PassPicture:
     """One pass: its buffers by names that are told apart, its steps, its refusals."""
 
-    def __init__(self, one: Pass) -> None:
+    def __init__(self, one: NamedPlan) -> None:
         self.one = one
         self.sizes = one.plan.program.graph.examples
         self.ids: dict[str, str] = {}
@@ -272,7 +280,7 @@ class _PassPicture:
         return size if isinstance(size, int) else int(size.subs(self.sizes))
 
 
-def _quotes(origins: Iterable[str], one: Pass) -> list[str]:
+def _quotes(origins: Iterable[str], one: NamedPlan) -> list[str]:
     """The statements that nodes came from, as `quotes` of the lock has them."""
     places = [one.words.provenance(origin) for origin in origins if origin]
     return list(
@@ -280,7 +288,7 @@ def _quotes(origins: Iterable[str], one: Pass) -> list[str]:
     )
 
 
-def _values(kernel: KernelPlan, names: KernelNames, one: Pass) -> dict[str, list[str]]:
+def _values(kernel: KernelPlan, names: KernelNames, one: NamedPlan) -> dict[str, list[str]]:
     """By a word of the kernel's file: the statements that the line which makes this value, or stores it, came from."""
     found: dict[str, list[str]] = {}
     for position, value in enumerate(kernel.body):

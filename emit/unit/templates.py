@@ -20,7 +20,7 @@ import black
 import jinja2
 
 from longhand.emit.cpp.format import format_cpp
-from longhand.emit.names.words import markdown, markdown_code, python_docstring, visible
+from longhand.emit.text.quoting import markdown, markdown_code, python_docstring, visible
 from longhand.errors import ToolError
 
 _ENVIRONMENT = jinja2.Environment(
@@ -70,7 +70,7 @@ _BUILT = {"cpu": "built", "cuda": "built_cuda"}
 
 
 @dataclasses.dataclass(frozen=True)
-class _Definition:
+class _RuntimeDefinition:
     """A top-level statement of a part.
 
     Attributes:
@@ -87,9 +87,9 @@ class _Definition:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Part:
+class _RuntimePart:
     imports: tuple[tuple[str, str], ...]  # (name bound, statement)
-    definitions: tuple[_Definition, ...]
+    definitions: tuple[_RuntimeDefinition, ...]
 
 
 _RUNTIME = jinja2.Environment(
@@ -126,7 +126,7 @@ def write_runtime(roots: Iterable[str], *, built_for: str | None = None) -> str:
     return "\n\n".join([head, sorted_imports(imports), *(definition.text for definition in kept)]) + "\n"
 
 
-def _reached(roots: set[str], definitions: list[_Definition]) -> set[int]:
+def _reached(roots: set[str], definitions: list[_RuntimeDefinition]) -> set[int]:
     """Positions of the definitions that the roots need; a bare statement comes with the names that it mentions."""
     wanted: set[int] = set()
     names = set(roots)
@@ -149,7 +149,10 @@ def _reached(roots: set[str], definitions: list[_Definition]) -> set[int]:
 
 
 def _is_of_kept_part(
-    definition: _Definition, names: set[str], local: dict[str, int], definitions: list[_Definition]
+    definition: _RuntimeDefinition,
+    names: set[str],
+    local: dict[str, int],
+    definitions: list[_RuntimeDefinition],
 ) -> bool:
     return any(
         definitions[local[name]].part == definition.part for name in definition.uses & names & set(local)
@@ -157,7 +160,7 @@ def _is_of_kept_part(
 
 
 @functools.cache
-def _load(name: str) -> _Part | None:
+def _load(name: str) -> _RuntimePart | None:
     try:
         loader = _RUNTIME.loader
         assert loader is not None
@@ -170,7 +173,7 @@ def _load(name: str) -> _Part | None:
     tree = ast.parse(text)
     lines = text.splitlines()
     imports: list[tuple[str, str]] = []
-    definitions: list[_Definition] = []
+    definitions: list[_RuntimeDefinition] = []
     end = 0
     for statement in [*ast.parse("\n".join(stated)).body, None, *tree.body]:
         if statement is None:
@@ -180,9 +183,9 @@ def _load(name: str) -> _Part | None:
             imports += _imported(statement)
         else:
             source = "\n".join(lines[end : statement.end_lineno]).strip("\n")
-            definitions.append(_Definition(_bound(statement), _mentioned(statement), source, name))
+            definitions.append(_RuntimeDefinition(_bound(statement), _mentioned(statement), source, name))
         end = statement.end_lineno or end
-    return _Part(tuple(imports), tuple(definitions))
+    return _RuntimePart(tuple(imports), tuple(definitions))
 
 
 def _imported(statement: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:

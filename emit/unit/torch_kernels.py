@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from longhand.emit.module.check_py import CheckedKernel, checked_kernel
-from longhand.emit.names.unit_names import KernelNames, Pass
-from longhand.emit.names.words import listed
+from longhand.emit.text.kernel_head import FACE_WIDTH, head_lines
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.unit.sources import in_project
 from longhand.emit.unit.templates import render_template
+from longhand.schedule.named_plan import KernelNames, NamedPlan
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan
-
-_WIDTH = 107
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +49,11 @@ def print_torch_kernel(plan: KernelPlan, names: KernelNames, reference: Referenc
     calls = _call(checked)
     return render_template(
         "torch_kernel.py.jinja",
-        title=textwrap.wrap(f"{names.kernel}: {names.title}", _WIDTH),
+        title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
         quotes=[line for quote in names.quotes for line in _quoted(quote.qualname, quote.statement)],
-        cause=textwrap.wrap(f"In PyTorch calls, those of its reference: as a kernel it {why.cause}.", _WIDTH),
+        cause=textwrap.wrap(
+            f"In PyTorch calls, those of its reference: as a kernel it {why.cause}.", FACE_WIDTH
+        ),
         kernel=checked,
         filled=listed(filled),
         call=calls,
@@ -61,7 +63,7 @@ def print_torch_kernel(plan: KernelPlan, names: KernelNames, reference: Referenc
     )
 
 
-def in_torch_for_lock(plan: KernelPlan, one: Pass, why: InTorch) -> Mapping[str, str]:
+def in_torch_for_lock(plan: KernelPlan, one: NamedPlan, why: InTorch) -> Mapping[str, str]:
     """What the lock says of such a kernel: what is wrong, and which statement of the user's it does."""
     origins = [one.words.provenance(origin) for origin in plan.origins if origin in one.words.nodes]
     where = next((origin for origin in reversed(origins) if origin.statement), None)
@@ -83,7 +85,7 @@ def _call(checked: CheckedKernel) -> str:
 def _quoted(qualname: str, statement: str) -> list[str]:
     return textwrap.wrap(
         f"    {qualname}    {statement}" if qualname else f"    {statement}",
-        _WIDTH,
+        FACE_WIDTH,
         subsequent_indent=" " * 8,
         break_long_words=False,
     )

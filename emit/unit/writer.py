@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from longhand.emit.names.unit_names import Ledger
 from longhand.emit.unit.lock_file import LOCK, lock_versions, read_regular
 from longhand.emit.unit.merge import plan_merge, with_conflicts, with_problems
 from longhand.emit.unit.on_disk import (
@@ -31,6 +30,7 @@ from longhand.emit.unit.on_disk import (
 )
 from longhand.emit.unit.threeway import ConflictStyle, MergePlan, MergeReport, Outcome
 from longhand.errors import EditError, OutputError
+from longhand.schedule.named_plan import Ledger
 
 # Given a folder that holds a unit, and the edited files in it: what is wrong with each that is wrong.
 Inspection = Callable[[Path, Sequence[str]], Mapping[str, str]]

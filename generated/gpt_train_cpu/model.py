@@ -13,7 +13,7 @@ from torch import nn
 
 from . import kernels
 from .backward import BlockSaved, LanguageModelFunction
-from .runtime import Weights, check_tensor, check_weights, empty, tie
+from .runtime import Weights, check_tensor, check_weights, empty, parameters_of, tie
 
 
 class Block(nn.Module):
@@ -123,7 +123,7 @@ class LanguageModel(nn.Module):
         check_tensor("targets", targets, dtype=torch.int64, shape=(4, 64), device=tokens.device)
         with torch.no_grad():
             check_weights(self, tokens.device)
-        return LanguageModelFunction.apply(self, tokens, targets, *self.parameters())[0]
+        return LanguageModelFunction.apply(self, tokens, targets, *parameters_of(self))[0]
 
     def launch(self, tokens, targets):
         """What the model runs, in order: returns the results, then what backward.py reads.

@@ -54,7 +54,7 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x, dtype=torch.float32, shape=(4, 32, 56, 56), device="cpu")
         check_weights(self, x.device)
         batch = x.shape[0]
-        out_channels, out_height, out_width = 64, 28, 28
+        conv1_channels, conv1_height, conv1_width, conv2_channels = 64, 28, 28, 64
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
@@ -67,8 +67,8 @@ class ResNetBlock(nn.Module):
             self.bn1.bias,
             out,
             n_batches=batch,
-            n_channels=out_channels,
-            n_pixels=out_height * out_width,
+            n_channels=conv1_channels,
+            n_pixels=conv1_height * conv1_width,
             eps=1e-5,
         )
 
@@ -91,8 +91,8 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].bias,
             activated,
             n_batches=batch,
-            n_channels=out_channels,
-            n_pixels=out_height * out_width,
+            n_channels=conv2_channels,
+            n_pixels=conv1_height * conv1_width,
             eps=1e-5,
         )
         return activated

@@ -57,7 +57,7 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x, dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         check_weights(self, x.device)
         batch, channels, height, width = x.shape
-        out_height, out_width, out_channels = 28, 28, 256
+        conv1_height, conv1_width, conv1_channels, conv2_channels = 28, 28, 256, 256
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         x_channels_last = torch.empty(
@@ -78,8 +78,8 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            n_rows=batch * out_height * out_width,
-            n_cols=out_channels,
+            n_rows=batch * conv1_height * conv1_width,
+            n_cols=conv1_channels,
             eps=1e-5,
         )
 
@@ -89,7 +89,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    return F.relu(out)
         activated = torch.empty(
-            (batch, out_channels, out_height, out_width), dtype=torch.bfloat16, device=x.device
+            (batch, conv2_channels, conv1_height, conv1_width), dtype=torch.bfloat16, device=x.device
         )
         kernels.transpose_batch_norm_add_relu(
             conv2,
@@ -104,8 +104,8 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].bias,
             activated,
             n_batches=batch,
-            n_pixels=out_height * out_width,
-            n_channels=out_channels,
+            n_pixels=conv1_height * conv1_width,
+            n_channels=conv2_channels,
             eps=1e-5,
         )
         return activated

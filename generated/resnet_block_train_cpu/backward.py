@@ -85,13 +85,15 @@ def resnet_block_backward(saved, d_activated):
         shortcut_rstd,
     ) = saved
     saved.clear()
-    batch, channels, height, width = x.shape
-    _, out_channels, out_height, out_width = activated.shape
+    batch = x.shape[0]
+    _, conv2_channels, conv1_height, conv1_width = activated.shape
+    conv1_channels = conv1.shape[1]
+    _, _, shortcut_height, shortcut_width = shortcut.shape
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
     d_shortcut_1_weight = empty(shortcut_mean.shape, torch.float32)
-    d_shortcut = empty(activated.shape, torch.float32)
+    d_shortcut = empty(shortcut.shape, torch.float32)
     d_shortcut_1_bias = empty(shortcut_mean.shape, torch.float32)
     kernels.d_relu_d_batch_norm(
         activated,
@@ -103,9 +105,9 @@ def resnet_block_backward(saved, d_activated):
         d_shortcut_1_weight,
         d_shortcut,
         d_shortcut_1_bias,
-        n_channels=out_channels,
+        n_channels=conv2_channels,
         n_batches=batch,
-        n_pixels=out_height * out_width,
+        n_pixels=shortcut_height * shortcut_width,
     )
 
     # shortcut
@@ -137,9 +139,9 @@ def resnet_block_backward(saved, d_activated):
         d_bn2_weight,
         d_conv2,
         d_bn2_bias,
-        n_channels=out_channels,
+        n_channels=conv2_channels,
         n_batches=batch,
-        n_pixels=out_height * out_width,
+        n_pixels=conv1_height * conv1_width,
     )
 
     d_out, d_conv2_weight, _ = torch.ops.aten.convolution_backward.default(
@@ -171,9 +173,9 @@ def resnet_block_backward(saved, d_activated):
         d_bn1_weight,
         d_conv1,
         d_bn1_bias,
-        n_channels=out_channels,
+        n_channels=conv1_channels,
         n_batches=batch,
-        n_pixels=out_height * out_width,
+        n_pixels=conv1_height * conv1_width,
     )
     d_x_from_conv1, d_conv1_weight, _ = torch.ops.aten.convolution_backward.default(
         d_conv1,
@@ -191,7 +193,7 @@ def resnet_block_backward(saved, d_activated):
     d_x_from_shortcut = d_x_from_shortcut.contiguous()
     d_x_from_conv1 = d_x_from_conv1.contiguous()
     d_x = empty(d_x_from_shortcut.shape, torch.float32)
-    kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, batch * channels * height * width)
+    kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, d_x.numel())
     return (
         d_x,
         d_conv1_weight,

@@ -84,12 +84,14 @@ def resnet_block_backward(saved, d_activated):
         shortcut_rstd,
     ) = saved
     saved.clear()
-    batch, channels, height, width = x.shape
-    _, out_channels, out_height, out_width = activated.shape
+    batch = x.shape[0]
+    _, conv2_channels, conv1_height, conv1_width = activated.shape
+    conv1_channels = conv1.shape[1]
+    _, _, shortcut_height, shortcut_width = shortcut.shape
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
-    d_shortcut = torch.empty_like(activated)
+    d_shortcut = torch.empty_like(shortcut)
     d_shortcut_1_weight = torch.empty_like(shortcut_1_weight)
     d_shortcut_1_bias = torch.empty_like(shortcut_1_weight)
     kernels.d_relu_d_batch_norm(
@@ -102,9 +104,9 @@ def resnet_block_backward(saved, d_activated):
         d_shortcut,
         d_shortcut_1_weight,
         d_shortcut_1_bias,
-        n_channels=out_channels,
+        n_channels=conv2_channels,
         n_batches=batch,
-        n_pixels=out_height * out_width,
+        n_pixels=shortcut_height * shortcut_width,
     )
     del shortcut
 
@@ -138,9 +140,9 @@ def resnet_block_backward(saved, d_activated):
         d_conv2,
         d_bn2_weight,
         d_bn2_bias,
-        n_channels=out_channels,
+        n_channels=conv2_channels,
         n_batches=batch,
-        n_pixels=out_height * out_width,
+        n_pixels=conv1_height * conv1_width,
     )
     del activated, conv2
 
@@ -174,9 +176,9 @@ def resnet_block_backward(saved, d_activated):
         d_conv1,
         d_bn1_weight,
         d_bn1_bias,
-        n_channels=out_channels,
+        n_channels=conv1_channels,
         n_batches=batch,
-        n_pixels=out_height * out_width,
+        n_pixels=conv1_height * conv1_width,
     )
     del conv1, out
     d_x_from_conv1, d_conv1_weight, _ = torch.ops.aten.convolution_backward.default(
@@ -195,7 +197,7 @@ def resnet_block_backward(saved, d_activated):
     d_x_from_shortcut = d_x_from_shortcut.contiguous()
     d_x_from_conv1 = d_x_from_conv1.contiguous()
     d_x = torch.empty_like(d_x_from_shortcut)
-    kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, batch * channels * height * width)
+    kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, d_x.numel())
     return (
         d_x,
         d_conv1_weight,

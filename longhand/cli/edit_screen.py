@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from longhand.cli.terminal import Verbosity, verbosity
-from longhand.emit.names.words import markdown_code, visible, visible_line
+from longhand.emit.text.quoting import markdown_code, visible, visible_line
 from longhand.staleness.file_check import CheckResult, Currency
 
 if TYPE_CHECKING:

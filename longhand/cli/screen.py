@@ -17,7 +17,7 @@ from rich.tree import Tree
 
 from longhand.cli.merge_screen import show_merge
 from longhand.cli.terminal import Verbosity, is_plain, verbosity
-from longhand.emit.names.words import visible, visible_line
+from longhand.emit.text.quoting import visible, visible_line
 from longhand.emit.unit.lock_file import leaves, read_regular
 from longhand.errors import UnitError
 from longhand.telling.summary import Summary

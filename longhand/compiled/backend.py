@@ -7,6 +7,7 @@ gradients must flow through becomes a unit with a backward pass.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 import sys
@@ -41,6 +42,7 @@ from longhand.compiled.call_state import (
     written_inputs,
 )
 from longhand.compiled.captured_call import captured_call
+from longhand.compiled.concrete_sizes import can_be_fixed, for_each_set_of_sizes
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 from longhand.emit.unit.loading import load_unit
 from longhand.emit.unit.threeway import Outcome
@@ -134,6 +136,10 @@ def longhand_backend(
         if strict and report is None:  # whoever asks for a report is told
             raise CaptureError(f"A graph of {n_ops} ops would run in eager: {reason.rstrip('.')}.")
         return left_in_eager(reason)
+    trains = _requires_grad(graph_module, example_inputs) and records_gradients(graph_module)
+    if trains and can_be_fixed(graph_module):
+        compile_fixed = functools.partial(longhand_backend, mode=mode, options=options, report=report)
+        return for_each_set_of_sizes(graph_module, compile_fixed, left_in_eager, strict=strict)
     try:
         made = _compile(graph_module, example_inputs, mode, (options or {}).get("out"), calls, strict)
         refuse_torch_kernels(made.folder, strict=strict, is_told=made.summary is not None)
@@ -173,11 +179,10 @@ def _compile(
     calls: GraphCalls,
     strict: bool,
 ) -> _Made:
-    given = [*example_inputs, *graph_module.parameters(), *graph_module.buffers()]
-    requires_grad = any(isinstance(value, torch.Tensor) and value.requires_grad for value in given)
-    train = requires_grad and records_gradients(graph_module)
+    requires_grad = _requires_grad(graph_module, example_inputs)
     options = dataclasses.replace(
-        options_for(None, None, mode, placing(graph_module, example_inputs)), train=train
+        options_for(None, None, mode, placing(graph_module, example_inputs)),
+        train=requires_grad and records_gradients(graph_module),
     )
     clock = Clock()
     summaries: list[Summary] = []
@@ -220,6 +225,11 @@ def _compile(
     is_unrecorded = options.train and _asks_to_record(options) and not _records_training(unit)
     note = _UNRECORDED if is_unrecorded else ""
     return _Made(function, folder, summaries[0] if summaries else None, note)
+
+
+def _requires_grad(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    given = [*example_inputs, *graph_module.parameters(), *graph_module.buffers()]
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in given)
 
 
 def _asks_to_record(options: Options) -> bool:
@@ -353,8 +363,9 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
     if any(tensor.requires_grad for tensor in tensors):
         if reason := _reason_against_training(graph_module):
             return reason
-        if any(isinstance(value, torch.SymInt) for value in example_inputs) and needs_gradients(tensors):
-            return "gradients must flow through it and its sizes are symbolic: pass dynamic=False."
+        numbers = any(isinstance(value, torch.SymFloat | torch.SymBool) for value in example_inputs)
+        if numbers and needs_gradients(tensors):
+            return "gradients must flow through it and it is given numbers that are no sizes: pass dynamic=False."
     if any(tensor.is_neg() for tensor in tensors):
         return "the memory of an input holds its elements with the opposite sign."
     if any("dual_level" in getattr(node.target, "__name__", "") for node in graph_module.graph.nodes):

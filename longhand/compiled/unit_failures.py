@@ -19,6 +19,7 @@ import torch
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.call_effects import random_state, restore_random_state
+from longhand.compiled.second_derivatives import AGAIN, REASON, SecondDerivatives
 from longhand.errors import EagerWarning, UnitError
 from longhand.telling.tally import EagerGraph
 
@@ -44,6 +45,7 @@ class UnitHealth:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self.failure: str | None = None
+        self.second = SecondDerivatives()
 
     def describe(self, error: BaseException) -> str:
         """The exception, and the line of the unit that it comes from."""
@@ -107,6 +109,8 @@ def unless_failing(
         nonlocal is_tried
         if health.failure is not None:
             return eager(health.failure, inputs)
+        if health.second.is_expected:
+            return health.second.watched(eager(REASON, inputs))
         before = None if is_tried else _Before.of(inputs, written, drawn_on)
         try:
             results = compiled(*inputs)
@@ -180,7 +184,10 @@ def watch_backward(function: type[torch.autograd.Function], health: UnitHealth) 
         except PASSED_ON:
             raise
         except Exception as error:
-            if not _is_about_saved_tensors(error):
+            if torch.is_grad_enabled():
+                health.second.refuse(error)
+                health.failure = AGAIN if health.second.refused > 1 else health.failure
+            elif not _is_about_saved_tensors(error):
                 error.add_note("longhand: a generated backward pass raised this. Later calls run in eager.")
                 health.fail(error)
             raise

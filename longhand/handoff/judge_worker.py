@@ -22,8 +22,8 @@ from longhand.handoff.call_contract import parameters_of
 from longhand.handoff.other_sizes import drawn_ints, fault_of, resized
 from longhand.loading import import_file
 from longhand.tune.bench import turns_side_by_side
-from longhand.tune.faster import FINAL_TURNS, Comparison
-from longhand.tune.kernel_times import Given, recorded_calls, run_calls
+from longhand.tune.faster import FINAL_TURNS, SpeedComparison
+from longhand.tune.kernel_times import KernelArguments, recorded_calls, run_calls
 from longhand.tune.own_calls import as_the_unit_calls
 from longhand.verify.check_worker import trusted_check
 from longhand.verify.worker_progress import tell
@@ -77,7 +77,7 @@ class _Samples:
 def _judged(
     checks: Mapping[str, Any],
     name: str,
-    calls: Mapping[object, Given],
+    calls: Mapping[object, KernelArguments],
     runs: Mapping[str, Callable[[], Any]],
     samples: Sequence[tuple[Any, ...]],
     seed: int,
@@ -94,7 +94,7 @@ def _judged(
     new = functools.partial(run_calls, as_the_unit_calls(getattr(check.kernels, name)), calls)
     contestants: dict[str, Callable[[], Any]] = {"new": new, "old": runs[name], "again": runs[name]}
     turns = turns_side_by_side(contestants, device=check.DEVICE, n_turns=FINAL_TURNS, is_paired=True)
-    compared = Comparison.of(turns["new"], turns["old"], turns["again"])
+    compared = SpeedComparison.of(turns["new"], turns["old"], turns["again"])
     return {
         "fault": "",
         "n_sizes": n_sizes,

@@ -1,1 +1,1 @@
-"""What is done to a unit's kernels before the unit is kept: they are compiled, and run once."""
+"""What is done to a unit before it is kept: its Python is proven, its kernels are compiled, and run once."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from longhand.emit.unit.torch_kernels import InTorch
 from longhand.errors import VerificationError
 from longhand.proof.launches import kernel_names
-from longhand.proof.trial import Stage, Verdict
+from longhand.proof.trial import TrialPlace, TrialVerdict
 from longhand.telling.clock import Clock
 
 _LEAST = 5.0  # seconds that a run may take however fast the unit was made
@@ -16,7 +16,7 @@ Files = Mapping[str, str | bytes]
 
 
 def tried(
-    stage: Stage,
+    stage: TrialPlace,
     files: dict[str, str | bytes],
     in_torch: Mapping[str, InTorch],
     emit: Callable[[Mapping[str, InTorch]], dict[str, str | bytes]],
@@ -51,12 +51,12 @@ def tried(
             break
         bad |= blamed
         files = emit(bad)
-    if trial.verdict in (Verdict.WRONG, Verdict.CRASHED):
+    if trial.verdict in (TrialVerdict.WRONG, TrialVerdict.CRASHED):
         raise VerificationError(
             f"the unit that was made does not compute what the model does: {trial.what}.",
             hint="Nothing was written. This is a bug in longhand: please report it with the model's code. "
             "--no-run (run=False) keeps the unit all the same, to look at.",
         )
-    if trial.verdict is Verdict.NOT_RUN:
+    if trial.verdict is TrialVerdict.NOT_RUN:
         return files, f"not run: {trial.what}. `longhand verify` runs it."
     return files, f"run once, {trial.what or 'on the example'}: it computes what eager does"

@@ -44,7 +44,7 @@ _MOST_TYPICAL = 1e-3  # relative: a result that eager itself gets worse than thi
 _PLAINLY = 8  # times what `verify` allows: chance does not reach it
 
 
-class Verdict(enum.Enum):
+class TrialVerdict(enum.Enum):
     """What came of a run."""
 
     RIGHT = "right"
@@ -63,7 +63,7 @@ class Trial:
         kernels: Kernels that are to blame, and what is wrong with each.
     """
 
-    verdict: Verdict
+    verdict: TrialVerdict
     what: str = ""
     kernels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -90,7 +90,7 @@ def plainly_wrong(rows: Sequence[Comparison]) -> list[Comparison]:
     ]
 
 
-class Stage:
+class TrialPlace:
     """Where units of one model are tried.
 
     Args:
@@ -105,7 +105,7 @@ class Stage:
         if not self._has_gpu:
             self._requests, self._answers, self._process = _forked(call, is_interpreted=device is Device.CUDA)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> TrialPlace:
         return self
 
     def __exit__(
@@ -132,7 +132,7 @@ class Stage:
 
     def _ask(self, folder: Path, seconds: float) -> Trial:
         if not self._process:
-            return Trial(Verdict.NOT_RUN, "the process that should run it was ended")
+            return Trial(TrialVerdict.NOT_RUN, "the process that should run it was ended")
         os.write(self._requests, f"{folder}\n".encode())
         heard = b""
         end = time.monotonic() + seconds
@@ -140,10 +140,10 @@ class Stage:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self._answers], [], [], left)[0]:
                 self.__exit__(None, None, None)
-                return Trial(Verdict.NOT_RUN, f"it takes longer than {seconds:.0f} s here")
+                return Trial(TrialVerdict.NOT_RUN, f"it takes longer than {seconds:.0f} s here")
             some = os.read(self._answers, 65536)
             if not some:
-                return Trial(Verdict.NOT_RUN, "the process that should run it died")
+                return Trial(TrialVerdict.NOT_RUN, "the process that should run it died")
             heard += some
         return _read(heard)
 
@@ -152,8 +152,8 @@ def _read(heard: bytes) -> Trial:
     """What a run said: the names of kernels as it entered them, then what came of it."""
     *entered, last = heard.rstrip(b"\0").decode().split("\n")
     answer = json.loads(last)
-    verdict = Verdict(answer["verdict"])
-    if verdict is Verdict.CRASHED and entered:
+    verdict = TrialVerdict(answer["verdict"])
+    if verdict is TrialVerdict.CRASHED and entered:
         name = entered[-1]
         return Trial(verdict, f"{answer['what']} in {name}", {name: answer["what"]})
     return Trial(verdict, answer["what"], answer["kernels"])
@@ -206,7 +206,7 @@ def _try_in_fork(folder: Path, call: Call, answers: int, is_interpreted: bool) -
     _, status = os.waitpid(process, 0)
     code = os.waitstatus_to_exitcode(status)
     if code:
-        os.write(answers, _line(Trial(Verdict.CRASHED, f"crashes the process (signal {-code})")))
+        os.write(answers, _line(Trial(TrialVerdict.CRASHED, f"crashes the process (signal {-code})")))
     os.write(answers, b"\0")
 
 
@@ -230,7 +230,9 @@ def _on_gpu(folder: Path, call: Call) -> Trial:
             copied = moved(Call(copy.deepcopy(call.model), call.args, call.kwargs), "cuda")
             return _tried(folder, copied, lambda _: None, is_interpreted=False)
     except torch.OutOfMemoryError:
-        return Trial(Verdict.NOT_RUN, "the GPU's memory does not hold the model twice, and once in float64")
+        return Trial(
+            TrialVerdict.NOT_RUN, "the GPU's memory does not hold the model twice, and once in float64"
+        )
     finally:
         _forget()
 
@@ -246,7 +248,7 @@ def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted
         isinstance(leaf, torch.Tensor) and leaf.is_meta
         for leaf in tensors_of(call.model, call.args, call.kwargs)
     ):
-        return Trial(Verdict.NOT_RUN, "the example has shapes and no values")
+        return Trial(TrialVerdict.NOT_RUN, "the example has shapes and no values")
     torch.manual_seed(SEED)
     _forget()
     if is_interpreted:
@@ -260,15 +262,15 @@ def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted
     if part is not None:
         with contextlib.suppress(Exception):  # the unit may be for this size alone
             if not wrong_results(folder, unit, part.call):
-                return Trial(Verdict.RIGHT, part.how)
+                return Trial(TrialVerdict.RIGHT, part.how)
     try:
         wrong = wrong_results(folder, unit, call)
     except Exception as error:
         return _of_error(folder, error)
     if not wrong:
-        return Trial(Verdict.RIGHT)
+        return Trial(TrialVerdict.RIGHT)
     what = f"{wrong[0].name} is wrong {wrong[0].note or wrong[0].mismatch}".strip()
-    return Trial(Verdict.WRONG, what, _wrong_kernels(folder, is_interpreted))
+    return Trial(TrialVerdict.WRONG, what, _wrong_kernels(folder, is_interpreted))
 
 
 def wrong_results(folder: Path, unit: object, call: Call) -> list[Comparison]:
@@ -283,14 +285,14 @@ def wrong_results(folder: Path, unit: object, call: Call) -> list[Comparison]:
 def _of_error(folder: Path, error: Exception) -> Trial:
     """The unit's failure, or the original's, or this machine's."""
     if type(error).__name__ == "KernelBuildError":  # a class of the unit's own: there is no compiler
-        return Trial(Verdict.NOT_RUN, f"its kernels cannot be built here: {error}")
+        return Trial(TrialVerdict.NOT_RUN, f"its kernels cannot be built here: {error}")
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith(str(folder)):
             line = f"{Path(trace.tb_frame.f_code.co_filename).relative_to(folder)}:{trace.tb_lineno}"
-            return Trial(Verdict.WRONG, f"it raises {type(error).__name__}: {error} ({line})")
+            return Trial(TrialVerdict.WRONG, f"it raises {type(error).__name__}: {error} ({line})")
         trace = trace.tb_next
-    return Trial(Verdict.NOT_RUN, f"the original does not run here: {type(error).__name__}: {error}")
+    return Trial(TrialVerdict.NOT_RUN, f"the original does not run here: {type(error).__name__}: {error}")
 
 
 def _announce(package: Any, enter: Callable[[str], Any]) -> None:

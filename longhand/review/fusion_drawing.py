@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from longhand.review.picture import Again, PassPicture, Work
+from longhand.review.picture import Again, DrawnWork, PassPicture
 from longhand.review.quantities import bytes_text
 
 _LETTER = 6.7  # pixels of a character
@@ -44,7 +44,7 @@ class Box:
     """
 
     number: int
-    work: Work
+    work: DrawnWork
     title: str
     note: str
     chips: tuple[Chip, ...]
@@ -76,7 +76,7 @@ class Edge:
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
+class RepeatFrame:
     """A repeat."""
 
     text: str
@@ -104,7 +104,7 @@ class Drawing:
     height: int
     boxes: tuple[Box, ...]
     edges: tuple[Edge, ...]
-    frames: tuple[Frame, ...]
+    frames: tuple[RepeatFrame, ...]
     apart: tuple[Apart, ...]
     n_left_out: int
 
@@ -113,7 +113,7 @@ class Drawing:
 class _Node:
     """A box before it has a place."""
 
-    work: Work
+    work: DrawnWork
     again: Again | None
     rank: int
 
@@ -147,7 +147,7 @@ def _ranked(drawn: PassPicture) -> tuple[list[_Node], dict[_Link, list[str]]]:
     n_in_row: dict[int, int] = {}
     floor = 0
 
-    def add(work: Work, again: Again | None) -> None:
+    def add(work: DrawnWork, again: Again | None) -> None:
         number, rank = len(nodes), floor
         for name in work.reads:
             if name in writer:
@@ -160,13 +160,13 @@ def _ranked(drawn: PassPicture) -> tuple[list[_Node], dict[_Link, list[str]]]:
         nodes.append(_Node(work, again, rank))
 
     for step in drawn.steps:
-        if isinstance(step, Work):
+        if isinstance(step, DrawnWork):
             add(step, None)
         elif isinstance(step, Again):
             floor = max((node.rank for node in nodes), default=-1) + 1
             writer |= {name: writer[one] for name, one in step.begins.items() if one in writer}
             for inner in step.steps:
-                if isinstance(inner, Work):
+                if isinstance(inner, DrawnWork):
                     add(inner, step)
             floor = max((node.rank for node in nodes), default=-1) + 1
             writer |= {last: writer[first] for last, first in step.ends.items() if first in writer}
@@ -179,7 +179,7 @@ def _size(node: _Node) -> tuple[int, int]:
     return int(max(map(len, texts)) * _LETTER) + 2 * _PAD + 12, lines * _LINE + 2 * _PAD - 4
 
 
-def _title(work: Work) -> str:
+def _title(work: DrawnWork) -> str:
     return work.kernel or work.call
 
 
@@ -296,7 +296,7 @@ def _lanes(nodes: Sequence[_Node], links: Iterable[_Link]) -> dict[_Link, int]:
     return found
 
 
-def _frames(nodes: Sequence[_Node], boxes: Sequence[Box]) -> Iterable[Frame]:
+def _frames(nodes: Sequence[_Node], boxes: Sequence[Box]) -> Iterable[RepeatFrame]:
     found: dict[int, tuple[Again, list[Box]]] = {}
     for node, box in zip(nodes, boxes, strict=True):
         if node.again is not None:
@@ -311,7 +311,7 @@ def _frames(nodes: Sequence[_Node], boxes: Sequence[Box]) -> Iterable[Frame]:
         if len(again.paths) > 1:
             varies = ", not all of it alike" if again.varies else ""
             text = f"{len(again.paths)} times{varies}: {again.paths[0]} … {again.paths[-1]}"
-        yield Frame(text, x, y, max(right - x, int(len(text) * _LETTER) + 16), bottom - y)
+        yield RepeatFrame(text, x, y, max(right - x, int(len(text) * _LETTER) + 16), bottom - y)
 
 
 def _apart(drawn: PassPicture, nodes: Sequence[_Node]) -> Iterable[Apart]:

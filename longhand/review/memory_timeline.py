@@ -13,7 +13,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from longhand.review.picture import Again, Drop, Make, PassPicture, Work
+from longhand.review.picture import Again, DrawnWork, Drop, Make, PassPicture
 
 MOST_MOMENTS = 20_000
 _NUMBER = re.compile(r" \(\d+\)$")
@@ -65,7 +65,7 @@ class Timeline:
 
 
 @dataclasses.dataclass
-class _Memory:
+class _MemoryPiece:
     """A piece of memory while the walk goes on."""
 
     names: list[str]
@@ -75,18 +75,18 @@ class _Memory:
     last: int | None = None
 
 
-class _Walk:
+class _TimelineWalk:
     """Walks one pass."""
 
     def __init__(self, drawn: PassPicture, held_before: int) -> None:
         self.drawn = drawn
         self.moments: list[str] = []
         self.live: list[int] = []
-        self.memory: list[_Memory] = []
-        self.holds: dict[str, _Memory] = {}  # by buffer
+        self.memory: list[_MemoryPiece] = []
+        self.holds: dict[str, _MemoryPiece] = {}  # by buffer
         self.made: set[str] = set()  # buffers that this function has made so far, and those that it was given
-        self.variables: dict[str, _Memory] = {}  # of this function
-        self.replaced: list[_Memory] = []  # what variables held that the next step binds anew
+        self.variables: dict[str, _MemoryPiece] = {}  # of this function
+        self.replaced: list[_MemoryPiece] = []  # what variables held that the next step binds anew
         self.now = held_before
         for name, tensor in drawn.tensors.items():
             if tensor.is_saved and not self._is_read_in_runs(name):
@@ -95,24 +95,24 @@ class _Walk:
 
     def _is_read_in_runs(self, name: str) -> bool:
         return any(
-            isinstance(inner, Work) and name in inner.reads
+            isinstance(inner, DrawnWork) and name in inner.reads
             for step in self.drawn.steps
             if isinstance(step, Again)
             for inner in step.steps
         )
 
-    def _begin(self, name: str, part: str, *, is_counted: bool = True) -> _Memory:
-        one = _Memory([name], self.drawn.tensors[name].n_bytes, len(self.moments), part)
+    def _begin(self, name: str, part: str, *, is_counted: bool = True) -> _MemoryPiece:
+        one = _MemoryPiece([name], self.drawn.tensors[name].n_bytes, len(self.moments), part)
         self.memory.append(one)
         self.now += one.n_bytes if is_counted else 0
         return one
 
-    def _end(self, one: _Memory) -> None:
+    def _end(self, one: _MemoryPiece) -> None:
         if one.last is None:
             one.last = max(one.first, len(self.moments) - 1)
             self.now -= one.n_bytes
 
-    def _bind(self, name: str, one: _Memory) -> None:
+    def _bind(self, name: str, one: _MemoryPiece) -> None:
         """A variable holds this memory now; what it held before ends with the step, if nothing else holds it."""
         self.holds[name] = one
         self.made.add(name)
@@ -133,7 +133,7 @@ class _Walk:
                 self._end(one)
         self.replaced = []
 
-    def walk(self, steps: Sequence[Work | Make | Drop | Again], part: str) -> None:
+    def walk(self, steps: Sequence[DrawnWork | Make | Drop | Again], part: str) -> None:
         """Goes through steps, of the pass or of a run."""
         for step in steps:
             if len(self.moments) >= MOST_MOMENTS:
@@ -151,7 +151,7 @@ class _Walk:
                     for name in names:
                         if name in self.holds:
                             self._end(self.holds[name])
-                case Work():
+                case DrawnWork():
                     for name in step.writes:  # what nobody made is a library's result
                         if name not in self.made and self.drawn.tensors[name].is_made:
                             self._bind(name, self._begin(name, part))
@@ -192,21 +192,21 @@ class _Walk:
                     self._bind(name, self.holds[name])
             self._end_replaced()
 
-    def _saved_for(self, again: Again, part: str) -> list[_Memory]:
+    def _saved_for(self, again: Again, part: str) -> list[_MemoryPiece]:
         """What the forward pass saved for this run: it lives already."""
-        read = {name for step in again.steps if isinstance(step, Work) for name in step.reads}
+        read = {name for step in again.steps if isinstance(step, DrawnWork) for name in step.reads}
         saved = [name for name in sorted(read) if self.drawn.tensors[name].is_saved]
         found = [self._begin(name, part, is_counted=False) for name in saved]
         for one in found:
             one.first = 0
         return found
 
-    def _is_wanted(self, one: _Memory, again: Again) -> bool:
+    def _is_wanted(self, one: _MemoryPiece, again: Again) -> bool:
         """Whether what the runs take is a result, or read by a later step."""
         if self.drawn.results.intersection(one.names):
             return True
         after = self.drawn.steps[self.drawn.steps.index(again) + 1 :]
-        return any(isinstance(step, Work) and set(one.names) & set(step.reads) for step in after)
+        return any(isinstance(step, DrawnWork) and set(one.names) & set(step.reads) for step in after)
 
 
 def timeline_of(drawn: PassPicture, held_before: int = 0) -> Timeline:
@@ -216,7 +216,7 @@ def timeline_of(drawn: PassPicture, held_before: int = 0) -> Timeline:
         drawn: The pass.
         held_before: Bytes that live when it begins: what the forward pass left.
     """
-    walk = _Walk(drawn, held_before)
+    walk = _TimelineWalk(drawn, held_before)
     last = len(walk.moments) - 1
     held = walk.now
     bars = []

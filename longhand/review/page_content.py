@@ -28,7 +28,7 @@ _MODEL_FILES = ("model.py", "backward.py")
 
 
 @dataclasses.dataclass(frozen=True)
-class Statement:
+class QuotedStatement:
     """A statement of the user's."""
 
     number: int
@@ -39,7 +39,7 @@ class Statement:
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class PageLine:
     """A line of a text: its number, its pieces with their classes, the statements it came from."""
 
     number: int
@@ -48,7 +48,7 @@ class Line:
 
 
 @dataclasses.dataclass(frozen=True)
-class Text:
+class PaneText:
     """A text in a pane.
 
     Attributes:
@@ -59,11 +59,11 @@ class Text:
 
     title: str
     note: str
-    lines: tuple[Line, ...]
+    lines: tuple[PageLine, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernel:
+class KernelPane:
     """A kernel.
 
     Attributes:
@@ -78,8 +78,8 @@ class Kernel:
 
     name: str
     title: str
-    text: Text
-    reference: Text | None
+    text: PaneText
+    reference: PaneText | None
     statements: tuple[int, ...]
     n_calls: int
     n_bytes: int
@@ -105,11 +105,11 @@ class Page:
     name: str
     unit: str
     facts: tuple[tuple[str, str], ...]
-    statements: tuple[Statement, ...]
-    source: tuple[Text, ...]
-    missing: tuple[Statement, ...]
-    models: tuple[Text, ...]
-    kernels: tuple[Kernel, ...]
+    statements: tuple[QuotedStatement, ...]
+    source: tuple[PaneText, ...]
+    missing: tuple[QuotedStatement, ...]
+    models: tuple[PaneText, ...]
+    kernels: tuple[KernelPane, ...]
     passes: tuple[PassView, ...]
     edits: tuple[FileEdit, ...]
     since: str
@@ -178,20 +178,22 @@ def _quotes(lock: Mapping[str, Any], picture: Picture) -> list[str]:
     return list(dict.fromkeys([*done, *inside, *lock.get("quotes", {})]))
 
 
-def _statement(number: int, quote: str, where: str) -> Statement:
+def _statement(number: int, quote: str, where: str) -> QuotedStatement:
     function, _, text = quote.partition("    ")
-    return Statement(number, function, text, int(number * _GOLDEN_ANGLE + 210) % 360, where)
+    return QuotedStatement(number, function, text, int(number * _GOLDEN_ANGLE + 210) % 360, where)
 
 
 def _text(
     title: str, note: str, lines: Sequence[str], links: Sequence[Iterable[int]], *, first: int = 1
-) -> Text:
+) -> PaneText:
     pieces = highlighted(lines, title.endswith((".cpp", ".h")))
-    found = [Line(first + at, tuple(pieces[at]), tuple(sorted(set(links[at])))) for at in range(len(lines))]
-    return Text(title, note, tuple(found))
+    found = [
+        PageLine(first + at, tuple(pieces[at]), tuple(sorted(set(links[at])))) for at in range(len(lines))
+    ]
+    return PaneText(title, note, tuple(found))
 
 
-def _source_texts(source: ModelSource, n_of: Mapping[str, int]) -> Iterable[Text]:
+def _source_texts(source: ModelSource, n_of: Mapping[str, int]) -> Iterable[PaneText]:
     for piece in source.pieces:
         lines = [line.text for line in piece.lines]
         links = [[n_of[quote] for quote in line.quotes] for line in piece.lines]
@@ -200,7 +202,7 @@ def _source_texts(source: ModelSource, n_of: Mapping[str, int]) -> Iterable[Text
 
 def _model(
     unit: UnitContent, path: str, quotes: Iterable[str], n_of: Mapping[str, int], picture: Picture
-) -> Text:
+) -> PaneText:
     lines = unit.lines(path)
     links = [[n_of[quote] for quote in found] for found in link_model(lines, quotes, picture)]
     return _text(path, "", lines, links)
@@ -213,7 +215,7 @@ def _kernel(
     n_of: Mapping[str, int],
     edits: Iterable[FileEdit],
     times: Mapping[str, Any],
-) -> Kernel:
+) -> KernelPane:
     works = [work for one in picture.passes for work, _ in one.work if work.kernel == name]
     does = tuple(dict.fromkeys(quote for work in works for quote in work.quotes))
     path = unit.kernel_path(name)
@@ -229,7 +231,7 @@ def _kernel(
         (one.get("title", "") for one in unit.lock["ledger"].values() if one.get("kernel") == name), ""
     )
     measured = times.get("kernels", {}).get(name, {})
-    return Kernel(
+    return KernelPane(
         name=name,
         title=str(title),
         text=_text(path, "", lines, [[n_of[quote] for quote in found] for found in links]),
@@ -243,7 +245,7 @@ def _kernel(
     )
 
 
-def _plain(unit: UnitContent, path: str) -> Text:
+def _plain(unit: UnitContent, path: str) -> PaneText:
     lines = unit.lines(path)
     return _text(path, "", lines, [()] * len(lines))
 
@@ -265,7 +267,7 @@ def _passes(picture: Picture) -> Iterable[PassView]:
 def _facts(
     lock: Mapping[str, Any],
     picture: Picture,
-    kernels: Sequence[Kernel],
+    kernels: Sequence[KernelPane],
     passes: Sequence[PassView],
     edits: Sequence[FileEdit],
 ) -> Iterable[tuple[str, str]]:

@@ -20,7 +20,7 @@ MOST_RUNS = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Tensor:
+class DrawnBuffer:
     """A buffer.
 
     Attributes:
@@ -57,7 +57,7 @@ class Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class DrawnWork:
     """A step that computes: the launch of a kernel, or a library's call.
 
     Attributes:
@@ -115,10 +115,10 @@ class Again:
     begins: Mapping[str, str]
     ends: Mapping[str, str]
     varies: bool
-    steps: tuple[Work | Make | Drop, ...]
+    steps: tuple[DrawnWork | Make | Drop, ...]
 
 
-Step = Work | Make | Drop | Again
+Step = DrawnWork | Make | Drop | Again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,20 +135,20 @@ class Refused:
 class PassPicture:
     """One pass: the forward, or the backward."""
 
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, DrawnBuffer]
     steps: tuple[Step, ...]
     results: frozenset[str]
     refusals: tuple[Refused, ...]
     n_left_out: int
 
     @property
-    def work(self) -> Iterator[tuple[Work, int]]:
+    def work(self) -> Iterator[tuple[DrawnWork, int]]:
         """What computes, in order, and how often; of a repeat once."""
         for step in self.steps:
-            if isinstance(step, Work):
+            if isinstance(step, DrawnWork):
                 yield step, 1
             elif isinstance(step, Again):
-                yield from ((inner, len(step.paths)) for inner in step.steps if isinstance(inner, Work))
+                yield from ((inner, len(step.paths)) for inner in step.steps if isinstance(inner, DrawnWork))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,14 +194,16 @@ def _pass(told: Mapping[str, Any]) -> PassPicture:
     )
 
 
-def _tensor(name: str, text: str) -> Tensor:
+def _tensor(name: str, text: str) -> DrawnBuffer:
     """``float32 (4, 512) weight``"""
     dtype, _, rest = text.partition(" (")
     sizes, _, kind = rest.partition(") ")
-    return Tensor(name, dtype, tuple(int(size) for size in sizes.split(", ") if size.strip().isdigit()), kind)
+    return DrawnBuffer(
+        name, dtype, tuple(int(size) for size in sizes.split(", ") if size.strip().isdigit()), kind
+    )
 
 
-def _step(told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
+def _step(told: Mapping[str, Any], tensors: Mapping[str, DrawnBuffer]) -> Step:
     if "repeat" not in told:
         return _plain(told, tensors)
 
@@ -219,7 +221,7 @@ def _step(told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
     )
 
 
-def _plain(told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Work | Make | Drop:
+def _plain(told: Mapping[str, Any], tensors: Mapping[str, DrawnBuffer]) -> DrawnWork | Make | Drop:
     def known(names: Any) -> tuple[str, ...]:
         return tuple(name for name in names if name in tensors)
 
@@ -227,7 +229,7 @@ def _plain(told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Work | Mak
         return Drop(known(told["drop"]))
     if "make" in told:
         return Make(told["make"], told.get("of", "")) if told["make"] in tensors else Drop(())
-    return Work(
+    return DrawnWork(
         told.get("kernel", ""),
         told.get("call", ""),
         known(told.get("reads", ())),

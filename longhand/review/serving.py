@@ -10,7 +10,7 @@ import http.server
 import threading
 from collections.abc import Callable
 
-from longhand.emit.names.words import visible
+from longhand.emit.text.quoting import visible
 from longhand.errors import LonghandError, OptionError
 
 _HERE = "127.0.0.1"
@@ -48,7 +48,7 @@ def page_server(page: Callable[[], str], port: int) -> http.server.ThreadingHTTP
         OSError: The port is taken.
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class PageHandler(http.server.BaseHTTPRequestHandler):
         """Answers with the page, or with nothing."""
 
         server_version, sys_version = "longhand", ""
@@ -84,4 +84,4 @@ def page_server(page: Callable[[], str], port: int) -> http.server.ThreadingHTTP
         def log_message(self, *_: object) -> None:
             """Says nothing of each visit."""
 
-    return http.server.ThreadingHTTPServer((_HERE, port), Handler)
+    return http.server.ThreadingHTTPServer((_HERE, port), PageHandler)

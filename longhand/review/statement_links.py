@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from longhand.emit.names.words import python_comment
-from longhand.review.picture import Picture, Work
+from longhand.emit.text.quoting import python_comment
+from longhand.review.picture import DrawnWork, Picture
 
 Quotes = tuple[str, ...]
 _HEAD = re.compile(r"\s*# (\S+)    (\S.*)")
@@ -162,7 +162,7 @@ def _statements(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[in
         yield first, at
 
 
-def _does(text: str, here: Quotes, works: Sequence[Work]) -> Quotes:
+def _does(text: str, here: Quotes, works: Sequence[DrawnWork]) -> Quotes:
     """What one statement of a paragraph does of what the paragraph quotes, and more that it does besides."""
     launched = _LAUNCH.search(text)
     targets = _TARGETS.match(text)

@@ -19,7 +19,7 @@ from longhand.errors import OptionError
 from longhand.options import Frontend, parse_enum
 from longhand.targets import refuse_exported
 from longhand.telling.explanation_picture import (
-    Branch,
+    TreeLine,
     bytes_text,
     kernel_bytes,
     kernels_in,
@@ -77,9 +77,9 @@ class Explanation:
         return f"{_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'break')}"
 
     @property
-    def _branches(self) -> list[Branch]:
+    def _branches(self) -> list[TreeLine]:
         """Graphs and breaks in turn, as they came."""
-        found: list[Branch] = []
+        found: list[TreeLine] = []
         breaks = list(self.breaks)
         for number, graph in enumerate(self.graphs):
             guards = self.guards[number] if number < len(self.guards) else None
@@ -88,7 +88,7 @@ class Explanation:
         return found + [_break(broken) for broken in breaks]
 
 
-def _graph(number: int, graph: GraphReport, guards: tuple[str, ...] | None) -> Branch:
+def _graph(number: int, graph: GraphReport, guards: tuple[str, ...] | None) -> TreeLine:
     """A graph: what became of it, its kernels, what it relies on."""
     more = [str(graph.folder)] if graph.folder is not None and graph.reason is None else []
     more += [graph.note] if graph.note else []
@@ -96,19 +96,19 @@ def _graph(number: int, graph: GraphReport, guards: tuple[str, ...] | None) -> B
     branches = list(kernels_in(graph.folder)) if graph.reason is None else []
     if graph.summary is not None:
         branches += [
-            Branch(f"{call.target} x{call.count}: {call.reason}") for call in graph.summary.fallbacks
+            TreeLine(f"{call.target} x{call.count}: {call.reason}") for call in graph.summary.fallbacks
         ]
         more += graph.summary.report.splitlines()
     if guards is not None:
         facts = tuple(facts_of(guards))
         of_values = "; of values read:" if facts else ""
-        branches.append(Branch(f"{_counted(len(guards), 'guard')}{of_values}", facts))
-    return Branch(f"graph {number}: {graph.n_ops} ops, {_outcome(graph)}", tuple(more), tuple(branches))
+        branches.append(TreeLine(f"{_counted(len(guards), 'guard')}{of_values}", facts))
+    return TreeLine(f"graph {number}: {graph.n_ops} ops, {_outcome(graph)}", tuple(more), tuple(branches))
 
 
-def _break(broken: Break) -> Branch:
+def _break(broken: Break) -> TreeLine:
     more = [broken.statement, *([broken.hint] if broken.hint else [])]
-    return Branch(f"break at {broken.where}: {broken.reason}", tuple(filter(None, more)))
+    return TreeLine(f"break at {broken.where}: {broken.reason}", tuple(filter(None, more)))
 
 
 def _outcome(graph: GraphReport) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longhand.emit.names.words import visible
+from longhand.emit.text.quoting import visible
 from longhand.emit.unit.lock_file import read_lock
 from longhand.errors import LonghandError
 
@@ -21,7 +21,7 @@ _WIDEST = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class Branch:
+class TreeLine:
     """A line of the tree and what hangs on it.
 
     Attributes:
@@ -32,10 +32,10 @@ class Branch:
 
     text: str
     more: tuple[str, ...] = ()
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[TreeLine, ...] = ()
 
 
-def kernels_in(folder: Path | None) -> tuple[Branch, ...]:
+def kernels_in(folder: Path | None) -> tuple[TreeLine, ...]:
     """A branch for each kernel of a unit, and one for what it leaves to libraries; none where there is no unit."""
     lock: Mapping[str, Any] = {}
     if folder is not None:
@@ -48,7 +48,7 @@ def kernels_in(folder: Path | None) -> tuple[Branch, ...]:
     ]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     found = [
-        Branch(
+        TreeLine(
             f"{name:<{widths[0]}}  {calls:>{widths[1]}}  {size:>{widths[2]}}  {_short(title, sum(widths))}".rstrip()
         )
         for name, calls, size, title in rows
@@ -56,7 +56,7 @@ def kernels_in(folder: Path | None) -> tuple[Branch, ...]:
     library = _library_calls(lock)
     if library:
         calls = ", ".join(f"{call} x{count}" if count > 1 else call for call, count in library.items())
-        found.append(Branch(f"libraries: {calls}"))
+        found.append(TreeLine(f"libraries: {calls}"))
     return tuple(found)
 
 
@@ -72,12 +72,12 @@ def bytes_text(n_bytes: int) -> str:
     return next((f"{n_bytes / size:.3g} {unit}" for unit, size in _UNITS if n_bytes >= size), f"{n_bytes} B")
 
 
-def tree_text(title: str, branches: Sequence[Branch]) -> str:
+def tree_text(title: str, branches: Sequence[TreeLine]) -> str:
     """The tree in lines of text."""
     return "\n".join([title, *_lines(branches, "")])
 
 
-def tree_html(title: str, branches: Sequence[Branch]) -> str:
+def tree_html(title: str, branches: Sequence[TreeLine]) -> str:
     """The tree for a notebook: lists that fold, nothing that runs."""
     return (
         f'<div style="font-family: monospace; line-height: 1.5"><b>{html.escape(visible(title))}</b>'
@@ -85,7 +85,7 @@ def tree_html(title: str, branches: Sequence[Branch]) -> str:
     )
 
 
-def _lines(branches: Sequence[Branch], before: str) -> Iterable[str]:
+def _lines(branches: Sequence[TreeLine], before: str) -> Iterable[str]:
     for number, branch in enumerate(branches, 1):
         is_last = number == len(branches)
         yield f"{before}{'└─' if is_last else '├─'} {branch.text}"
@@ -95,7 +95,7 @@ def _lines(branches: Sequence[Branch], before: str) -> Iterable[str]:
         yield from _lines(branch.branches, below)
 
 
-def _list(branches: Sequence[Branch], *, is_open: bool) -> str:
+def _list(branches: Sequence[TreeLine], *, is_open: bool) -> str:
     items = []
     for branch in branches:
         text = html.escape(visible(branch.text))

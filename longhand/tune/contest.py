@@ -184,7 +184,7 @@ class Contest:
         self._process = self._connection = None
 
 
-class Course:
+class KernelCourse:
     """One kernel's file as a search sees it (`tune_search.Course`).
 
     Args:

@@ -16,7 +16,7 @@ FINAL_TURNS = 21  # of a comparison that decides
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class SpeedComparison:
     """A kernel against an older one.
 
     Attributes:
@@ -30,11 +30,11 @@ class Comparison:
     is_steady: bool
 
     @staticmethod
-    def of(new: Sequence[float], old: Sequence[float], again: Sequence[float]) -> Comparison:
+    def of(new: Sequence[float], old: Sequence[float], again: Sequence[float]) -> SpeedComparison:
         """From the seconds of each turn; `again` are those of the old one beside itself."""
         noise = max(abs(_ratio(again, old)[0] - 1), _ratio(new, old)[1], _ratio(again, old)[1])
         wins = min(_share_of_wins(new, one) for one in (old, again))
-        return Comparison(1 - _ratio(new, old)[0], noise, wins >= _LEAST_WINS)
+        return SpeedComparison(1 - _ratio(new, old)[0], noise, wins >= _LEAST_WINS)
 
     @property
     def is_faster(self) -> bool:

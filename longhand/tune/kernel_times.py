@@ -113,7 +113,7 @@ def _each(times: Times, n_calls: int) -> Times:
 
 
 @dataclasses.dataclass
-class Given:
+class KernelArguments:
     """What a kernel is given at one set of sizes, and how often."""
 
     arguments: tuple[Any, ...]
@@ -121,7 +121,7 @@ class Given:
     count: int = 0
 
 
-def run_calls(kernel: Callable[..., Any], given: Mapping[object, Given]) -> None:
+def run_calls(kernel: Callable[..., Any], given: Mapping[object, KernelArguments]) -> None:
     """All of a kernel's calls."""
     for one in given.values():
         for _ in range(one.count):
@@ -133,7 +133,7 @@ def recorded_calls(
     package: str,
     calls: dict[str, Callable[[], Any]],
     see: Callable[[str, tuple[Any, ...]], None] = lambda *_: None,
-) -> dict[str, dict[object, Given]]:
+) -> dict[str, dict[object, KernelArguments]]:
     """What each kernel is given in one call of the model, by its sizes; adds the kernels to `calls`.
 
     `see` is shown a kernel's name and arguments, in order, before it runs, once for each set of sizes: afterwards
@@ -141,7 +141,7 @@ def recorded_calls(
     """
     import_file(package, folder / "__init__.py", [str(folder)])
     check: Any = import_file(f"{package}.check", folder / "check.py")
-    arguments: dict[str, dict[object, Given]] = {}
+    arguments: dict[str, dict[object, KernelArguments]] = {}
 
     def recording(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         def record(*given: Any, **named: Any) -> Any:
@@ -150,7 +150,7 @@ def recorded_calls(
             known = arguments.setdefault(name, {})
             if sizes not in known:
                 see(name, inspect.signature(check.KERNELS[name][0]).bind(*given, **named).args)
-            known.setdefault(sizes, Given(given, named)).count += 1
+            known.setdefault(sizes, KernelArguments(given, named)).count += 1
             calls[name] = functools.partial(run_calls, as_the_unit_calls(kernel), known)
             return kernel(*given, **named)
 

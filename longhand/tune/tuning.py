@@ -39,8 +39,8 @@ from longhand.emit.unit.merge import refuse
 from longhand.emit.unit.on_disk import NEW, UnitOnDisk, content_of, read_unit, replace_files, sole
 from longhand.errors import UnitError
 from longhand.staleness.currency import broken_edits
-from longhand.tune.contest import Contest, Course, TimeUpError
-from longhand.tune.faster import FINAL_TURNS, Comparison
+from longhand.tune.contest import Contest, KernelCourse, TimeUpError
+from longhand.tune.faster import FINAL_TURNS, SpeedComparison
 from longhand.tune.search import Values, search
 from longhand.tune.tunable_text import read_values, tunable_names, with_values
 
@@ -171,7 +171,7 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
         tell(f"{file.kernel}: {', '.join(changed)}")
 
     plain = {name: value for name, value in file.values.items() if value is not None}
-    course = _TimedCourse(Course(contest, file.path, plain, _SEARCH_TURNS))
+    course = _TimedCourse(KernelCourse(contest, file.path, plain, _SEARCH_TURNS))
     found = search(
         file.start,
         file.free,
@@ -181,7 +181,7 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
     )
     tell(f"{file.kernel}: comparing")
     old, again, new = contest.turns(file.path, [file.start, file.start, found.best], FINAL_TURNS)
-    compared = Comparison.of(new, old, again)
+    compared = SpeedComparison.of(new, old, again)
     notes = [file.note, "" if found.is_complete else "the time was up"]
     after, ms_before = dict(file.values), statistics.median(old) * 1e3
     ms_after = ms_before
@@ -217,7 +217,7 @@ class _TimedCourse:
         final: About what the last comparison takes.
     """
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: KernelCourse) -> None:
         self.longest, self.final = 0.0, _LEAST_FINAL_SECONDS
         self._course = course
         self._checked = 0.0

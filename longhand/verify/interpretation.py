@@ -75,6 +75,7 @@ def mend_interpreter() -> None:
     _mend_splats(interpreter)
     _mend_bounds(interpreter)
     _mend_extremes(interpreter)
+    _mend_bfloat16(interpreter)
 
 
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,3 +151,27 @@ def _mend_extremes(interpreter: Any) -> None:
 
 def _binary(builder: Any, function: Callable[..., Any], left: Any, right: Any) -> Any:
     return builder.binary_op(left, right, function)
+
+
+def _mend_bfloat16(interpreter: Any) -> None:
+    """Triton's interpreter cuts digits off to make a bfloat16: a product of many such numbers is far too small.
+
+    The compiler rounds to the nearest, and to the even one of two, as PyTorch does.
+    """
+    builder = interpreter.InterpreterBuilder
+    original = builder.cast_impl
+
+    def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
+        if dst_type.scalar.name != "bf16" or src.dtype.scalar.name == "bf16":
+            return original(self, src, dst_type)
+        return interpreter.TensorHandle(_rounded_to_bfloat16(src.data), dst_type.scalar)
+
+    builder.cast_impl = cast_impl
+
+
+def _rounded_to_bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bits of numbers in bfloat16, as whole numbers of 16 bits."""
+    bits = values.astype(np.float32).view(np.uint32)
+    is_last_odd = (bits >> 16) & 1
+    rounded = (bits + (0x7FFF + is_last_odd)) >> 16
+    return np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype(np.uint16)

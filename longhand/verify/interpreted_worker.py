@@ -15,7 +15,7 @@ from pathlib import Path
 
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 from longhand.verify.comparison import Comparison
-from longhand.verify.eager_check import compare_at_sizes, compare_whole
+from longhand.verify.eager_check import compare_at_sizes, compare_within_noise
 from longhand.verify.interpretation import import_on_cpu, limit_interpreter
 from longhand.verify.original import call_of, moved
 from longhand.verify.varied_sizes import Sizes
@@ -33,9 +33,9 @@ def main(folder: Path, result: Path, sets: list[Sizes], factory: str | None = No
     rows: tuple[Comparison, ...] = ()
     if part is not None:
         with contextlib.suppress(Exception):  # the unit may be for this size alone
-            rows = compare_whole(folder, unit, part.call)
+            rows = compare_within_noise(folder, unit, part.call)
     if part is None or not rows or not all(row.is_right for row in rows):
-        part, rows = None, compare_whole(folder, unit, call)
+        part, rows = None, compare_within_noise(folder, unit, call)
     rows += compare_at_sizes(folder, unit, call, sets)
     found = {"rows": [dataclasses.asdict(row) for row in rows], "part": part.how if part is not None else ""}
     result.write_text(json.dumps(found))

@@ -22,7 +22,7 @@ from longhand.staleness.file_check import Currency
 from longhand.staleness.load_time import changed_sources, listed_briefly
 from longhand.verify.checking import KernelCheck, check_kernels, is_interpreted, run_worker
 from longhand.verify.comparison import Comparison
-from longhand.verify.eager_check import compare_at_sizes, compare_whole
+from longhand.verify.eager_check import compare_at_sizes, compare_within_noise
 from longhand.verify.original import original_of
 from longhand.verify.varied_sizes import SizeRules, Sizes, in_words
 from longhand.verify.worker_progress import Tell, no_progress
@@ -154,7 +154,7 @@ def _compared_whole(
         return tuple(Comparison(**row) for row in found["rows"]), str(found["part"])
     tell("the model against eager", 0, 1 + len(sets))
     unit, call = load(folder, check=False), original_of(folder, factory)
-    return (*compare_whole(folder, unit, call), *compare_at_sizes(folder, unit, call, sets, tell)), ""
+    return (*compare_within_noise(folder, unit, call), *compare_at_sizes(folder, unit, call, sets, tell)), ""
 
 
 def _why_stale(folder: Path, factory: str | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.graph import Provenance
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.pointwise import apply
@@ -67,7 +68,18 @@ def scaled(x: Handle, alpha: Number) -> Handle:
 
 @lowers(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor)
 def _div(ctx: Context, x: Operand, y: Operand) -> TensorView:
+    if isinstance(y, int) and y > _FEW and ctx.result().dtype.is_floating_point and _is_of_a_derivative(ctx):
+        # Of how many a mean is taken follows from sizes: no kernel is tied to it.
+        return ctx.pointwise([x], lambda x: x / x.body.scalar(y, x.dtype, "n_averaged"))
     return ctx.pointwise([x, y], lambda x, y: x / y)
+
+
+_FEW = 9
+
+
+def _is_of_a_derivative(ctx: Context) -> bool:
+    origin: Provenance = ctx.node.meta.get("provenance", Provenance())
+    return bool(origin.differentiated or origin.differentiates)
 
 
 @lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)

@@ -13,7 +13,7 @@ from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.activations import where
 from longhand.lower.lowerings.indexing import Lookup, load_looked_up, require_float_table
-from longhand.lower.lowerings.losses import Kind
+from longhand.lower.lowerings.losses import LossReduction
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import PointwiseOp, ReduceOp
@@ -26,7 +26,7 @@ Op = PointwiseOp
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class ClassLossArguments:
     """What a loss of classes is given.
 
     Attributes:
@@ -59,7 +59,7 @@ class Given:
 
 def read_given(
     ctx: Context, x: TensorView, target: TensorView, weight: TensorView | None, ignore_index: int
-) -> Given:
+) -> ClassLossArguments:
     require_float_table(x, target)
     if x.is_empty:
         raise Decline("The loss of nothing is left to ATen.")
@@ -67,7 +67,7 @@ def read_given(
         require_loop_dtypes(weight.dtype)
         weight = ctx.strided(weight)
     labels = target.drop(0) if x.rank == 1 and target.rank == 1 else target
-    return Given(ctx.strided(x), labels, weight, ignore_index)
+    return ClassLossArguments(ctx.strided(x), labels, weight, ignore_index)
 
 
 class Row:
@@ -80,7 +80,9 @@ class Row:
         along: Axes of the nest that run over the classes, if some do.
     """
 
-    def __init__(self, nest: NestBuilder, given: Given, label: Handle, along: Sequence[str] = ()) -> None:
+    def __init__(
+        self, nest: NestBuilder, given: ClassLossArguments, label: Handle, along: Sequence[str] = ()
+    ) -> None:
         self._nest, self._given = nest, given
         self.counts = counts_of(label, given.ignore_index)
         self._lookup = Lookup(
@@ -137,10 +139,12 @@ def _cross_entropy(
     given = read_given(ctx, logits, target, weight, ignore_index)
     losses = row_losses(ctx, given, reduction)
     store_cross_entropy(ctx, given, losses, label_smoothing)
-    return losses if reduction == Kind.NONE else reduce_rows(ctx, losses, given, reduction)
+    return losses if reduction == LossReduction.NONE else reduce_rows(ctx, losses, given, reduction)
 
 
-def store_cross_entropy(ctx: Context, given: Given, losses: TensorView, smoothing: float) -> None:
+def store_cross_entropy(
+    ctx: Context, given: ClassLossArguments, losses: TensorView, smoothing: float
+) -> None:
     """The nest that stores each row's loss, from logits."""
     views = [given.x, given.labels.insert(given.dim)]
     if given.weight is not None and smoothing:
@@ -180,7 +184,7 @@ def _mean_loss(
     return (log_sum * total - weighted) / count
 
 
-def along_classes(weight: TensorView, given: Given) -> TensorView:
+def along_classes(weight: TensorView, given: ClassLossArguments) -> TensorView:
     """The classes' weights, for a nest over x."""
     for _ in range(given.x.rank - 1 - given.dim):
         weight = weight.insert(weight.rank)
@@ -200,7 +204,7 @@ def _soft_cross_entropy(
     if logits.is_empty:
         raise Decline("The loss of nothing is left to ATen.")
     # The labels of these rows are no data: `target` stands for them.
-    given = Given(logits, target, weight, -1)
+    given = ClassLossArguments(logits, target, weight, -1)
     views = [logits, target, *([] if weight is None else [along_classes(weight, given)])]
     nest, (x_view, target_view, *weight_view) = ctx.nest(logits.shape, views)
     axes = nest.axes([given.dim])
@@ -219,39 +223,39 @@ def _soft_cross_entropy(
     value = -nest.body.reduce(ReduceOp.SUM, product, axes, "expected_log_prob")
     nest.store(losses, value.named("loss"), given.kept)
     ctx.finish(nest)
-    return losses if reduction == Kind.NONE else _reduce_all(ctx, losses, reduction)
+    return losses if reduction == LossReduction.NONE else _reduce_all(ctx, losses, reduction)
 
 
 # --- over the rows ---
 
 
-def row_losses(ctx: Context, given: Given, reduction: int) -> TensorView:
+def row_losses(ctx: Context, given: ClassLossArguments, reduction: int) -> TensorView:
     """The buffer for the losses of the rows: the result, if they are not reduced."""
-    if reduction == Kind.NONE:
+    if reduction == LossReduction.NONE:
         return ctx.make_result()
     shape = tuple(given.x.size(dim) for dim in given.kept)
     return ctx.derive(Derivation.LOSSES, ctx.name, compute_dtype(given.x.dtype), shape)
 
 
-def of_rows(losses: TensorView, given: Given) -> TensorView:
+def of_rows(losses: TensorView, given: ClassLossArguments) -> TensorView:
     """The losses' buffer without the dimension that eager gives the loss of a single row with a label of shape (1,)."""
     return losses.drop(0) if losses.rank > len(given.kept) else losses
 
 
-def reduce_rows(ctx: Context, losses: TensorView, given: Given, reduction: int) -> TensorView:
+def reduce_rows(ctx: Context, losses: TensorView, given: ClassLossArguments, reduction: int) -> TensorView:
     """The sum, or the mean over the rows that count."""
     (result,) = summed(ctx, losses, given, reduction, (None,))[:1]
     return result
 
 
 def summed(
-    ctx: Context, losses: TensorView, given: Given, reduction: int, places: Sequence[int | None]
+    ctx: Context, losses: TensorView, given: ClassLossArguments, reduction: int, places: Sequence[int | None]
 ) -> tuple[TensorView, ...]:
     """The reduced loss, and if `places` names two results, the total weight."""
     nest, (losses_view, label_view) = ctx.nest(losses.shape, [losses, given.labels])
     total = nest.body.reduce(ReduceOp.SUM, nest.load(losses_view), nest.axes(), "total")
     made = []
-    if reduction == Kind.MEAN or len(places) > 1:
+    if reduction == LossReduction.MEAN or len(places) > 1:
         label = nest.load(label_view)
         if given.weight is None:
             part, word = counts_of(label, given.ignore_index).to(total.dtype), "n_counted"
@@ -260,7 +264,7 @@ def summed(
             part, word = row.counted(row.weight().to(total.dtype)), "total_weight"
         counted = nest.body.reduce(ReduceOp.SUM, part, nest.axes(), word)
         made.append(counted)
-        if reduction == Kind.MEAN:
+        if reduction == LossReduction.MEAN:
             total = total / counted
     found = []
     for place, value in zip(places, [total.named(ctx.local), *made], strict=False):
@@ -275,7 +279,7 @@ def _reduce_all(ctx: Context, losses: TensorView, reduction: int) -> TensorView:
     """The sum or the mean over all rows."""
     nest, (view,) = ctx.nest(losses.shape, [losses])
     total = nest.body.reduce(ReduceOp.SUM, nest.load(view), nest.axes(), "total")
-    if reduction == Kind.MEAN and nest.axes():
+    if reduction == LossReduction.MEAN and nest.axes():
         total = total / nest.body.extent(nest.axes(), total.dtype)
     result = ctx.make_result()
     nest.store(result, total.named(ctx.local), [])

@@ -115,7 +115,6 @@ _TAKES_CONTIGUOUS = frozenset(
         aten._embedding_bag_backward.default,
         aten._embedding_bag_dense_backward.default,
         aten._embedding_bag_per_sample_weights_backward.default,
-        aten.view_as_complex.default,
     }
 )
 
@@ -212,7 +211,8 @@ def extern_argument(ctx: Context, value: Any) -> Any:
     """An argument of the node as that of a library call: tensors as views of buffers."""
     if isinstance(value, fx.Node) and isinstance(ctx.values[value.name], TensorView):
         which = differentiated(ctx.node.target)
-        if (ctx.node.target if which is None else which.target) in _TAKES_CONTIGUOUS:
+        called = ctx.node.target if which is None else which.target
+        if called in _TAKES_CONTIGUOUS or _are_no_pairs(ctx.node.target, value.meta["val"]):
             return ctx.argument(_contiguous(ctx, ctx.values[value.name]))
         if _depends_on_layout(ctx.node.target):
             view = ctx.values[value.name]
@@ -227,6 +227,11 @@ def extern_argument(ctx: Context, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(extern_argument(ctx, item) for item in value)
     return as_size(value) if isinstance(value, torch.SymInt) else value
+
+
+def _are_no_pairs(target: Any, value: Any) -> bool:
+    """Whether view_as_complex may raise: the .contiguous() of eager's derivative leaves nothing in a trace."""
+    return target is aten.view_as_complex.default and (value.is_contiguous() or value.stride(-1) != 1)
 
 
 def _contiguous(ctx: Context, view: TensorView) -> TensorView:

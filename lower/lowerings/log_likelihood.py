@@ -13,7 +13,7 @@ from longhand.lower.body import compute_dtype
 from longhand.lower.context import Context
 from longhand.lower.lowerings.activations import where
 from longhand.lower.lowerings.class_losses import (
-    Given,
+    ClassLossArguments,
     Row,
     along_classes,
     counts_of,
@@ -26,7 +26,7 @@ from longhand.lower.lowerings.class_losses import (
     summed,
 )
 from longhand.lower.lowerings.indexing import Lookup, gathered, load_looked_up, require_float_table
-from longhand.lower.lowerings.losses import Kind
+from longhand.lower.lowerings.losses import LossReduction
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline
@@ -53,10 +53,10 @@ def _nll(
         _store_nll(ctx, given, losses)
     else:
         store_cross_entropy(ctx, given, losses, 0.0)
-    return losses if reduction == Kind.NONE else reduce_rows(ctx, losses, given, reduction)
+    return losses if reduction == LossReduction.NONE else reduce_rows(ctx, losses, given, reduction)
 
 
-def _store_nll(ctx: Context, given: Given, losses: TensorView) -> None:
+def _store_nll(ctx: Context, given: ClassLossArguments, losses: TensorView) -> None:
     """The nest that stores each row's loss, from log probabilities: it reads one of them for each row."""
     nest, (label_view,) = ctx.nest(given.labels.shape, [given.labels])
     row = Row(nest, given, nest.load(label_view).named("label"))
@@ -77,7 +77,7 @@ def _nll_forward(
     ignore_index: int,
 ) -> tuple[TensorView, ...]:
     """The loss and the total weight of the rows that count, which the gradient of a mean divides by."""
-    if reduction == Kind.NONE:
+    if reduction == LossReduction.NONE:
         raise Decline("It leaves the total weight undefined.")
     given = read_given(ctx, log_probs, target, weight, ignore_index)
     losses = row_losses(ctx, given, reduction)
@@ -108,7 +108,7 @@ def _nll_backward(
     value = -nest.load(gradient_view)
     if weight_view:
         value = value * nest.load(weight_view[0], name="class_weight")
-    if reduction == Kind.MEAN:
+    if reduction == LossReduction.MEAN:
         value = value / nest.load(total_view)
     takes_part = is_label & counts_of(label, ignore_index)
     target_buffer = ctx.make_result()

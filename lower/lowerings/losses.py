@@ -20,7 +20,7 @@ aten = torch.ops.aten
 Op = PointwiseOp
 
 
-class Kind(enum.IntEnum):
+class LossReduction(enum.IntEnum):
     """torch's codes for a loss's reduction argument."""
 
     NONE = 0
@@ -32,7 +32,7 @@ def _elementwise(
     ctx: Context, operands: Sequence[Operand], loss: Callable[..., Handle], reduction: int
 ) -> TensorView:
     """loss(operands), reduced as asked: one nest either way."""
-    if reduction == Kind.NONE:
+    if reduction == LossReduction.NONE:
         return ctx.pointwise(operands, loss)
     dtype = ctx.result().dtype
     tensors = [operand for operand in operands if isinstance(operand, TensorView)]
@@ -43,7 +43,7 @@ def _elementwise(
     nest, views = ctx.nest(shape, tensors)
     values = [nest.load(view).to(dtype) for view in views]
     total = nest.body.reduce(ReduceOp.SUM, loss(*values), nest.axes(), "total")
-    if reduction == Kind.MEAN:
+    if reduction == LossReduction.MEAN:
         count = (
             nest.body.extent(nest.axes(), total.dtype) if nest.axes() else nest.body.constant(1, total.dtype)
         )

@@ -25,10 +25,10 @@ aten = torch.ops.aten
 Op = PointwiseOp
 
 # The value of one result from the element and the axes that are reduced.
-Finish = Callable[["Reduction"], Handle]
+Finish = Callable[["ReductionNest"], Handle]
 
 
-class Reduction:
+class ReductionNest:
     """A reduction under construction: the nest over the argument's shape, and which of its axes go away.
 
     Attributes:
@@ -104,7 +104,7 @@ def reduced(
 ) -> TensorView:
     """A nest with one reduction (or several) and one result."""
     require_loop_dtypes(x.dtype, ctx.result().dtype, *operands)
-    reduction = Reduction(ctx, x, dims)
+    reduction = ReductionNest(ctx, x, dims)
     value = finish(reduction)
     target = reduction.store(value.to(ctx.result().dtype).named(ctx.local))
     ctx.finish(reduction.nest)
@@ -138,7 +138,7 @@ def _extreme(ctx: Context, x: TensorView, dims: Sequence[int] | None = None, *_:
     return reduced(ctx, x, dims, lambda r: _extreme_of(r, op, x.dtype))
 
 
-def _extreme_of(reduction: Reduction, op: ReduceOp, dtype: torch.dtype) -> Handle:
+def _extreme_of(reduction: ReductionNest, op: ReduceOp, dtype: torch.dtype) -> Handle:
     value = reduction.load(dtype)
     if value.dtype is torch.bool:
         op = ReduceOp.ANY if op is ReduceOp.MAX else ReduceOp.ALL
@@ -151,7 +151,7 @@ def _position(ctx: Context, x: TensorView, dim: int | None, keepdim: bool) -> Te
     return reduced(ctx, x, None if dim is None else [dim], lambda r: _position_of(r, op, x.dtype))
 
 
-def _position_of(reduction: Reduction, op: ReduceOp, dtype: torch.dtype) -> Handle:
+def _position_of(reduction: ReductionNest, op: ReduceOp, dtype: torch.dtype) -> Handle:
     value = reduction.load(dtype)
     if value.dtype is torch.bool:
         value = value.to(torch.int32)
@@ -164,7 +164,7 @@ def _extreme_with_position(
 ) -> tuple[TensorView, TensorView]:
     require_loop_dtypes(x.dtype)
     is_max = ctx.node.target is aten.max.dim
-    reduction = Reduction(ctx, x, [dim])
+    reduction = ReductionNest(ctx, x, [dim])
     value = _extreme_of(reduction, ReduceOp.MAX if is_max else ReduceOp.MIN, x.dtype)
     position = _position_of(reduction, ReduceOp.ARGMAX if is_max else ReduceOp.ARGMIN, x.dtype)
     results = reduction.store(value.to(x.dtype), 0), reduction.store(position, 1)
@@ -205,7 +205,7 @@ def _var(ctx: Context, x: TensorView, *rest: Any) -> TensorView:
     dims, correction = _variance_arguments(ctx, rest)
     is_std = ctx.node.target.overloadpacket is aten.std  # type: ignore[union-attr]
 
-    def finish(reduction: Reduction) -> Handle:
+    def finish(reduction: ReductionNest) -> Handle:
         value = reduction.load(x.dtype)
         variance = reduction.variance(value, correction, reduction.mean(value, "mean"))
         return apply(Op.SQRT, variance) if is_std else variance
@@ -223,7 +223,7 @@ def _var_mean(ctx: Context, x: TensorView, *rest: Any) -> tuple[TensorView, Tens
     pieces = row_pieces(ctx, x, within, ctx.result_name(1))
     if pieces is not None:
         return _var_mean_of_pieces(ctx, pieces, within, correction, is_std)
-    reduction = Reduction(ctx, x, dims)
+    reduction = ReductionNest(ctx, x, dims)
     value = reduction.load(x.dtype)
     mean = reduction.mean(value, "mean")
     spread = reduction.variance(value, correction, mean)
@@ -270,7 +270,7 @@ def _norm(ctx: Context, x: TensorView, order: Number, dims: Any) -> TensorView:
     chosen = [dims] if isinstance(dims, int) else dims
     dtype = ctx.result().dtype
 
-    def finish(reduction: Reduction) -> Handle:
+    def finish(reduction: ReductionNest) -> Handle:
         value = reduction.load(dtype)
         size = apply(Op.ABS, value)
         if order in (math.inf, -math.inf):
@@ -290,7 +290,7 @@ def _norm(ctx: Context, x: TensorView, order: Number, dims: Any) -> TensorView:
 def _logsumexp(ctx: Context, x: TensorView, dims: Sequence[int], keepdim: bool) -> TensorView:
     dtype = ctx.result().dtype
 
-    def finish(reduction: Reduction) -> Handle:
+    def finish(reduction: ReductionNest) -> Handle:
         value = reduction.load(dtype)
         row_max = reduction.reduce(ReduceOp.MAX, value, "row_max")
         # A row of infinities: infinity less infinity is NaN, so the shift is 0 there.

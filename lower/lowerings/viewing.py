@@ -41,6 +41,7 @@ def _same(ctx: Context, x: TensorView, *_: Any) -> TensorView:
 
 @views(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten._reshape_alias.default)
 @views(aten.flatten.using_ints, aten.unflatten.int, aten.view_as.default)
+@views(aten.atleast_1d.default, aten.atleast_2d.default, aten.atleast_3d.default)
 def _reshape(ctx: Context, x: TensorView, *_: Any) -> TensorView | None:
     return x.reshape(ctx.result_shape())
 

@@ -50,7 +50,7 @@ from longhand.schedule.kernels.axis_collapsing import with_arguments
 from longhand.schedule.kernels.key import kernel_key
 from longhand.schedule.kernels.schedules import foreach
 from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
-from longhand.schedule.kernels.schedules.entry import Work
+from longhand.schedule.kernels.schedules.entry import KernelWork
 from longhand.schedule.kernels.schedules.foreach import FOREACH
 from longhand.schedule.kernels.schedules.registry import choose_tunables
 from longhand.schedule.plan import Access, Address, Group, KernelPlan, Launch, Pointer, Tunable
@@ -300,5 +300,5 @@ def _is_list(pointer: Pointer, given: Sequence[str]) -> bool:
 
 def _tunables(plan: KernelPlan, options: Options) -> tuple[Tunable, ...]:
     widest = max(pointer.dtype.itemsize for pointer in plan.pointers)
-    work = Work(has_rows=False, has_cols=bool(plan.cols), element_bytes=widest)
+    work = KernelWork(has_rows=False, has_cols=bool(plan.cols), element_bytes=widest)
     return choose_tunables(foreach.ENTRY, facts_of(options.target), work)

@@ -44,7 +44,7 @@ def find_addresses(body: tuple[Value, ...], axes: tuple[Axis, ...], hints: Hints
         for position, value in enumerate(body)
         if isinstance(value, Scalar) and value.name in BOUNDARIES
     }
-    finder = _Finder(axes, hints, limits)
+    finder = _ProductFinder(axes, hints, limits)
     indexed = {
         position: value for position, value in enumerate(body) if isinstance(value, Load | Store | Position)
     }
@@ -62,7 +62,7 @@ def _pointer(value: Load | Store | Position) -> str | None:
     return None if isinstance(value, Position) else value.buffer
 
 
-class _Finder:
+class _ProductFinder:
     """Products for coefficients, and the arguments made so far."""
 
     def __init__(self, axes: tuple[Axis, ...], hints: Hints, limits: Mapping[int, Size]) -> None:

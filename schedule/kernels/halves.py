@@ -74,7 +74,7 @@ def find_halves(
     }
     if len(limits) != 1 or guess(col.size, hints) < 2 * SMALLEST_HALF:
         return None
-    writer = _Writer(body, addresses, col.name, limits.pop())
+    writer = _HalvesWriter(body, addresses, col.name, limits.pop())
     return writer.halves() if writer.write(0) and writer.write(1) else None
 
 
@@ -110,7 +110,7 @@ class _Unread:
 _Made = int | bool | _At | _Unread  # a position in the new body, or what is known without any value
 
 
-class _Writer:
+class _HalvesWriter:
     """The new body while it is written."""
 
     def __init__(

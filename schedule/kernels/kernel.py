@@ -38,10 +38,10 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.key import kernel_key
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, count
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, count
 from longhand.schedule.kernels.schedules.registry import SCHEDULES, choose_schedule, choose_tunables
 from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
-from longhand.schedule.kernels.space import Space, find_space
+from longhand.schedule.kernels.space import NestSpace, find_space
 from longhand.schedule.kernels.tensor_shapes import find_regions
 from longhand.schedule.kernels.transposed_staging import turned_loads
 from longhand.schedule.numerics.numerics import Numerics, find_numerics
@@ -122,7 +122,7 @@ def plan_kernel(
 
 
 def _halves(
-    space: Space,
+    space: NestSpace,
     addresses: Addresses,
     schedule: KernelSchedule,
     hints: Hints,
@@ -167,7 +167,7 @@ def _launch(
     )
 
 
-def _live_words(space: Space, schedule: KernelSchedule) -> int:
+def _live_words(space: NestSpace, schedule: KernelSchedule) -> int:
     """How many 32-bit registers the values of one element take at most; plain loads come first, all of them.
 
     Of a block of rows and columns only what varies along both has a value for each element.
@@ -236,17 +236,17 @@ def _scratch(body: tuple[Value, ...], partial: Partial) -> Pointer:
 
 
 def _work(
-    space: Space,
+    space: NestSpace,
     buffers: Mapping[str, Buffer],
     schedule: KernelSchedule,
     loops: Loops,
     hints: Hints,
     is_turned: bool,
-) -> Work:
+) -> KernelWork:
     widest = max(
         buffers[value.buffer].dtype.itemsize for value in space.body if isinstance(value, Load | Store)
     )
-    return Work(
+    return KernelWork(
         has_rows=bool(space.rows),
         has_cols=bool(space.cols),
         is_split=loops.is_split,

@@ -34,7 +34,7 @@ class Family(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Space:
+class NestSpace:
     """A nest as rows x cols.
 
     Attributes:
@@ -83,7 +83,7 @@ def refusal(nest: Nest) -> str | None:
 
 def find_space(
     nest: Nest, buffers: Mapping[str, Buffer], hints: Hints, *, are_products: bool = False
-) -> Space:
+) -> NestSpace:
     """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`).
 
     `are_products`: it is a contraction, whose sums are over cols whatever is contiguous.
@@ -150,12 +150,14 @@ class _Layout:
         return sorted(axes, key=key)
 
 
-def _space(family: Family, nest: Nest, rows: Iterable[str], cols: Iterable[str]) -> Space:
+def _space(family: Family, nest: Nest, rows: Iterable[str], cols: Iterable[str]) -> NestSpace:
     axes = {axis.name: axis for axis in nest.axes}
-    return Space(family, tuple(axes[name] for name in rows), tuple(axes[name] for name in cols), nest.body)
+    return NestSpace(
+        family, tuple(axes[name] for name in rows), tuple(axes[name] for name in cols), nest.body
+    )
 
 
-def _elementwise_space(nest: Nest, layout: _Layout) -> Space:
+def _elementwise_space(nest: Nest, layout: _Layout) -> NestSpace:
     names = [axis.name for axis in nest.axes]
     col = layout.most_contiguous(names)
     if col is None:
@@ -183,7 +185,7 @@ def _tiled_row(rows: list[str], col: str, layout: _Layout) -> str | None:
     return best if best_bytes >= TRANSPOSED_SHARE * total else None
 
 
-def _reduction_space(nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool) -> Space:
+def _reduction_space(nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool) -> NestSpace:
     kept = [axis.name for axis in nest.axes if axis.name not in reduced]
     order = next((v.axes for v in nest.body if isinstance(v, Reduce) and v.op in POSITIONAL), None)
     # In the order of names: a frozenset's own order differs from process to process.

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from longhand.lower.ir import Load
 from longhand.schedule.kernels.address_terms import Address
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.space import Space
+from longhand.schedule.kernels.space import NestSpace
 from longhand.schedule.targets import TargetFacts
 
 
 def turned_loads(
-    space: Space, schedule: KernelSchedule, addresses: Mapping[int, Address], target: TargetFacts
+    space: NestSpace, schedule: KernelSchedule, addresses: Mapping[int, Address], target: TargetFacts
 ) -> tuple[int, ...]:
     """Positions of the loads, unmasked and at places that are no data, that step by one element along the last row
     axis and farther along the col axis.

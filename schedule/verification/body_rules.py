@@ -40,24 +40,24 @@ from longhand.schedule.plan import (
 )
 from longhand.schedule.sizes import known_at_most, plus, product, times
 from longhand.schedule.verification.mask_rules import escapes
-from longhand.schedule.verification.rules import Fault, Rule, named
+from longhand.schedule.verification.rules import PlanRule, RuleBreach, named
 
 _ARG = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN})
 _LOGIC = frozenset({ReduceOp.ANY, ReduceOp.ALL})
 
-Breach = tuple[Rule, str]
+Breach = tuple[PlanRule, str]
 
 
-def nest_faults(nest: Nest, draft: Draft) -> Iterator[Fault]:
+def nest_faults(nest: Nest, draft: Draft) -> Iterator[RuleBreach]:
     """Breaches by a nest."""
     sizes = {axis.name: axis.size for axis in nest.axes}
     for rule, what in _nest_breaches(nest, sizes, draft):
-        yield Fault(rule, named(nest), what)
+        yield RuleBreach(rule, named(nest), what)
 
 
 def _nest_breaches(nest: Nest, sizes: Mapping[str, Size], draft: Draft) -> Iterator[Breach]:
     if len(sizes) < len(nest.axes):
-        yield Rule.NAMES, "two axes have one name"
+        yield PlanRule.NAMES, "two axes have one name"
     yield from _unknown_symbols(sizes.values(), draft)
     dtypes = {name: buffer.dtype for name, buffer in draft.buffers.items()}
     is_broken = False
@@ -72,29 +72,29 @@ def _nest_breaches(nest: Nest, sizes: Mapping[str, Size], draft: Draft) -> Itera
             buffer = draft.buffers[value.buffer]
             if not value.index.values and _is_outside(span, buffer):
                 if value.mask is None:
-                    yield Rule.INSIDE, f"{value.buffer} is accessed at {_words(span)} of {_elements(buffer)}"
+                    yield PlanRule.INSIDE, f"{value.buffer} is accessed at {_words(span)} of {_elements(buffer)}"
                 elif (point := escapes(nest, value, _elements(buffer))) is not None:
-                    yield Rule.MASKS_COVER, f"the mask lets {value.buffer} be accessed at {point}"
+                    yield PlanRule.MASKS_COVER, f"the mask lets {value.buffer} be accessed at {point}"
 
 
-def launch_faults(launch: Launch, draft: Draft) -> Iterator[Fault]:
+def launch_faults(launch: Launch, draft: Draft) -> Iterator[RuleBreach]:
     """Breaches by a launch of a kernel."""
     for rule, what in _launch_breaches(launch, draft.kernels[launch.kernel], draft):
-        yield Fault(rule, named(launch), what)
+        yield RuleBreach(rule, named(launch), what)
 
 
 def _launch_breaches(launch: Launch, kernel: KernelPlan, draft: Draft) -> Iterator[Breach]:
     pointers = [pointer for pointer in kernel.pointers if not pointer.scratch]
     numbers = (len(launch.ints), len(launch.scalars))
     if numbers != (len(kernel.ints), len(kernel.scalars)):
-        yield Rule.NAMES, "it passes another count of numbers than the kernel takes"
+        yield PlanRule.NAMES, "it passes another count of numbers than the kernel takes"
         return
     dtypes = {pointer.name: pointer.dtype for pointer in kernel.pointers}
     yield from _body_breaches(kernel.body, frozenset(axis.name for axis in kernel.axes), dtypes)
     yield from _lane_breaches(kernel)
     for group in launch.groups:
         if len(group.buffers) != len(pointers) or len(group.sizes) != len(kernel.axes):
-            yield Rule.NAMES, "it passes another count of tensors or sizes than the kernel takes"
+            yield PlanRule.NAMES, "it passes another count of tensors or sizes than the kernel takes"
             return
         yield from _unknown_symbols(group.sizes, draft)
         buffers = {
@@ -102,7 +102,7 @@ def _launch_breaches(launch: Launch, kernel: KernelPlan, draft: Draft) -> Iterat
         }
         for pointer in pointers:
             if buffers[pointer.name].dtype is not pointer.dtype:
-                yield Rule.DTYPES, f"{buffers[pointer.name].name} is not {pointer.dtype}"
+                yield PlanRule.DTYPES, f"{buffers[pointer.name].name} is not {pointer.dtype}"
         yield from _reach_breaches(launch, group, kernel, buffers)
 
 
@@ -119,23 +119,23 @@ def _reach_breaches(
         span = _address_span(address, _Numbers(launch, group, kernel))
         buffer = buffers[value.buffer]
         if span is not None and _is_outside(span, buffer):
-            yield Rule.INSIDE, f"{buffer.name} is accessed at {_words(span)} of {_elements(buffer)}"
+            yield PlanRule.INSIDE, f"{buffer.name} is accessed at {_words(span)} of {_elements(buffer)}"
 
 
 def _lane_breaches(kernel: KernelPlan) -> Iterator[Breach]:
     """What lanes past the end hold: each guard is of a reduction, each padding of a load, and no mask loses its own."""
     for position in kernel.guards:
         if not isinstance(kernel.body[position], Reduce):
-            yield Rule.MASKS_COVER, f"value {position} is guarded and no reduction"
+            yield PlanRule.MASKS_COVER, f"value {position} is guarded and no reduction"
     for position, other in kernel.padding.items():
         value = kernel.body[position]
         if not isinstance(value, Load):
-            yield Rule.MASKS_COVER, f"value {position} is padded and no load"
+            yield PlanRule.MASKS_COVER, f"value {position} is padded and no load"
         elif value.mask is not None and value.other != other and value.other == value.other:
-            yield Rule.MASKS_COVER, f"value {position} has {value.other} where masked and {other} past the end"
+            yield PlanRule.MASKS_COVER, f"value {position} has {value.other} where masked and {other} past the end"
 
 
-def view_faults(step: Extern, draft: Draft) -> Iterator[Fault]:
+def view_faults(step: Extern, draft: Draft) -> Iterator[RuleBreach]:
     """Breaches by the arguments of a library call."""
     for view in step.views():
         buffer = draft.buffers[view.buffer]
@@ -143,7 +143,7 @@ def view_faults(step: Extern, draft: Draft) -> Iterator[Fault]:
             continue
         span = _span(view.offset, zip(view.shape, view.stride, strict=True))
         if _is_outside(span, buffer):
-            yield Fault(Rule.INSIDE, named(step), f"it sees {view.buffer} at {_words(span)}")
+            yield RuleBreach(PlanRule.INSIDE, named(step), f"it sees {view.buffer} at {_words(span)}")
 
 
 def same_as_zero(size: Size) -> bool:
@@ -157,7 +157,7 @@ def _body_breaches(
     """Positions, names of axes and buffers, dtypes."""
     for position, value in enumerate(body):
         if any(not 0 <= argument < position for argument in arguments(value)):
-            yield Rule.WRITTEN_FIRST, f"value {position} refers to one that is not before it"
+            yield PlanRule.WRITTEN_FIRST, f"value {position} refers to one that is not before it"
             return
         used: frozenset[str] = frozenset()
         if isinstance(value, Load | Store | Position):
@@ -165,13 +165,13 @@ def _body_breaches(
         elif isinstance(value, Reduce | Extent):
             used = frozenset(value.axes)
         for axis in sorted(used - axes):
-            yield Rule.NAMES, f"value {position} names the axis {axis}, which is not there"
+            yield PlanRule.NAMES, f"value {position} names the axis {axis}, which is not there"
         if isinstance(value, Load | Store) and value.buffer not in dtypes:
-            yield Rule.NAMES, f"there is no buffer {value.buffer}"
+            yield PlanRule.NAMES, f"there is no buffer {value.buffer}"
             return
         what = _dtype_problem(value, body, dtypes)
         if what is not None:
-            yield Rule.DTYPES, f"value {position}: {what}"
+            yield PlanRule.DTYPES, f"value {position}: {what}"
 
 
 def _dtype_problem(value: Value, body: tuple[Value, ...], dtypes: Mapping[str, torch.dtype]) -> str | None:
@@ -229,7 +229,7 @@ def _unknown_symbols(sizes: object, draft: Draft) -> Iterator[Breach]:
     known = set(draft.hints)
     for size in sizes:  # type: ignore[attr-defined]
         if isinstance(size, sympy.Expr) and (unknown := size.free_symbols - known):
-            yield Rule.NAMES, f"the size {size} names {', '.join(map(str, unknown))}, which no input has"
+            yield PlanRule.NAMES, f"the size {size} names {', '.join(map(str, unknown))}, which no input has"
 
 
 class Span(NamedTuple):

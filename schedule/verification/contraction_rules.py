@@ -20,10 +20,10 @@ from longhand.lower.ir import (
 from longhand.schedule.dependencies import effects
 from longhand.schedule.draft import Draft
 from longhand.schedule.verification.body_rules import nest_faults, view_faults
-from longhand.schedule.verification.rules import Fault, Rule, named
+from longhand.schedule.verification.rules import PlanRule, RuleBreach, named
 
 
-def contraction_faults(step: Contraction, draft: Draft) -> Iterator[Fault]:
+def contraction_faults(step: Contraction, draft: Draft) -> Iterator[RuleBreach]:
     """Breaches by a contraction."""
     loops_are_right = True
     for fault in nest_faults(step.loops, draft):
@@ -32,7 +32,7 @@ def contraction_faults(step: Contraction, draft: Draft) -> Iterator[Fault]:
     for part in step.steps:
         yield from view_faults(part, draft) if isinstance(part, Extern) else nest_faults(part, draft)
     if loops_are_right:
-        yield from (Fault(Rule.PRODUCTS, named(step), what) for what in _breaches(step))
+        yield from (RuleBreach(PlanRule.PRODUCTS, named(step), what) for what in _breaches(step))
 
 
 def _breaches(step: Contraction) -> Iterator[str]:

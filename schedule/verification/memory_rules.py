@@ -11,20 +11,20 @@ from longhand.schedule.dependencies import effects, handed_on
 from longhand.schedule.draft import Draft
 from longhand.schedule.plan import Access, Allocate, Group, KernelPlan, Launch, PlanStep, Release, Reuse
 from longhand.schedule.sizes import product, same
-from longhand.schedule.verification.rules import Fault, Rule, named
+from longhand.schedule.verification.rules import PlanRule, RuleBreach, named
 
 _FILLS = frozenset({torch.ops.aten.zero_.default, torch.ops.aten.fill_.Scalar})  # whatever is there
 
 
-def memory_faults(steps: Sequence[Step | PlanStep], draft: Draft) -> Iterator[Fault]:
+def memory_faults(steps: Sequence[Step | PlanStep], draft: Draft) -> Iterator[RuleBreach]:
     """Breaches by the steps of a draft, repeats laid out one run after the other."""
     memory = _Memory(draft, is_placed=any(isinstance(step, Allocate | Reuse) for step in steps))
     for step in steps:
         for rule, what in memory.run(step):
-            yield Fault(rule, named(step), what)
+            yield RuleBreach(rule, named(step), what)
     for name in sorted(draft.kept):
         if not memory.is_readable(name):
-            yield Fault(Rule.WRITTEN_FIRST, "the end of the call", f"the result {name} is not there")
+            yield RuleBreach(PlanRule.WRITTEN_FIRST, "the end of the call", f"the result {name} is not there")
 
 
 class _Memory:
@@ -46,7 +46,7 @@ class _Memory:
         is_made = buffer is not None and (buffer.kind is not BufferKind.INTERMEDIATE or name in self._written)
         return is_made and name not in self._released | self._overwritten
 
-    def run(self, step: Step | PlanStep) -> Iterator[tuple[Rule, str]]:
+    def run(self, step: Step | PlanStep) -> Iterator[tuple[PlanRule, str]]:
         """Does a step, and tells what is wrong about it."""
         match step:
             case Nest():
@@ -81,21 +81,21 @@ class _Memory:
             self._overwritten |= self._leaving
             self._leaving, self._arriving = set(), set()
 
-    def _exist(self, names: Iterable[str]) -> Iterator[tuple[Rule, str]]:
+    def _exist(self, names: Iterable[str]) -> Iterator[tuple[PlanRule, str]]:
         for name in names:
             if name not in self._draft.buffers:
-                yield Rule.NAMES, f"there is no buffer {name}"
+                yield PlanRule.NAMES, f"there is no buffer {name}"
 
-    def _reads(self, names: Iterable[str]) -> Iterator[tuple[Rule, str]]:
+    def _reads(self, names: Iterable[str]) -> Iterator[tuple[PlanRule, str]]:
         for name in names:
             if name not in self._draft.buffers:
-                yield Rule.NAMES, f"there is no buffer {name}"
+                yield PlanRule.NAMES, f"there is no buffer {name}"
             elif name in self._released | self._overwritten:
-                yield Rule.WRITTEN_FIRST, f"{name} is gone: it was released, or its memory taken over"
+                yield PlanRule.WRITTEN_FIRST, f"{name} is gone: it was released, or its memory taken over"
             elif not self.is_readable(name):
-                yield Rule.WRITTEN_FIRST, f"nothing has written {name}"
+                yield PlanRule.WRITTEN_FIRST, f"nothing has written {name}"
 
-    def _nest(self, nest: Nest) -> Iterator[tuple[Rule, str]]:
+    def _nest(self, nest: Nest) -> Iterator[tuple[PlanRule, str]]:
         for value in nest.body:
             if isinstance(value, Load):
                 yield from self._reads([value.buffer])
@@ -103,10 +103,10 @@ class _Memory:
                 yield from self._exist([value.buffer])
                 self._written.add(value.buffer)
 
-    def _launch(self, launch: Launch) -> Iterator[tuple[Rule, str]]:
+    def _launch(self, launch: Launch) -> Iterator[tuple[PlanRule, str]]:
         kernel = self._draft.kernels.get(launch.kernel)
         if kernel is None:
-            yield Rule.NAMES, f"there is no kernel {launch.kernel}"
+            yield PlanRule.NAMES, f"there is no kernel {launch.kernel}"
             return
         made: list[str] = []
         for group in launch.groups:
@@ -119,7 +119,7 @@ class _Memory:
             buffer = self._draft.buffers.get(name)
             is_ours = buffer is not None and buffer.kind is BufferKind.INTERMEDIATE
             if self._is_placed and is_ours and name not in self._block:
-                yield Rule.WRITTEN_FIRST, f"{name} has no memory yet"
+                yield PlanRule.WRITTEN_FIRST, f"{name} has no memory yet"
         self._written.update(made)
 
     @staticmethod
@@ -127,7 +127,7 @@ class _Memory:
         pointers = [pointer for pointer in kernel.pointers if not pointer.scratch]
         return [(name, pointer.access) for pointer, name in zip(pointers, group.buffers, strict=False)]
 
-    def _aliases(self, kernel: KernelPlan, group: Group) -> Iterator[tuple[Rule, str]]:
+    def _aliases(self, kernel: KernelPlan, group: Group) -> Iterator[tuple[PlanRule, str]]:
         """Two arguments in one memory, of which one is written, must be said to be one memory."""
         pointers = [pointer for pointer in kernel.pointers if not pointer.scratch]
         blocks: dict[str, list[int]] = {}
@@ -140,20 +140,20 @@ class _Memory:
                     is_told = second.name in first.may_alias
                     if one != other and first.access is not Access.READ and not is_told:
                         names = f"{group.buffers[one]} and {group.buffers[other]}"
-                        yield Rule.ALIASES, f"{names} share memory, which the kernel does not expect"
+                        yield PlanRule.ALIASES, f"{names} share memory, which the kernel does not expect"
 
-    def _reuse(self, step: Reuse) -> Iterator[tuple[Rule, str]]:
+    def _reuse(self, step: Reuse) -> Iterator[tuple[PlanRule, str]]:
         yield from self._exist([step.buffer])
         yield from self._reads([step.of])
         if step.buffer not in self._draft.buffers or step.of not in self._draft.buffers:
             return
         new, old = self._draft.buffers[step.buffer], self._draft.buffers[step.of]
         if old.kind is not BufferKind.INTERMEDIATE or step.of in self._draft.kept:
-            yield Rule.ALIASES, f"the memory of {step.of} is the caller's"
+            yield PlanRule.ALIASES, f"the memory of {step.of} is the caller's"
         if new.dtype is not old.dtype:
-            yield Rule.DTYPES, f"{new.dtype} in the memory of {old.dtype}"
+            yield PlanRule.DTYPES, f"{new.dtype} in the memory of {old.dtype}"
         if not same(product(new.shape), product(old.shape)):
-            yield Rule.INSIDE, f"{step.buffer} and {step.of} differ in size"
+            yield PlanRule.INSIDE, f"{step.buffer} and {step.of} differ in size"
         self._block[step.buffer] = self._block.get(step.of, step.of)
         if step.in_place:
             self._leaving.add(step.of)

@@ -9,7 +9,7 @@ from longhand.lower.ir import Contraction, Extern, Load, Nest, Store
 from longhand.schedule.plan import Launch, PlanStep, touched
 
 
-class Rule(enum.Enum):
+class PlanRule(enum.Enum):
     """What holds of every plan, after every pass."""
 
     WRITTEN_FIRST = "every buffer is written before it is read"
@@ -22,10 +22,10 @@ class Rule(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Fault:
+class RuleBreach:
     """A breach of a rule: by which step, and how."""
 
-    rule: Rule
+    rule: PlanRule
     step: str
     what: str
 

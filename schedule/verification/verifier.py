@@ -16,7 +16,7 @@ from longhand.schedule.plan import Launch, PlanStep
 from longhand.schedule.verification.body_rules import launch_faults, nest_faults, view_faults
 from longhand.schedule.verification.contraction_rules import contraction_faults
 from longhand.schedule.verification.memory_rules import memory_faults
-from longhand.schedule.verification.rules import Fault
+from longhand.schedule.verification.rules import RuleBreach
 
 
 class Verifier:
@@ -43,7 +43,7 @@ class Verifier:
         for fault in self._faults(draft):
             raise BrokenPlanError(pass_name, fault.step, fault.rule.value, fault.what)
 
-    def _faults(self, draft: Draft) -> Iterator[Fault]:
+    def _faults(self, draft: Draft) -> Iterator[RuleBreach]:
         steps: tuple[Step | PlanStep, ...] = (
             tuple(flattened(draft.unit_steps)) if draft.has_kernels else draft.loops
         )

@@ -13,10 +13,10 @@ import torch
 import longhand
 import longhand.cli.commands  # here, and not while the clock runs
 from longhand import cli
-from longhand.emit.names.unit_names import Ledger
 from longhand.emit.unit.lock_file import LOCK, is_path, parsed, sides
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.errors import LonghandError, UnitError
+from longhand.schedule.names.unit_names import Ledger
 from tests.attacks.odd_locks import POISON, odd_locks
 from tests.emit.merge_units import version
 

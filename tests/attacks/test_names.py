@@ -202,7 +202,7 @@ def test_classes(name, tmp_path, monkeypatch):
 
 def test_names_are_told_apart():
     """The rule itself: what is handed out is a name to Python, and no macro to C."""
-    from longhand.emit.names.words import RESERVED_IN_KERNEL, KernelScope, is_attribute, own_name
+    from longhand.schedule.names.words import RESERVED_IN_KERNEL, KernelScope, is_attribute, own_name
 
     for name in odd_names(COUNT):
         assert own_name(name).isidentifier() and not keyword.iskeyword(own_name(name))

@@ -10,7 +10,7 @@ from torch import nn
 import longhand
 from longhand.capture.facts import facts_of
 from longhand.capture.source import lambda_at, one_line, statement_at
-from longhand.emit.names.words import cpp_comment, python_comment, python_docstring, python_string, visible
+from longhand.emit.text.quoting import cpp_comment, python_comment, python_docstring, python_string, visible
 from tests.attacks.odd_names import odd_names
 from tests.attacks.odd_sources import odd_lines
 

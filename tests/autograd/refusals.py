@@ -42,7 +42,10 @@ REASONS = (
     ),
     (r"[Ss]parse|layout", "sparse tensors"),
     (r"its derivative is zero everywhere", "its derivative is zero everywhere"),
-    (r"cannot be rewritten", "an overload that capture cannot write without its side effects"),
+    (
+        r"cannot be rewritten|has no overload without out=",
+        "an overload that capture cannot write without its side effects",
+    ),
     (r"custom autograd\.Function|autograd\.Function", "it is a custom autograd.Function"),
     (r"does not know|with a obj value", "Python that capture does not read (Dynamo may)"),
     (r"[Qq]uantiz", "quantized tensors"),

@@ -18,8 +18,8 @@ from longhand.errors import CaptureError
 Args = tuple[Any, ...]
 
 
-def grad(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(*shape, dtype=dtype).requires_grad_()
+def grad(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape).requires_grad_()
 
 
 def only_views(x):
@@ -61,8 +61,8 @@ def unused_in_the_results(x, w):
     return x.flatten(), torch.sigmoid(w)
 
 
-def of_complex_numbers(z):
-    return z.real, torch.view_as_real(z)[0], torch.atleast_3d(z.conj()), z.detach().imag, z
+def by_strides(x):
+    return x.as_strided((2, 3), (1, 2), 1), x.t().as_strided((3,), (2,)), torch.exp(x)
 
 
 class Tied(nn.Module):
@@ -84,7 +84,7 @@ CASES: list[tuple[Callable[..., Any], Callable[[], Args]]] = [
     (nested, lambda: ({"a": grad(3, 2), "b": grad(2, 3)},)),
     (named_like_an_argument, lambda: (grad(3, 2), grad(2))),
     (unused_in_the_results, lambda: (grad(3, 2), grad(2))),
-    (of_complex_numbers, lambda: (grad(3, 2, dtype=torch.complex64),)),
+    (by_strides, lambda: (grad(4, 6),)),
     (Tied(), lambda: (grad(5, 6),)),
 ]
 
@@ -170,6 +170,8 @@ def for_command_line() -> tuple[Any, Args]:
     ("function", "words"),
     [
         (lambda x: (x * 2).chunk(2, -1), "shares memory with 0"),
+        (lambda x: x[1:].as_strided((3,), (1,), 1) * 2, "autograd gives that no gradient"),
+        (lambda x: torch.hsplit(x * 1j, 2), "shares memory with 0"),
         (lambda x: (x.argmax(), x.t()), "No result of .* depends on anything that requires grad"),
     ],
 )
@@ -200,3 +202,34 @@ def test_as_strided_of_an_argument_is_a_view_wherever_it_begins(look, dtype):
         expected, (view, twice) = look(x), compiled(x)
         assert torch.equal(twice, expected * 2)
         assert view.data_ptr() == expected.data_ptr() and view.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.complex128])
+def test_as_strided_of_an_argument_shares_its_memory_whatever_its_type(dtype, tmp_path: Path) -> None:
+    x = torch.arange(12).view(3, 4).to(dtype)
+    longhand.generate(lambda x: x.as_strided((2, 2), (4, 1), 2), (x,), out=tmp_path / "unit")
+    view = longhand.load(tmp_path / "unit")(x)
+    x[0, 2] = 50
+    assert torch.equal(view, x.as_strided((2, 2), (4, 1), 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x: (x.imag, x * 2), torch.complex64),
+        (lambda x: (x.conj(), x * 2), torch.complex64),
+        (lambda x: (torch.view_as_real(x), x * 2), torch.complex64),
+        (lambda x: torch.view_as_complex(x), torch.float64),
+        (lambda x: (torch.atleast_3d(x), x.exp()), torch.float32),
+        (lambda x: torch.atleast_1d(x), torch.complex64),
+    ],
+)
+def test_views_that_no_index_map_tells(function: Any, dtype: torch.dtype, tmp_path: Path) -> None:
+    x = torch.randn(3, 2, dtype=dtype)
+    longhand.generate(function, (again(x.requires_grad_()),), out=tmp_path / "unit", train=True)
+    found, expected = (step(one, (again(x),)) for one in (longhand.load(tmp_path / "unit"), function))
+    for name in ("strides", "flags", "memory"):
+        assert found[name] == expected[name], name
+    for mine, theirs in zip(found["values"], expected["values"], strict=True):
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(found["gradients"], expected["gradients"])

@@ -5,12 +5,12 @@ import math
 import torch
 
 from longhand.capture.graph import Literal
-from longhand.capture.known.facts import Same
+from longhand.capture.known.facts import SameNumber
 from longhand.lower.body import Constant, Index, Load, Scalar
 
 
 def test_a_number_that_is_nan_is_equal_to_itself() -> None:
-    for held in (Same, Literal):
+    for held in (SameNumber, Literal):
         assert held(math.nan) == held(math.nan)
         assert held(math.nan) != held(0.0)
     for kind in (Constant, Scalar):

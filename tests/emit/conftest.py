@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from longhand.capture.frontends.export import capture_export
-from longhand.emit.names.unit_names import Ledger
 from longhand.emit.unit.files import emit_unit
 from longhand.emit.unit.writer import write_unit
 from longhand.lower.lowering import lower
 from longhand.options import Device, Mode, Options, Target
+from longhand.proof.python import prove_python
+from longhand.schedule.names.unit import name_plans
+from longhand.schedule.names.unit_names import Ledger
 from longhand.schedule.plan import UnitPlan
 from longhand.schedule.scheduler import schedule
 
@@ -36,7 +38,9 @@ def emit() -> Callable[..., Files]:
     """emit(model, args, kwargs, ledger=..., device=...): the unit's files."""
 
     def run(*call: Any, ledger: Ledger | None = None, **wanted: Any) -> Files:
-        return emit_unit(plan_unit(*call, **wanted), ledger=ledger)
+        files = emit_unit(name_plans(plan_unit(*call, **wanted), ledger=ledger))
+        prove_python(files)
+        return files
 
     return run
 
@@ -47,7 +51,9 @@ def unit_folder(tmp_path: Path) -> Callable[..., Path]:
 
     def run(*call: Any, name: str = "unit", **wanted: Any) -> Path:
         folder = tmp_path / name
-        write_unit(emit_unit(plan_unit(*call, **wanted)), folder)
+        files = emit_unit(name_plans(plan_unit(*call, **wanted)))
+        prove_python(files)
+        write_unit(files, folder)
         return folder
 
     return run

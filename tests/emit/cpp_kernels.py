@@ -13,8 +13,8 @@ import torch
 
 from longhand.emit.cpp.format import format_cpp
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
-from longhand.emit.names.unit_names import AxisNames, KernelNames
 from longhand.lower.ir import Constant, Extent, Pointwise, Reduce, Scalar, Store, arguments
+from longhand.schedule.names.unit_names import AxisNames, KernelNames
 from longhand.schedule.plan import KernelPlan, Launch
 
 TEMPLATES = Path(__file__).parents[2] / "templates"

@@ -2,9 +2,9 @@
 
 import torch
 
-from longhand.emit.names.value_rules import choice_words
-from longhand.emit.names.words import element_words, first_free
 from longhand.lower.ir import Constant, Index, Load, Pointwise, PointwiseOp, Position
+from longhand.schedule.names.value_rules import choice_words
+from longhand.schedule.names.words import element_words, first_free
 
 F32, I64 = torch.float32, torch.int64
 

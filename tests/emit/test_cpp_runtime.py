@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from longhand.emit.names.words import RESERVED_IN_KERNEL
+from longhand.schedule.names.words import RESERVED_IN_KERNEL
 from tests.emit.cpp_kernels import TEMPLATES, runtime_in
 
 SCALE = """// scale: out = x * factor + n.

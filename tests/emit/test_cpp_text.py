@@ -14,7 +14,6 @@ import torch
 
 from longhand.emit.cpp.format import format_cpp
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
-from longhand.emit.names.unit_names import AxisNames, KernelNames, Quote
 from longhand.lower.ir import (
     Constant,
     Extent,
@@ -30,6 +29,7 @@ from longhand.lower.ir import (
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
 from longhand.schedule.kernels.schedules.rows_looped import ROWS_LOOPED
+from longhand.schedule.names.unit_names import AxisNames, KernelNames, Quote
 from longhand.schedule.numerics.numerics import Numerics
 from longhand.schedule.plan import (
     Access,

@@ -12,6 +12,7 @@ from longhand.capture.frontends.export import capture_export
 from longhand.emit.unit.files import emit_unit
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
+from longhand.schedule.names.unit import name_plans
 from longhand.schedule.scheduler import schedule
 
 TARGETS = {"cpu": Target(Device.CPU), "cuda": Target(Device.CUDA, "sm_90")}
@@ -40,5 +41,5 @@ def test_the_text_is_the_same(make: type, target: str) -> None:
     programs = [lower(graph, options, every_layer=every) for every in (True, False)]
     assert not programs[0].layers
     assert programs[1].layers
-    whole, made = (emit_unit(schedule(program, options)) for program in programs)
+    whole, made = (emit_unit(name_plans(schedule(program, options))) for program in programs)
     assert made == whole

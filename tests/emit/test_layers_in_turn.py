@@ -17,14 +17,14 @@ class Layer(nn.Module):
     def __init__(self, window: int | None) -> None:
         super().__init__()
         self.window = window
-        self.norm = nn.LayerNorm(16)
+        self.ln = nn.LayerNorm(16)
         self.qkv = nn.Linear(16, 48)
         self.out = nn.Linear(16, 16)
         self.up = nn.Linear(16, 32)
         self.down = nn.Linear(32, 16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        q, k, v = self.qkv(self.ln(x)).chunk(3, -1)
         scores = q @ k.transpose(-2, -1) / 4
         if self.window is not None:
             places = torch.arange(x.shape[1])
@@ -39,13 +39,13 @@ class Gated(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(16)
+        self.ln = nn.LayerNorm(16)
         self.gate = nn.Linear(16, 24, bias=False)
         self.value = nn.Linear(16, 24, bias=False)
         self.out = nn.Linear(24, 16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = self.norm(x)
+        hidden = self.ln(x)
         mixed = torch.sigmoid(self.gate(hidden)) * self.value(hidden).cumsum(1)
         return x + self.out(mixed)
 
@@ -66,7 +66,7 @@ class Stack(nn.Module):
         self.begins_alike = begins_alike
         self.embed = nn.Linear(16, 16)
         self.layers = nn.ModuleList(layers)
-        self.norm = nn.LayerNorm(16)
+        self.ln = nn.LayerNorm(16)
         with torch.no_grad():  # no two layers have equal weights
             for parameter in self.parameters():
                 parameter.add_(0.2 * torch.randn(parameter.shape))
@@ -76,7 +76,7 @@ class Stack(nn.Module):
         x = x if self.begins_alike else torch.tanh(x)
         for layer in self.layers:
             x = layer(x)
-        return self.norm(x)
+        return self.ln(x)
 
 
 KINDS = [(windows, 2), (one_of_three, 3)]

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 import longhand
-from longhand.emit.proof.python import python_faults
 from longhand.emit.unit.files import emit_unit
 from longhand.emit.unit.loading import load_unit
+from longhand.proof.python import python_faults
+from longhand.schedule.names.unit import name_plans
 from tests.emit.conftest import plan_unit
 
 
@@ -37,7 +38,7 @@ def test_a_unit_that_trains_is_given_leaves(tmp_path: Path) -> None:
 
 
 def test_what_is_recorded_is_given_leaves() -> None:
-    files = emit_unit(plan_unit(of_a_batch, arguments(), device="cuda", mode="reduce-overhead"))
+    files = emit_unit(name_plans(plan_unit(of_a_batch, arguments(), device="cuda", mode="reduce-overhead")))
     texts = {name: str(files[name]) for name in ("model.py", "check.py")}
     assert 'return _graph(_scale, batch["x"][0], batch["x"][1])' in texts["model.py"]
     assert not python_faults(texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.module.paragraphs import Paragraph, said_once
-from longhand.emit.names.unit_names import Quote
+from longhand.schedule.names.unit_names import Quote
 
 NORM, SCALE, LINEAR = (Quote("Layer.forward", text) for text in ("y = norm(x)", "y * 2", "self.proj(y)"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.diff_size import MODEL, diff, generate, load, text_of
-from longhand.emit.names.value_origins import _renamed
+from longhand.schedule.names.value_origins import _renamed
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import longhand
-from longhand.emit.names import value_rules
-from longhand.emit.names.value_rules import RULES, Nameless
 from longhand.lower.ir import Pointwise, PointwiseOp
+from longhand.schedule.names import value_rules
+from longhand.schedule.names.value_rules import RULES, Nameless
 
 
 def decay(one: Nameless) -> Iterator[str]:

@@ -10,10 +10,10 @@ from pathlib import Path
 import black
 import pytest
 
-from longhand.emit.names.unit_names import KernelNames, Quote
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, ReduceOp
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.names.unit_names import KernelNames, Quote
 from longhand.schedule.plan import KernelPlan, Tunable
 from tests.emit.triton_units import plain_names
 from tests.schedule import nests

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from longhand.emit.names.unit_names import AxisNames, KernelNames
 from longhand.emit.triton.functions import side_words
 from longhand.emit.triton.scope import FileScope
+from longhand.schedule.names.unit_names import AxisNames, KernelNames
 from tests.emit.conftest import plan_unit
 
 

@@ -16,13 +16,14 @@ import pytest
 import torch
 from torch import nn
 
-from longhand.emit.names.unit_names import Ledger
+from longhand.schedule.names.unit_names import Ledger
 
 _ROOT = Path(__file__).resolve().parents[2]
 _HASH_IN_NEW_PROCESS = """
 import hashlib, torch
 from longhand.capture.frontends.export import capture_export
 from longhand.emit.unit.files import emit_unit
+from longhand.schedule.names.unit import name_plans
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from longhand.schedule.scheduler import schedule
@@ -33,7 +34,7 @@ model, args = small()
 options = Options(Target(Device.CPU))
 plan = schedule(lower(capture_export(model, args, {}, target=options.target), options), options)
 digest = hashlib.sha256()
-for path, content in emit_unit(plan).items():
+for path, content in emit_unit(name_plans(plan)).items():
     digest.update(path.encode() + (content if isinstance(content, bytes) else content.encode()))
 print(digest.hexdigest())
 """

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.names.dimension_names import DimWords
 from longhand.emit.text.sizes import SizeWriter
+from longhand.loading import load
 from longhand.lower.ir import Buffer, BufferKind, View, ViewCall
+from longhand.schedule.names.dimension_names import DimWords
 from tests.lower.conftest import traced
 
 ATEN = torch.ops.aten
@@ -83,3 +86,14 @@ def test_random_chains_are_what_the_calls_make(seed: int) -> None:
                 calls.append(ViewCall(ATEN.reshape.default, (shape,)))
         seen = made(x, calls)
     assert torch.equal(eval(written(x, calls), {"x": x}), seen)
+
+
+def test_the_only_part_of_a_list_is_a_tensor(unit_folder: Callable[..., Path]) -> None:
+    def parts(table: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        column = table[positions]  # a call whose layout only the library knows
+        return column, column.unbind(1)[-1], column.split(1, 1)[0]
+
+    given = torch.arange(12).reshape(12, 1), torch.tensor([3, 0, 7])
+    found = load(unit_folder(parts, given))(*given)
+    for one, expected in zip(found, parts(*given), strict=True):
+        torch.testing.assert_close(one, expected, rtol=0, atol=0)

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.emit.names.unit_names import KernelNames, Ledger
-from longhand.emit.names.words import snake_case
+from longhand.schedule.names.unit_names import KernelNames, Ledger
+from longhand.schedule.names.words import snake_case
 
 
 class Heads(nn.Module):
@@ -39,7 +39,10 @@ def test_size_words_come_from_where_a_dimension_does_and_not_from_equal_numbers(
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     assert re.search(r"\(batch, (seq, n_heads|n_heads, seq), head_dim\)", code), code
     assert ".reshape(batch, seq, dim)" in code
-    assert re.search(r"n_heads, head_dim = 4, 16|head_dim, n_heads = 16, 4", code), code
+    bound = re.search(r"^ *(\w+(?:, \w+)+) = (\d+(?:, \d+)+)$", code, re.M)
+    assert bound is not None, code
+    values = dict(zip(bound[1].split(", "), bound[2].split(", "), strict=True))
+    assert values == {"n_heads": "4", "head_dim": "16", "qkv_dim": "192"}, values
     assert "(batch, seq, batch" not in code and "seq, seq" not in code
 
 
@@ -293,7 +296,7 @@ def test_a_norm_of_images_goes_by_batches_channels_and_pixels() -> None:
     kernels = Path(__file__).resolve().parents[2] / "generated/resnet_block_train_cuda/kernels"
     text = (kernels / "d_relu_d_batch_norm.py").read_text()
     assert "shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)" in text
-    assert "channel by channel." in text and "lane_index" not in text
+    assert "channel by channel:" in text and "lane_index" not in text
 
 
 def test_three_numbers_or_more_go_by_name_and_fewer_by_position() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from longhand.emit.names.unit_names import AxisNames, KernelNames
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.templates import write_runtime
 from longhand.lower.ir import Load, Pointwise, Reduce, Size, Store, arguments
+from longhand.schedule.names.unit_names import AxisNames, KernelNames
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch
 
 REFERENCE = 'def reference():\n    """Not part of these tests."""\n'

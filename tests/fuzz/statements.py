@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.fuzz.elementwise import binary, choice, exact, mask, unary, whole
 from tests.fuzz.operands import dim_of, is_bool, is_float, is_whole
-from tests.fuzz.programs import Writer
+from tests.fuzz.programs import Known, Writer
 
 Draw = random.Random
 
@@ -293,6 +293,17 @@ def product(writer: Writer) -> bool:
     return writer.add(form, False)
 
 
+def _beside(writer: Writer, into: Known, other: Known | None) -> str:
+    """What is read while `into` is written: itself, or memory of its own.
+
+    What a write leaves that reads another view of the same memory is undefined, and eager only raises for some of them.
+    """
+    if other is None or other.name == into.name:
+        return into.name
+    one, two = writer[into].untyped_storage(), writer[other].untyped_storage()
+    return f"{other.name}.clone()" if one.data_ptr() == two.data_ptr() else other.name
+
+
 def write(writer: Writer) -> bool:
     """In place, into what the program made or was given."""
     draw = writer.draw
@@ -307,13 +318,14 @@ def write(writer: Writer) -> bool:
     value = writer[into]
     other = writer.choose(lambda t: t.dtype is value.dtype)
     condition = writer.choose(is_bool, exact=True)
-    name, by = into.name, other.name if other is not None else into.name
+    name, by = into.name, _beside(writer, into, other)
+    shifted = f"{name}.clone()" if by == name else by
     exactly = into.is_exact and (other is None or other.is_exact)
     forms = [
         (f"{name}.mul_(2)", into.is_exact),
         (f"{name}.add_({by})", False),
         (f"{name}.copy_({by})", exactly),
-        (f"{name}[1:] = {by}[:-1]", exactly),
+        (f"{name}[1:] = {shifted}[:-1]", exactly),
         (f"{name}[0] = {by}[-1]", exactly),
         (f"{name}[..., ::2] = 1", into.is_exact),
         (f"{name}[..., 0].add_(1)", into.is_exact and not is_float(value)),
@@ -324,9 +336,10 @@ def write(writer: Writer) -> bool:
         (f"{name}[:, 0] = {by}[:, -1]", exactly),
     ]
     if condition is not None:
+        where = _beside(writer, into, condition)
         forms += [
-            (f"{name}.masked_fill_({condition.name}, 2)", into.is_exact),
-            (f"{name}[{condition.name}] = 1", into.is_exact),
+            (f"{name}.masked_fill_({where}, 2)", into.is_exact),
+            (f"{name}[{where}] = 1", into.is_exact),
         ]
     statement, is_exact = draw.choice(forms)
     return writer.write(statement, into, is_exact)

@@ -21,6 +21,7 @@ from longhand.emit.unit.threeway import Outcome
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.options import Device, Options, Target
 from longhand.pipeline import plan_and_text
+from longhand.schedule.names.unit import name_plans
 from longhand.telling.clock import Clock
 from longhand.verify.checking import inspect_edits
 from tests.longhand import pair_models
@@ -50,7 +51,7 @@ _texts = {}
 def text_of(version, target, ledger):
     key = (version, target, repr(ledger))
     if key not in _texts:
-        _texts[key] = emit_unit(plan_of(version, target), ledger=ledger)
+        _texts[key] = emit_unit(name_plans(plan_of(version, target), ledger=ledger))
     return _texts[key]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longhand.tune.faster import Comparison
+from longhand.tune.faster import SpeedComparison
 
 
 @pytest.mark.parametrize(
@@ -15,13 +15,13 @@ from longhand.tune.faster import Comparison
     ],
 )
 def test_the_reason_for_keeping_fits_its_numbers(gain, noise, told):
-    compared = Comparison(gain, noise, is_steady=False)
+    compared = SpeedComparison(gain, noise, is_steady=False)
     assert told in compared.why_not() and not compared.is_faster
 
 
 def test_faster_is_by_more_than_noise_and_in_most_turns():
     old = [1.0, 1.01, 0.99, 1.0, 1.0]
-    assert Comparison.of([0.5] * 5, old, old).is_faster
-    assert not Comparison.of([0.99] * 5, old, old).is_faster, "less than 2%"
-    assert not Comparison.of([0.5] * 5, old, [2.0] * 5).is_faster, "as far from itself as the new one is"
-    assert not Comparison.of([0.5, 0.5, 0.5, 2.0, 2.0], old, old).is_faster, "in three of five turns"
+    assert SpeedComparison.of([0.5] * 5, old, old).is_faster
+    assert not SpeedComparison.of([0.99] * 5, old, old).is_faster, "less than 2%"
+    assert not SpeedComparison.of([0.5] * 5, old, [2.0] * 5).is_faster, "as far from itself as the new one is"
+    assert not SpeedComparison.of([0.5, 0.5, 0.5, 2.0, 2.0], old, old).is_faster, "in three of five turns"

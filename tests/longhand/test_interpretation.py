@@ -42,3 +42,40 @@ def test_a_loop_over_a_bound_known_when_it_runs(tmp_path):
     environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
     done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+ROUNDING = """
+import torch
+import triton
+import triton.language as tl
+
+from longhand.verify.interpretation import mend_interpreter
+
+mend_interpreter()
+
+
+@triton.jit
+def round_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + columns, mask=columns < size, other=0.0)
+    tl.store(out_ptr + columns, x.to(tl.bfloat16), mask=columns < size)
+
+
+torch.manual_seed(0)
+halfway = torch.tensor([257.0, 259.0, -257.0, 1 + 2.0**-8 + 2.0**-20])
+special = torch.tensor([float("nan"), float("inf"), -float("inf"), 3.4e38, -0.0, 1e-40])
+x = torch.cat([torch.randn(500), halfway, special])
+for values in (x, x.double(), torch.arange(-300, 300)):
+    out = torch.empty(len(values), dtype=torch.bfloat16)
+    round_kernel[(1,)](values, out, len(values), 1024)
+    torch.testing.assert_close(out, values.float().bfloat16(), rtol=0, atol=0, equal_nan=True)
+"""
+
+
+def test_a_bfloat16_is_the_nearest(tmp_path):
+    """The interpreter as it comes cuts digits off."""
+    file = tmp_path / "rounding.py"
+    file.write_text(ROUNDING)
+    environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from longhand.lower.body import Load, Store
 from longhand.lower.ir import Nest
 from longhand.lower.lowering import lower
 from longhand.options import Device, Mode, Options, Target
+from longhand.schedule.names.unit import name_plans
 from longhand.schedule.scheduler import schedule
 
 CUDA = Target(Device.CUDA, "sm_90")
@@ -39,7 +40,9 @@ def made(request):
     graph = capture_dynamo(fx.symbolic_trace(counted), given, target=CUDA)
     options = Options(CUDA, Mode(request.param))
     program = lower(graph, options)
-    return program, {name: str(text) for name, text in emit_unit(schedule(program, options)).items()}
+    return program, {
+        name: str(text) for name, text in emit_unit(name_plans(schedule(program, options))).items()
+    }
 
 
 def test_no_kernel_reads_or_writes_the_cpu(made):

@@ -15,7 +15,6 @@ import torch
 
 from longhand.emit.cpp.operators import cpp_operator
 from longhand.emit.cpp.reductions import accumulators, value_reduction
-from longhand.emit.names.operation_names import noun_of
 from longhand.emit.text.expression import Text
 from longhand.emit.text.reference_ops import operation, reduction
 from longhand.emit.triton.operators import OperatorTable, reduce_identity
@@ -24,6 +23,7 @@ from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp
 from longhand.lower.ops import PRIMITIVES, REDUCTIONS
 from longhand.schedule.cleanup import clean_body
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.names.operation_names import noun_of
 from tests.schedule.execution import run_plan
 from tests.schedule.nests import CPU, NestMaker
 

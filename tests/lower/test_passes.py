@@ -17,7 +17,7 @@ from longhand.lower.ir import Nest, Program, View
 from longhand.lower.lowering import lower
 from longhand.lower.nodes import lower_nodes
 from longhand.lower.passes import PASSES, LoweringPass
-from longhand.lower.verifier import Rule, faults, verify
+from longhand.lower.verifier import DraftRule, faults, verify
 from tests.lower.conftest import OPTIONS, traced
 
 
@@ -74,24 +74,24 @@ def without_values(draft: LoweringDraft) -> LoweringDraft:
     return dataclasses.replace(draft, context=context)
 
 
-BREACHES: dict[str, tuple[Rule, Callable[[LoweringDraft], LoweringDraft]]] = {
-    "a step gone": (Rule.ORDER, lambda draft: dataclasses.replace(draft, steps=draft.steps[1:])),
-    "no buffers": (Rule.NAMES, without_buffers),
+BREACHES: dict[str, tuple[DraftRule, Callable[[LoweringDraft], LoweringDraft]]] = {
+    "a step gone": (DraftRule.ORDER, lambda draft: dataclasses.replace(draft, steps=draft.steps[1:])),
+    "no buffers": (DraftRule.NAMES, without_buffers),
     "an axis gone": (
-        Rule.NAMES,
+        DraftRule.NAMES,
         lambda draft: with_step(draft, lambda nest: dataclasses.replace(nest, axes=nest.axes[1:])),
     ),
     "a body from its end": (
-        Rule.NAMES,
+        DraftRule.NAMES,
         lambda draft: with_step(draft, lambda nest: dataclasses.replace(nest, body=nest.body[::-1])),
     ),
-    "no values": (Rule.VALUES, without_values),
+    "no values": (DraftRule.VALUES, without_values),
     "a host value that is no node": (
-        Rule.NAMES,
+        DraftRule.NAMES,
         lambda draft: dataclasses.replace(draft, host=frozenset({"nobody"})),
     ),
     "a node left out": (
-        Rule.LAYERS,
+        DraftRule.LAYERS,
         lambda draft: dataclasses.replace(draft, graph=traced(torch.sin, [torch.randn(3)])),
     ),
 }

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.reference import Reference
 from longhand.lower.ir import (
     Constant,
@@ -21,6 +20,7 @@ from longhand.lower.ir import (
     Scalar,
     Store,
 )
+from longhand.schedule.names.unit_names import KernelNames
 from longhand.schedule.plan import (
     Access,
     KernelPlan,

@@ -29,7 +29,7 @@ from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import ScheduleEntry
 from longhand.schedule.passes import PASSES
 from longhand.schedule.plan import Launch, UnitPlan
-from longhand.schedule.verification.rules import Rule
+from longhand.schedule.verification.rules import PlanRule
 from longhand.schedule.verification.verifier import Verifier
 from tests.schedule.test_scheduler import TARGETS, planned, rand, traced
 
@@ -204,16 +204,16 @@ def of_another_type(step: Contraction) -> Contraction:
 @pytest.mark.parametrize(
     ("spoil", "rule"),
     [
-        (as_maximum, Rule.PRODUCTS),
-        (as_difference, Rule.PRODUCTS),
-        (without_an_operand, Rule.PRODUCTS),
-        (without_its_epilogue, Rule.WRITTEN_FIRST),
-        (too_far, Rule.INSIDE),
-        (of_another_type, Rule.DTYPES),
+        (as_maximum, PlanRule.PRODUCTS),
+        (as_difference, PlanRule.PRODUCTS),
+        (without_an_operand, PlanRule.PRODUCTS),
+        (without_its_epilogue, PlanRule.WRITTEN_FIRST),
+        (too_far, PlanRule.INSIDE),
+        (of_another_type, PlanRule.DTYPES),
     ],
 )
 def test_the_verifier_names_what_is_wrong(
-    spoil: Callable[[Contraction], Contraction], rule: Rule, template: None
+    spoil: Callable[[Contraction], Contraction], rule: PlanRule, template: None
 ) -> None:
     draft = grown()
     Verifier(is_on=True).check("grow_contractions", draft)

@@ -19,7 +19,7 @@ TOUCHED = {
         "    foreach,\n": "    one_program,\n",
         "    foreach.ENTRY,\n": "    one_program.ENTRY,\n",
     },
-    "emit/names/people_names.py": {
+    "schedule/names/schedule_words.py": {
         "_WORDS = {\n": '    "one_program": ScheduleWords("small", walk="in one program"),\n',
     },
 }

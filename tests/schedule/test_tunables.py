@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longhand.schedule.kernels.schedules.elementwise import ENTRY
-from longhand.schedule.kernels.schedules.entry import Work
+from longhand.schedule.kernels.schedules.entry import KernelWork
 from longhand.schedule.kernels.schedules.registry import choose_tunables
 from longhand.schedule.targets import TRITON
 
@@ -14,7 +14,7 @@ from longhand.schedule.targets import TRITON
     ("live_words", "elements"), [(1, 4096), (8, 4096), (12, 1024), (19, 1024), (29, 512)]
 )
 def test_crowded_blocks_are_smaller(live_words: int, elements: int) -> None:
-    work = Work(has_rows=True, has_cols=True, element_bytes=4, live_words=live_words)
+    work = KernelWork(has_rows=True, has_cols=True, element_bytes=4, live_words=live_words)
     assert {tunable.name: tunable.value for tunable in choose_tunables(ENTRY, TRITON, work)}[
         "ELEMENTS"
     ] == elements

@@ -18,7 +18,7 @@ from longhand.schedule.draft import Draft
 from longhand.schedule.passes import PASSES, PlanPass
 from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse
 from longhand.schedule.scheduler import schedule
-from longhand.schedule.verification.rules import Rule
+from longhand.schedule.verification.rules import PlanRule
 from longhand.schedule.verification.verifier import Verifier
 from tests.schedule.test_scheduler import TARGETS, rand, traced
 
@@ -38,7 +38,7 @@ def drafts() -> dict[str, Draft]:
     return found
 
 
-def refused(draft: Draft, rule: Rule) -> BrokenPlanError:
+def refused(draft: Draft, rule: PlanRule) -> BrokenPlanError:
     with pytest.raises(BrokenPlanError) as caught:
         Verifier(is_on=True).check("some_pass", draft)
     assert caught.value.rule == rule.value, caught.value
@@ -86,40 +86,40 @@ def test_sound_plans_pass_after_every_pass(drafts: dict[str, Draft]) -> None:
 
 def test_a_step_before_what_it_reads(drafts: dict[str, Draft]) -> None:
     draft = drafts["order"]
-    refused(draft.with_steps(reversed(draft.steps)), Rule.WRITTEN_FIRST)
+    refused(draft.with_steps(reversed(draft.steps)), PlanRule.WRITTEN_FIRST)
 
 
 def test_a_value_before_what_it_refers_to(drafts: dict[str, Draft]) -> None:
     broken = with_values(
         drafts["clean"], Pointwise, lambda v: dataclasses.replace(v, args=(900,) * len(v.args))
     )
-    refused(broken, Rule.WRITTEN_FIRST)
+    refused(broken, PlanRule.WRITTEN_FIRST)
 
 
 def test_a_result_that_nobody_makes(drafts: dict[str, Draft]) -> None:
     draft = drafts["clean"]
-    assert "end of the call" in refused(draft.with_steps(draft.steps[:-1]), Rule.WRITTEN_FIRST).step
+    assert "end of the call" in refused(draft.with_steps(draft.steps[:-1]), PlanRule.WRITTEN_FIRST).step
 
 
 def test_memory_that_is_not_there(drafts: dict[str, Draft]) -> None:
     draft = drafts["place_buffers"]
     allocations = [step for step in draft.steps if isinstance(step, Allocate)]
     left = draft.with_steps(step for step in draft.steps if step is not allocations[-1])
-    assert "no memory" in refused(left, Rule.WRITTEN_FIRST).detail
+    assert "no memory" in refused(left, PlanRule.WRITTEN_FIRST).detail
 
 
 def test_a_read_after_a_release(drafts: dict[str, Draft]) -> None:
     draft = drafts["place_buffers"]
     place, launch = next((n, one) for n, one in enumerate(draft.steps) if isinstance(one, Launch))
     steps = (*draft.steps[:place], Release((launch.buffers[0],)), *draft.steps[place:])
-    assert "gone" in refused(draft.with_steps(steps), Rule.WRITTEN_FIRST).detail
+    assert "gone" in refused(draft.with_steps(steps), PlanRule.WRITTEN_FIRST).detail
 
 
 def test_a_read_of_what_was_overwritten(drafts: dict[str, Draft]) -> None:
     draft = drafts["place_buffers"]
     place, reuse = first_reuse(draft)
     again = draft.with_steps((*draft.steps[: place + 2], *draft.steps[place + 1 :]))
-    assert f"{reuse.of} is gone" in refused(again, Rule.WRITTEN_FIRST).detail
+    assert f"{reuse.of} is gone" in refused(again, PlanRule.WRITTEN_FIRST).detail
 
 
 def test_a_second_release(drafts: dict[str, Draft]) -> None:
@@ -127,7 +127,7 @@ def test_a_second_release(drafts: dict[str, Draft]) -> None:
     name = next(step for step in draft.steps if isinstance(step, Allocate) and not step.is_result).buffer
     assert (
         "gone"
-        in refused(draft.with_steps((*draft.steps, *[Release((name,))] * 2)), Rule.WRITTEN_FIRST).detail
+        in refused(draft.with_steps((*draft.steps, *[Release((name,))] * 2)), PlanRule.WRITTEN_FIRST).detail
     )
 
 
@@ -136,18 +136,18 @@ def test_an_access_outside_its_buffer(drafts: dict[str, Draft], by: int) -> None
     def out(value: Load) -> Load | Store:
         return value if value.mask is not None else moved(value, by)
 
-    refused(with_values(drafts["lower"], Load, out), Rule.INSIDE)
+    refused(with_values(drafts["lower"], Load, out), PlanRule.INSIDE)
 
 
 def test_a_store_outside_its_buffer(drafts: dict[str, Draft]) -> None:
-    refused(with_values(drafts["fuse"], Store, lambda value: moved(value, 1)), Rule.INSIDE)
+    refused(with_values(drafts["fuse"], Store, lambda value: moved(value, 1)), PlanRule.INSIDE)
 
 
 def test_an_address_outside_its_tensor(drafts: dict[str, Draft]) -> None:
     def longer(launch: Launch) -> Launch:
         return dataclasses.replace(launch, sizes=(*launch.sizes[:-1], launch.sizes[-1] + 1))
 
-    refused(with_launch(drafts["plan_kernels"], longer), Rule.INSIDE)
+    refused(with_launch(drafts["plan_kernels"], longer), PlanRule.INSIDE)
 
 
 def test_symbolic_sizes_that_do_not_fit_whatever_they_are(drafts: dict[str, Draft]) -> None:
@@ -157,7 +157,7 @@ def test_symbolic_sizes_that_do_not_fit_whatever_they_are(drafts: dict[str, Draf
     axes = tuple(dataclasses.replace(axis, size=size + 40) for axis in nest.axes)
     changed = draft.with_steps(dataclasses.replace(s, axes=axes) if s is nest else s for s in draft.steps)
     changed.__dict__["hints"] = {size: 3}
-    refused(changed, Rule.INSIDE)
+    refused(changed, PlanRule.INSIDE)
 
 
 def test_a_mask_that_does_not_cover(drafts: dict[str, Draft]) -> None:
@@ -179,13 +179,13 @@ def test_a_mask_that_does_not_cover(drafts: dict[str, Draft]) -> None:
     ]
     assert changed
     for draft in changed:
-        refused(draft, Rule.MASKS_COVER)
+        refused(draft, PlanRule.MASKS_COVER)
 
 
 def test_a_guard_of_what_is_no_reduction(drafts: dict[str, Draft]) -> None:
     draft = drafts["plan_kernels"]
     kernels = {key: dataclasses.replace(kernel, guards=(0,)) for key, kernel in draft.kernels.items()}
-    refused(dataclasses.replace(draft, kernels=kernels), Rule.MASKS_COVER)
+    refused(dataclasses.replace(draft, kernels=kernels), PlanRule.MASKS_COVER)
 
 
 def test_memory_shared_without_leave(drafts: dict[str, Draft]) -> None:
@@ -196,7 +196,7 @@ def test_memory_shared_without_leave(drafts: dict[str, Draft]) -> None:
         )
         for key, kernel in draft.kernels.items()
     }
-    assert "share memory" in refused(dataclasses.replace(draft, kernels=kernels), Rule.ALIASES).detail
+    assert "share memory" in refused(dataclasses.replace(draft, kernels=kernels), PlanRule.ALIASES).detail
 
 
 def test_memory_of_the_caller_taken_over(drafts: dict[str, Draft]) -> None:
@@ -204,7 +204,7 @@ def test_memory_of_the_caller_taken_over(drafts: dict[str, Draft]) -> None:
     place, reuse = first_reuse(draft)
     given = draft.program.graph.inputs[0].node
     steps = (*draft.steps[:place], dataclasses.replace(reuse, of=given), *draft.steps[place + 1 :])
-    refused(draft.with_steps(steps), Rule.ALIASES)
+    refused(draft.with_steps(steps), PlanRule.ALIASES)
 
 
 @pytest.mark.parametrize("kind", [Load, Reduce, Pointwise])
@@ -212,29 +212,29 @@ def test_a_value_of_another_dtype(drafts: dict[str, Draft], kind: type) -> None:
     def other(value: Any) -> Any:
         return dataclasses.replace(value, dtype=torch.float64) if value.dtype is torch.float32 else value
 
-    refused(with_values(drafts["fuse"], kind, other), Rule.DTYPES)
+    refused(with_values(drafts["fuse"], kind, other), PlanRule.DTYPES)
 
 
 def test_a_tensor_of_another_dtype_than_the_kernel_takes(drafts: dict[str, Draft]) -> None:
     draft = drafts["plan_kernels"]
     name = next(step for step in draft.steps if isinstance(step, Launch)).buffers[0]
-    refused(with_buffer(draft, name, dtype=torch.float64), Rule.DTYPES)
+    refused(with_buffer(draft, name, dtype=torch.float64), PlanRule.DTYPES)
 
 
 def test_an_axis_that_is_not_there(drafts: dict[str, Draft]) -> None:
     broken = with_values(drafts["clean"], Reduce, lambda value: dataclasses.replace(value, axes=("nowhere",)))
-    assert "nowhere" in refused(broken, Rule.NAMES).detail
+    assert "nowhere" in refused(broken, PlanRule.NAMES).detail
 
 
 def test_a_buffer_that_is_not_there(drafts: dict[str, Draft]) -> None:
     draft = drafts["clean"]
     name = next(v.buffer for s in draft.steps if isinstance(s, Nest) for v in s.body if isinstance(v, Store))
     buffers: dict[str, Buffer] = {key: buffer for key, buffer in draft.buffers.items() if key != name}
-    refused(dataclasses.replace(draft, buffers=buffers), Rule.NAMES)
+    refused(dataclasses.replace(draft, buffers=buffers), PlanRule.NAMES)
 
 
 def test_a_kernel_that_is_not_there(drafts: dict[str, Draft]) -> None:
-    refused(dataclasses.replace(drafts["release"], kernels={}), Rule.NAMES)
+    refused(dataclasses.replace(drafts["release"], kernels={}), PlanRule.NAMES)
 
 
 def test_a_launch_with_too_few_tensors(drafts: dict[str, Draft]) -> None:
@@ -242,7 +242,7 @@ def test_a_launch_with_too_few_tensors(drafts: dict[str, Draft]) -> None:
     reads_only_last = with_launch(
         draft, lambda one: dataclasses.replace(one, buffers=(*one.buffers, one.buffers[0]))
     )
-    refused(reads_only_last, Rule.NAMES)
+    refused(reads_only_last, PlanRule.NAMES)
 
 
 def test_a_size_that_no_input_has(drafts: dict[str, Draft]) -> None:
@@ -251,7 +251,7 @@ def test_a_size_that_no_input_has(drafts: dict[str, Draft]) -> None:
         drafts["plan_kernels"],
         lambda one: dataclasses.replace(one, sizes=(unknown, *one.sizes[1:])),
     )
-    assert "unknown" in refused(broken, Rule.NAMES).detail
+    assert "unknown" in refused(broken, PlanRule.NAMES).detail
 
 
 def test_a_pass_that_breaks_the_plan_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,17 @@ from longhand.capture.bytecode.entry.call_effects import draws
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.constants import as_python
-from longhand.capture.bytecode.values.tracked import Const, Dict, New, Obj, Seq, SetOf, Tensor, Value
+from longhand.capture.bytecode.values.tracked import (
+    Const,
+    Dict,
+    New,
+    Obj,
+    Seq,
+    SetOf,
+    Tensor,
+    Value,
+    kind_word,
+)
 from longhand.capture.functionalize.gradient_tracking import can_carry
 from longhand.capture.own_derivatives import GivenDerivative, with_derivative
 
@@ -32,7 +42,7 @@ _KEEP = "Let forward keep it on ctx."
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Applied:
+class _FunctionCall:
     """One call of a Function.
 
     Attributes:
@@ -61,7 +71,7 @@ def call_autograd_function(trace: Trace, args: list[Value], kwargs: dict[str, Va
     if kwargs:
         raise Unsupported(f"{kind.__qualname__}.apply is called with keywords")
     context = New(ForwardContext)
-    applied = _Applied(kind.__qualname__, args[0], context, [trace.force(value) for value in args[1:]])
+    applied = _FunctionCall(kind.__qualname__, args[0], context, [trace.force(value) for value in args[1:]])
     needs = [Const(applied.wants_gradient(value)) for value in applied.args]
     context.attributes["needs_input_grad"] = Seq(tuple, list(needs))
     if not torch.is_grad_enabled() or not any(map(applied.wants_gradient, applied.args)):
@@ -76,11 +86,11 @@ def call_autograd_function(trace: Trace, args: list[Value], kwargs: dict[str, Va
     if isinstance(result, Tensor):
         return _derived(trace, applied, [result])[0]
     if not isinstance(result, Seq) or result.kind is not tuple:
-        raise Unsupported(f"{applied.name} returns a {type(result).__name__.lower()}")
+        raise Unsupported(f"{applied.name} returns a {kind_word(result)}")
     return Seq(tuple, _derived(trace, applied, [trace.force(part) for part in result.items]))
 
 
-def _forward(trace: Trace, applied: _Applied, kind: Any) -> Value:
+def _forward(trace: Trace, applied: _FunctionCall, kind: Any) -> Value:
     """What forward returns, once setup_context, where there is one, has seen it."""
     forward = attributes.get(trace, applied.kind, "forward")
     if kind.setup_context is torch.autograd.Function.setup_context:
@@ -96,7 +106,7 @@ def _record_gradients(trace: Trace, mode: bool) -> None:
     torch_private.set_grad_enabled(mode)
 
 
-def _refuse_surroundings(applied: _Applied) -> None:
+def _refuse_surroundings(applied: _FunctionCall) -> None:
     if torch_transforms.is_inside_transform() or torch_private.takes_forward_derivatives():
         raise Unsupported(f"gradients flow through {applied.name}.apply inside a transform of torch.func")
     if torch_private.is_any_autocast_enabled():
@@ -106,7 +116,7 @@ def _refuse_surroundings(applied: _Applied) -> None:
         raise NeedsFixedSizes
 
 
-def _derived(trace: Trace, applied: _Applied, results: list[Value]) -> list[Value]:
+def _derived(trace: Trace, applied: _FunctionCall, results: list[Value]) -> list[Value]:
     """Forward's results as apply returns them: with the user's backward as their derivative."""
     context = applied.context
     if trace.all_items(attributes.get(trace, context, "dirty")):
@@ -141,7 +151,7 @@ def _derived(trace: Trace, applied: _Applied, results: list[Value]) -> list[Valu
 
 def _watch(
     trace: Trace,
-    applied: _Applied,
+    applied: _FunctionCall,
     results: list[Value],
     found: list[Value],
     places: list[int],
@@ -188,7 +198,7 @@ def _given(trace: Trace, args: list[Value]) -> list[Tensor]:
 
 
 def _backward(
-    trace: Trace, applied: _Applied, results: list[Value], places: list[int]
+    trace: Trace, applied: _FunctionCall, results: list[Value], places: list[int]
 ) -> tuple[GivenDerivative, list[Tensor]]:
     """The user's backward as a graph, and the tensors of the forward pass that it reads."""
     _refuse_shared(trace, applied)
@@ -252,7 +262,7 @@ def _gradients(
     return found
 
 
-def _checked(trace: Trace, applied: _Applied, returned: Value) -> list[Tensor | None]:
+def _checked(trace: Trace, applied: _FunctionCall, returned: Value) -> list[Tensor | None]:
     """The gradient of each argument that wants one, as autograd takes it."""
     single = not isinstance(returned, Seq) or returned.kind is not tuple
     found = [returned] if single else [trace.force(part) for part in returned.items]  # type: ignore[attr-defined]
@@ -290,7 +300,7 @@ def _is_none(value: Value) -> bool:
     return isinstance(value, Const) and value.value is None
 
 
-def _refuse_shared(trace: Trace, applied: _Applied) -> None:
+def _refuse_shared(trace: Trace, applied: _FunctionCall) -> None:
     """Containers that were there before may be changed before the backward runs."""
     shared = {id(value) for value in _reached(trace, applied.args) if not isinstance(value, Tensor)}
     for value in _reached(trace, list(applied.context.attributes.values())):
@@ -324,7 +334,7 @@ def _reached(trace: Trace, values: list[Value]) -> list[Value]:
 
 def _cut(
     trace: Trace,
-    applied: _Applied,
+    applied: _FunctionCall,
     last: fx.Node,
     tangents: list[Tensor],
     gradients: list[Tensor | None],

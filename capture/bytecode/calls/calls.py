@@ -45,22 +45,22 @@ from longhand.capture.bytecode.values.operators import is_python, kind_of
 from longhand.capture.bytecode.values.sources import attribute
 from longhand.capture.bytecode.values.tracked import (
     Bound,
+    BoundMethod,
     Cell,
     Const,
     Dict,
+    DictView,
     Error,
     Func,
+    IntRange,
     Iter,
-    Method,
     New,
     Obj,
-    Partial,
-    Range,
+    PartialCall,
     Seq,
     SetOf,
     Tensor,
     Value,
-    View,
 )
 
 __all__ = ["advance", "all_items", "call", "call_value", "iterate"]
@@ -90,7 +90,7 @@ def call(trace: Trace, frame: Any, function: Value, args: list[Value], kwargs: d
 def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``function(*args, **kwargs)``."""
     function = trace.force(function)
-    if isinstance(function, Method):
+    if isinstance(function, BoundMethod):
         inner = function.function
         if (
             isinstance(inner, Func)
@@ -110,7 +110,7 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
         return methods.call_method(trace, function, args, kwargs)
     if isinstance(function, Const):
         return _call_constant(trace, function.value, args, kwargs)
-    if isinstance(function, Partial):
+    if isinstance(function, PartialCall):
         return call_value(trace, function.function, [*function.args, *args], {**function.keywords, **kwargs})
     if isinstance(function, Obj):
         return _call_object(trace, function, args, kwargs)
@@ -312,7 +312,7 @@ def iterate(trace: Trace, value: Value) -> Value:
     value = trace.force(value)
     if isinstance(value, Iter):
         return value
-    if isinstance(value, View):
+    if isinstance(value, DictView):
         return dicts.iterate(trace, value.owner, value.word)
     if isinstance(value, Seq):
         return trace.over_items(value)
@@ -320,7 +320,7 @@ def iterate(trace: Trace, value: Value) -> Value:
         return dicts.iterate(trace, value)
     if isinstance(value, SetOf):
         return Iter(iter(sets.set_items(trace, value)), is_fixed=True)
-    if isinstance(value, Range):
+    if isinstance(value, IntRange):
         return Iter(map(Const, iter(value.value)), is_fixed=True)
     if isinstance(value, Const) and isinstance(value.value, str | bytes | type | types.MappingProxyType):
         return Iter(iter([from_python(part) for part in value.value]), is_fixed=True)  # type: ignore[union-attr]

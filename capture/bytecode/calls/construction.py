@@ -22,13 +22,13 @@ from longhand.capture.bytecode.values.constants import as_mapping, as_python, de
 from longhand.capture.bytecode.values.kinds import type_of
 from longhand.capture.bytecode.values.operators import truth
 from longhand.capture.bytecode.values.tracked import (
+    BoundMethod,
     Const,
     Dict,
     Error,
-    Method,
     New,
     Obj,
-    Partial,
+    PartialCall,
     Seq,
     SetOf,
     Slice,
@@ -76,7 +76,7 @@ def construct(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Val
         fill_dict(trace, made, args[1:], kwargs)
         return made
     if kind is functools.partial:
-        return Partial(args[0], args[1:], kwargs)
+        return PartialCall(args[0], args[1:], kwargs)
     if kind in _FOLDED:
         return _fold(trace, kind, args, kwargs)
     if issubclass(kind, BaseException):
@@ -121,7 +121,7 @@ def _message(trace: Trace, error: Error) -> Value:
     """``str(error)``."""
     text = trace.classes.lookup(error.kind, "__str__")
     if isinstance(text, types.FunctionType):
-        return trace.call_value(Method(trace.function(text, None), error), [], {})
+        return trace.call_value(BoundMethod(trace.function(text, None), error), [], {})
     if not error.is_exact or text not in (BaseException.__str__, KeyError.__str__):
         raise Unsupported(f"str() of a {describe(error)}")
     args = [as_python(trace, part) for part in error.args]
@@ -166,7 +166,7 @@ def _exception(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Va
     made = Error(kind, list(args), is_exact=True)
     initial = trace.classes.lookup(kind, "__init__")
     if isinstance(initial, types.FunctionType):
-        trace.call_value(Method(trace.function(initial, None), made), args, kwargs)
+        trace.call_value(BoundMethod(trace.function(initial, None), made), args, kwargs)
     elif kwargs:
         raise Unsupported("an exception is made with keywords")
     return made
@@ -203,7 +203,7 @@ def make_instance(trace: Trace, kind: type, args: list[Value], kwargs: dict[str,
         made = empty_instance(kind)
     initial = trace.classes.lookup(kind, "__init__")
     if isinstance(initial, types.FunctionType):
-        trace.call_value(Method(trace.function(initial, None), made), args, kwargs)
+        trace.call_value(BoundMethod(trace.function(initial, None), made), args, kwargs)
     elif isinstance(made.storage, Dict):
         fill_dict(trace, made.storage, args, kwargs)
     elif isinstance(made.storage, Seq):

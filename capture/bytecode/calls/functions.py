@@ -28,10 +28,10 @@ from longhand.capture.bytecode.values.constants import as_python, fold, fold_cal
 from longhand.capture.bytecode.values.kinds import is_instance, type_of
 from longhand.capture.bytecode.values.operators import binary, compare, is_none, is_python, kind_of, truth
 from longhand.capture.bytecode.values.tracked import (
+    BoundMethod,
     Const,
     Dict,
     Func,
-    Method,
     New,
     Obj,
     Seq,
@@ -268,7 +268,7 @@ def _cast(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def _signature(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     function = trace.force(args[0])
     owner = None
-    if isinstance(function, Method):
+    if isinstance(function, BoundMethod):
         owner, function = function.owner, trace.force(function.function)
     if not isinstance(function, Func) or function.real is None:
         raise Unsupported("the signature of something that is no plain function")

@@ -22,7 +22,17 @@ from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold
 from longhand.capture.bytecode.values.operators import binary
 from longhand.capture.bytecode.values.sources import root
-from longhand.capture.bytecode.values.tracked import Const, Dict, Func, Method, New, Obj, Partial, Seq, Value
+from longhand.capture.bytecode.values.tracked import (
+    BoundMethod,
+    Const,
+    Dict,
+    Func,
+    New,
+    Obj,
+    PartialCall,
+    Seq,
+    Value,
+)
 
 __all__ = ["RULES", "call_numpy", "is_numpy_function"]
 
@@ -31,7 +41,7 @@ RULES = Rules()
 
 @RULES.of(types.MethodType)
 def _method(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return Method(args[0], trace.force(args[1]))
+    return BoundMethod(args[0], trace.force(args[1]))
 
 
 @RULES.of(types.MappingProxyType)
@@ -51,7 +61,7 @@ def _getter(function: Callable[[Trace, list[Value], Value], Value]) -> Rule:
         return parts[0] if len(parts) == 1 else Seq(tuple, parts)
 
     def rule(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return Partial(Const(read), args, {})
+        return PartialCall(Const(read), args, {})
 
     RULES[read] = read
     return rule
@@ -73,7 +83,7 @@ def _call_method(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> V
 
 
 RULES[_call_method] = _call_method
-RULES[operator.methodcaller] = lambda trace, args, kwargs: Partial(Const(_call_method), args, kwargs)
+RULES[operator.methodcaller] = lambda trace, args, kwargs: PartialCall(Const(_call_method), args, kwargs)
 
 
 @RULES.of(getattr(collections, "_count_elements"))  # noqa: B009

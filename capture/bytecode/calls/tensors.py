@@ -16,14 +16,15 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
+    IntRange,
     Lazy,
-    Range,
     Seq,
     SetOf,
     Slice,
     Sym,
     Tensor,
     Value,
+    kind_word,
 )
 
 __all__ = ["has_tensor", "operate", "tensor_attribute", "tensor_method", "torch_call"]
@@ -144,7 +145,7 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
     if isinstance(value, Slice):
         pairs = [_bound(to_graph(trace, part)) for part in value.parts]
         return slice(*(pair[0] for pair in pairs)), slice(*(pair[1] for pair in pairs))
-    if isinstance(value, Range):
+    if isinstance(value, IntRange):
         return list(value.value), list(value.value)
     if isinstance(value, Dict):
         trace.guard_keys(value)
@@ -153,7 +154,7 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
             {k: pair[0] for k, pair in pairs_by_key.items()},
             {k: pair[1] for k, pair in pairs_by_key.items()},
         )
-    raise Unsupported(f"a torch function is called with a {type(value).__name__.lower()} value")
+    raise Unsupported(f"a torch function is called with a {kind_word(value)} value")
 
 
 def _bound(pair: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -16,9 +16,9 @@ from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
     Func,
+    IntRange,
     New,
     Obj,
-    Range,
     Seq,
     SetOf,
     Value,
@@ -39,7 +39,7 @@ def _copy(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return Dict(value.kind, dict(value.items), factory=value.factory, keys=dict(value.keys))
     if isinstance(value, SetOf):
         return SetOf(value.kind, members(value).copy())
-    if isinstance(value, Const | Range):
+    if isinstance(value, Const | IntRange):
         return value
     raise Unsupported(f"copy() of a {describe(value)}")
 
@@ -55,7 +55,7 @@ def _deep(trace: Trace, value: Value, memo: dict[Value, Value]) -> Value:
     value = trace.force(value)
     if value in memo:
         return memo[value]
-    if isinstance(value, Const | Range | Func):
+    if isinstance(value, Const | IntRange | Func):
         return value
     if isinstance(value, Seq) and (value.kind in (list, tuple, torch.Size) or hasattr(value.kind, "_fields")):
         listed = Seq(value.kind, [])

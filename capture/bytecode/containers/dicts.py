@@ -8,7 +8,7 @@ from typing import Any
 from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.constants import from_key
-from longhand.capture.bytecode.values.tracked import Dict, Iter, Seq, Value, View
+from longhand.capture.bytecode.values.tracked import Dict, DictView, Iter, Seq, Value
 
 __all__ = ["VIEW_TYPES", "iterate", "view"]
 
@@ -24,9 +24,11 @@ def _part(trace: Trace, owner: Dict, key: Any, word: str) -> Value:
     return owner.items[key] if word == "values" else Seq(tuple, [tracked, owner.items[key]])
 
 
-def view(trace: Trace, owner: Dict, word: str) -> View:
+def view(trace: Trace, owner: Dict, word: str) -> DictView:
     """``owner.keys()``, ``.values()`` or ``.items()``."""
-    return View(_TYPES[word], owner, word, lambda: [_part(trace, owner, key, word) for key in owner.items])
+    return DictView(
+        _TYPES[word], owner, word, lambda: [_part(trace, owner, key, word) for key in owner.items]
+    )
 
 
 def iterate(trace: Trace, owner: Dict, word: str = "keys") -> Iter:

@@ -17,14 +17,14 @@ from longhand.capture.bytecode.values.tracked import (
     Bound,
     Const,
     Dict,
+    DictView,
     Error,
+    IntRange,
     New,
     Obj,
-    Range,
     Seq,
     Tensor,
     Value,
-    View,
 )
 
 __all__ = ["delete_item", "get_item", "set_item", "store"]
@@ -52,7 +52,7 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
     if isinstance(owner, Tensor):
         found = transforms.index(trace, owner, key)
         return operate(trace, operator.getitem, [owner, key]) if found is None else found
-    if isinstance(owner, View):
+    if isinstance(owner, DictView):
         raise Unsupported("an item of a dict's view")
     if isinstance(owner, Seq):
         if isinstance(key, Tensor):
@@ -78,7 +78,7 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
             raise Raised(Error(KeyError, [key], is_exact=True))
         owner.items[python] = trace.force(owner.items[python])
         return owner.items[python]
-    if isinstance(owner, Range):
+    if isinstance(owner, IntRange):
         return fold(operator.getitem, owner.value, as_python(trace, key))
     if isinstance(owner, Const) and isinstance(owner.value, str | bytes | type | enum.EnumMeta):
         return fold(operator.getitem, owner.value, as_python(trace, key))

@@ -16,16 +16,16 @@ from longhand.capture.bytecode.values.constants import as_python
 from longhand.capture.bytecode.values.operators import binary, compare, is_none, kind_of, truth
 from longhand.capture.bytecode.values.tracked import (
     Const,
+    DictView,
     Error,
+    IntRange,
     Iter,
     New,
     Obj,
-    Partial,
-    Range,
+    PartialCall,
     Seq,
     Tensor,
     Value,
-    View,
 )
 
 __all__ = ["RULES"]
@@ -124,9 +124,9 @@ def _reversed(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Valu
         length = as_python(trace, trace.call_value(Const(len), [value], {}))
         get_item = attributes.get_special(trace, value, "__getitem__")
         return Iter(trace.call_value(get_item, [Const(place)], {}) for place in range(length - 1, -1, -1))
-    if isinstance(value, Range):
+    if isinstance(value, IntRange):
         return Iter(map(Const, reversed(value.value)), is_fixed=True)
-    if not isinstance(value, Seq) or isinstance(value, View):
+    if not isinstance(value, Seq) or isinstance(value, DictView):
         return Iter(iter(trace.all_items(value)[::-1]))
     owner = value
     position = [len(owner.items) - 1]
@@ -196,7 +196,7 @@ def _reduce(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @RULES.of(functools.partial)
 def _partial(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return Partial(args[0], args[1:], kwargs)
+    return PartialCall(args[0], args[1:], kwargs)
 
 
 @RULES.of(itertools.chain)

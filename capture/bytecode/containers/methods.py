@@ -21,15 +21,15 @@ from longhand.capture.bytecode.values.constants import as_key, as_python, descri
 from longhand.capture.bytecode.values.operators import compare, contains, is_found, is_none, truth
 from longhand.capture.bytecode.values.tracked import (
     Bound,
+    BoundMethod,
     Const,
     Dict,
     Error,
     Func,
+    IntRange,
     Iter,
-    Method,
     New,
     Obj,
-    Range,
     Seq,
     SetOf,
     Super,
@@ -67,8 +67,8 @@ def call_method(trace: Trace, bound: Bound, args: list[Value], kwargs: dict[str,
     if isinstance(owner, Iter):
         return _of_iterator(trace, owner, name, args)
     if isinstance(owner, Func) and name == "__get__":
-        return Method(owner, args[0]) if not is_none(trace, args[0]) else owner
-    if isinstance(owner, Const | Range):
+        return BoundMethod(owner, args[0]) if not is_none(trace, args[0]) else owner
+    if isinstance(owner, Const | IntRange):
         return _of_constant(trace, owner, name, args, kwargs)
     if isinstance(owner, Error) and name in ("__init__", "with_traceback", "add_note"):
         if name == "__init__":
@@ -81,7 +81,7 @@ def call_method(trace: Trace, bound: Bound, args: list[Value], kwargs: dict[str,
 
 
 def _of_constant(
-    trace: Trace, owner: Const | Range, name: str, args: list[Value], kwargs: dict[str, Value]
+    trace: Trace, owner: Const | IntRange, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     value = owner.value
     if isinstance(value, type):
@@ -151,7 +151,7 @@ def _item_or_default(trace: Trace, owner: New | Obj, held: Dict, key: Value) -> 
     python = as_key(trace, key)
     trace.guard_key(held, python)
     if python not in held.items and isinstance(default, types.FunctionType):
-        return trace.call_value(Method(trace.function(default, None), owner), [key], {})
+        return trace.call_value(BoundMethod(trace.function(default, None), owner), [key], {})
     return get_item(trace, held, key)
 
 

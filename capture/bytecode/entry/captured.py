@@ -22,10 +22,10 @@ from longhand.capture.bytecode.entry.breaks import (
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.loops import loop_around, loop_code
-from longhand.capture.bytecode.entry.outcome import Outcome, is_null
+from longhand.capture.bytecode.entry.outcome import OutcomeWriter, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
 from longhand.capture.bytecode.entry.resume import (
-    Position,
+    ResumePoint,
     asks_for_locals,
     first_name,
     is_continuation,
@@ -171,7 +171,7 @@ class Attempt:
         autocast: tuple[tuple[Any, ...], int],
     ) -> Captured:
         """Interprets, then builds the entry."""
-        outcome = Outcome(self.trace)
+        outcome = OutcomeWriter(self.trace)
         self.trace.assumes = others[1] is not None
         try:
             result = self.interpreter.run(self.frame)
@@ -210,7 +210,7 @@ class Attempt:
             return self.interpreter.raised_at
         return self.interpreter.n_root_steps
 
-    def _break(self, outcome: Outcome) -> tuple[str, str]:
+    def _break(self, outcome: OutcomeWriter) -> tuple[str, str]:
         """The call of the step function, with all that is alive."""
         frame = self.frame
         if not (isinstance(frame.current_error, Const) and frame.current_error.value is None):
@@ -231,7 +231,7 @@ class Attempt:
         if first is not None and first not in given:
             raise SkipFrame("a method deletes its instance")
         names = tuple(sorted(name for name in given if name in live or name == first))
-        position = Position(code, index, tuple(is_null(value) for value in stack), names)
+        position = ResumePoint(code, index, tuple(is_null(value) for value in stack), names)
         loop = loop_around(position, self.code, frame.loops)
         step = loop_code(position, loop) if loop and self.ways.takes_loops else step_code(position)
         frame_hook().mark(step, frame_hook().SKIP)
@@ -245,7 +245,7 @@ class Attempt:
 
     def _entry(
         self,
-        outcome: Outcome,
+        outcome: OutcomeWriter,
         ending: tuple[str, str],
         backend: Any,
         others: tuple[Miss, Miss | None],

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.entry.held_paths import Held, hold
+from longhand.capture.bytecode.entry.held_paths import HeldGuards, hold
 from longhand.capture.bytecode.entry.text import HeldText
 from longhand.capture.bytecode.values.sources import Source
 
@@ -202,7 +202,7 @@ class Check:
     names: dict[str, Any]
 
 
-def _held_text(held: Held, guards: Sequence[Guard], names: tuple[str, ...]) -> HeldText:
+def _held_text(held: HeldGuards, guards: Sequence[Guard], names: tuple[str, ...]) -> HeldText:
     paths = _Paths(guards, held.outputs, held.roots)
     condition = " and ".join(map(paths.condition, guards))
     values = "".join(f"{paths.text(source)}, " for source in held.outputs)

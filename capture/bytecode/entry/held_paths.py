@@ -20,10 +20,10 @@ import torch
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.values.sources import Source
 
-__all__ = ["Held", "hold", "same_objects"]
+__all__ = ["HeldGuards", "hold", "same_objects"]
 
 
-class _Kind(enum.IntEnum):
+class _StepKind(enum.IntEnum):
     """A step, or a fact about the value that its holder is; the order of StepKind in C."""
 
     CONSTANT = 0
@@ -41,7 +41,7 @@ class _Kind(enum.IntEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class HeldGuards:
     """What is remembered of a call's guards.
 
     Attributes:
@@ -61,20 +61,20 @@ class Held:
         return {"recall": self.paths.recall, "learn": self.paths.learn, "keep": self.paths.keep}
 
 
-_Step = tuple[_Kind, int, Any]
+_Step = tuple[_StepKind, int, Any]
 _FIELDS = ("__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__")
 _ROOT_PATHS = re.compile(r"f\.(__globals__|__closure__)(?:\[(\d+)\])?")
 # Conditions, and the fact that decides each besides which object the value is. `X` is one name or plain literal.
 _VALUE = r"(?:C\d+|True|False|None|-?\d+|'[^']*')"
 _FACTS = (
-    (re.compile(rf"type\({{}}\) is {_VALUE}"), _Kind.TYPE),
+    (re.compile(rf"type\({{}}\) is {_VALUE}"), _StepKind.TYPE),
     (re.compile(rf"{{}} is (?:not )?{_VALUE}"), None),
-    (re.compile(rf"{{}} == {_VALUE}"), _Kind.SCALAR),
-    (re.compile(r"\{0\} != \{0\}"), _Kind.SCALAR),
-    (re.compile(rf"str\({{}}\) == {_VALUE}"), _Kind.SCALAR),
-    (re.compile(r"(?:list\.__len__|len)\(\{\}\) == \d+"), _Kind.CONTENT),
-    (re.compile(rf"tuple\({{}}\) == {_VALUE}"), _Kind.ORDER),
-    (re.compile(rf"C\d+\(tuple\({{}}\), {_VALUE}\)"), _Kind.ORDER),
+    (re.compile(rf"{{}} == {_VALUE}"), _StepKind.SCALAR),
+    (re.compile(r"\{0\} != \{0\}"), _StepKind.SCALAR),
+    (re.compile(rf"str\({{}}\) == {_VALUE}"), _StepKind.SCALAR),
+    (re.compile(r"(?:list\.__len__|len)\(\{\}\) == \d+"), _StepKind.CONTENT),
+    (re.compile(rf"tuple\({{}}\) == {_VALUE}"), _StepKind.ORDER),
+    (re.compile(rf"C\d+\(tuple\({{}}\), {_VALUE}\)"), _StepKind.ORDER),
 )
 _HAS = re.compile(
     r"('[^'{}\\]*') (?:not )?in \{\}|dict\.__contains__\(\{\}, ('[^'{}\\]*')\) is (?:True|False)"
@@ -121,9 +121,9 @@ class _Program:
             raise _NotHeld
         return found
 
-    def add(self, kind: _Kind, holder: int, key: Any = None) -> int:
+    def add(self, kind: _StepKind, holder: int, key: Any = None) -> int:
         """The number of a step or fact."""
-        known: Any = (kind, holder, id(key) if kind is _Kind.CONSTANT else (type(key), key))
+        known: Any = (kind, holder, id(key) if kind is _StepKind.CONSTANT else (type(key), key))
         if known not in self._known:
             self._known[known] = len(self.roots) + len(self.steps)
             self.steps.append((kind, holder, key))
@@ -134,22 +134,22 @@ class _Program:
             return self._root(source.step)
         holder, step = self.number(source.base), source.step
         if step == "{}.__dict__":
-            return self.add(_Kind.DICT, holder)
+            return self.add(_StepKind.DICT, holder)
         if step == "{}.cell_contents":
-            return self.add(_Kind.CELL, holder)
+            return self.add(_StepKind.CELL, holder)
         if found := re.fullmatch(r"\{\}\.([^\W\d]\w*)", step):
-            kind = _Kind.FIELD if found[1] in _FIELDS else _Kind.ATTRIBUTE
+            kind = _StepKind.FIELD if found[1] in _FIELDS else _StepKind.ATTRIBUTE
             return self.add(kind, holder, found[1])
         if found := re.fullmatch(r"\{\}\[(.*)\]|C\d+\.__getitem__\(\{\}, (.*)\)", step):
-            return self.add(_Kind.INDEX, holder, _literal(found[1] or found[2]))
+            return self.add(_StepKind.INDEX, holder, _literal(found[1] or found[2]))
         raise _NotHeld
 
     def _root(self, text: str) -> int:
         if text in self._constants:
-            return self.add(_Kind.CONSTANT, 0, self._constants[text])
+            return self.add(_StepKind.CONSTANT, 0, self._constants[text])
         if (found := _ROOT_PATHS.fullmatch(text)) and "f" in self.roots:
-            field = self.add(_Kind.FIELD, self.roots["f"], found[1])
-            return field if found[2] is None else self.add(_Kind.INDEX, field, int(found[2]))
+            field = self.add(_StepKind.FIELD, self.roots["f"], found[1])
+            return field if found[2] is None else self.add(_StepKind.INDEX, field, int(found[2]))
         raise _NotHeld
 
     def add_guard(self, source: Source, condition: str, other: Source | None) -> tuple[int, ...]:
@@ -162,11 +162,11 @@ class _Program:
         if other is not None:
             return holder, self.number(other)
         if found := _IS_EMPTY.fullmatch(condition):
-            return (self.add(_Kind.CONTENT, self.add(_Kind.INDEX, holder, _literal(found[1]))),)
+            return (self.add(_StepKind.CONTENT, self.add(_StepKind.INDEX, holder, _literal(found[1]))),)
         if found := _HAS.fullmatch(condition):
-            return (self.add(_Kind.KEY, holder, _literal(found[1] or found[2])),)
+            return (self.add(_StepKind.KEY, holder, _literal(found[1] or found[2])),)
         if found := _LACKS.fullmatch(condition):
-            return (self.add(_Kind.LACKS, holder, _literal(found[1])),)
+            return (self.add(_StepKind.LACKS, holder, _literal(found[1])),)
         for pattern, kind in _FACTS:
             if pattern.fullmatch(condition):
                 return (holder if kind is None else self.add(kind, holder),)
@@ -205,7 +205,7 @@ def hold(
     read: Iterable[Source],
     constants: Mapping[str, Any],
     given: Mapping[str, Any],
-) -> Held | None:
+) -> HeldGuards | None:
     """What of a call's guards can be remembered; None where nothing can.
 
     Args:
@@ -236,7 +236,7 @@ def hold(
         program.add_guard(*guards[place])
     wanted = tuple(program.number(source) for source in outputs)
     roots = {path: path if path.isidentifier() else f"root{number}" for number, path in enumerate(given)}
-    return Held(roots, held, outputs, hook.HeldPaths(len(given), tuple(program.steps), wanted))
+    return HeldGuards(roots, held, outputs, hook.HeldPaths(len(given), tuple(program.steps), wanted))
 
 
 def _numbers(
@@ -255,7 +255,7 @@ def _remembered(program: _Program, given: Mapping[str, Any]) -> frozenset[int]:
     right = set(range(len(given)))
     for place, (kind, holder, key) in enumerate(program.steps):
         number = len(given) + place
-        is_reached = kind is _Kind.CONSTANT or holder in right
+        is_reached = kind is _StepKind.CONSTANT or holder in right
         if (
             is_reached
             and values[number] is not NotImplemented
@@ -265,19 +265,19 @@ def _remembered(program: _Program, given: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(right)
 
 
-def _step(kind: _Kind, holder: Any, key: Any) -> Any:
+def _step(kind: _StepKind, holder: Any, key: Any) -> Any:
     """A step as Python takes it."""
     try:
         match kind:
-            case _Kind.CONSTANT:
+            case _StepKind.CONSTANT:
                 return key
-            case _Kind.DICT:
+            case _StepKind.DICT:
                 return holder.__dict__
-            case _Kind.ATTRIBUTE | _Kind.FIELD:
+            case _StepKind.ATTRIBUTE | _StepKind.FIELD:
                 return getattr(holder, key)
-            case _Kind.INDEX:
+            case _StepKind.INDEX:
                 return holder[key]
-            case _Kind.CELL:
+            case _StepKind.CELL:
                 return holder.cell_contents
     except Exception:  # whatever a class of the user's does: then the guard is Python's
         return NotImplemented

@@ -15,17 +15,17 @@ import bytecode as bc
 from bytecode.instr import InstrLocation
 
 from longhand.capture.bytecode.entry import resume
-from longhand.capture.bytecode.entry.resume import Position, live_locals, original_position
+from longhand.capture.bytecode.entry.resume import ResumePoint, live_locals, original_position
 from longhand.capture.bytecode.frames.frame import decode
 from longhand.capture.bytecode.versions.running import VERSION
 
-__all__ = ["Loop", "loop_around", "loop_code"]
+__all__ = ["UserLoop", "loop_around", "loop_code"]
 
 _GENERATORS = 0x20 | 0x80 | 0x200
 
 
 @dataclasses.dataclass(frozen=True)
-class Loop:
+class UserLoop:
     """A ``for`` loop of a user's code.
 
     Attributes:
@@ -45,7 +45,7 @@ def _depths(code: CodeType) -> dict[int, int]:
     return {}
 
 
-def loop_around(position: Position, running: CodeType, depths: Mapping[int, int]) -> Loop | None:
+def loop_around(position: ResumePoint, running: CodeType, depths: Mapping[int, int]) -> UserLoop | None:
     """The outermost loop around a place whose rest CPython can run; None if there is none.
 
     Args:
@@ -70,12 +70,12 @@ def loop_around(position: Position, running: CodeType, depths: Mapping[int, int]
         deleted = {step.argval for step in steps[head:last] if step.name == "DELETE_FAST"}
         if missing or deleted & after or any(position.nulls[: depth - 1]):
             return None
-        return Loop(end, depth - 1, after - before)
+        return UserLoop(end, depth - 1, after - before)
     return None
 
 
 @functools.lru_cache(maxsize=1024)
-def loop_code(position: Position, loop: Loop) -> CodeType:
+def loop_code(position: ResumePoint, loop: UserLoop) -> CodeType:
     """The function that runs what is left of a loop, then what continues."""
     code = position.code
     body, places = resume.body_of(code)

@@ -17,37 +17,38 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.sources import Source
 from longhand.capture.bytecode.values.tracked import (
     Bound,
+    BoundMethod,
     Cell,
     Const,
     Dict,
+    DictView,
     Error,
     Func,
+    IntRange,
     Iter,
     Lazy,
-    Method,
     New,
     Null,
     Obj,
-    Partial,
-    Range,
+    PartialCall,
     Seq,
     SetOf,
     Slice,
     Super,
     Sym,
     Tensor,
-    Text,
     TextPart,
+    UnreadText,
     Value,
-    View,
+    kind_word,
 )
 
-__all__ = ["Outcome"]
+__all__ = ["OutcomeWriter"]
 
 _LITERALS = (int, bool, str, bytes, type(None), type(Ellipsis))
 
 
-class Outcome:
+class OutcomeWriter:
     """Writes the lines that make tracked values real again.
 
     Args:
@@ -123,7 +124,7 @@ class Outcome:
             )
         if isinstance(value, Sym):
             return self.let(size_text(value.fake, self.inputs()))
-        if value.source is not None and not isinstance(value, Partial):
+        if value.source is not None and not isinstance(value, PartialCall):
             return self.load(value.source)
         if isinstance(value, Seq):
             return self._sequence(value)
@@ -142,16 +143,16 @@ class Outcome:
         return self._small(value)
 
     def _small(self, value: Value) -> str:
-        if isinstance(value, Range):
+        if isinstance(value, IntRange):
             return self.constant(value.value)
         if isinstance(value, Slice):
             return f"slice({self.texts_of(value.parts)})"
-        if isinstance(value, Method):
+        if isinstance(value, BoundMethod):
             pair = f"{self.expression(value.function)}, {self.expression(value.owner)}"
             return self.let(f"{self.constant(types.MethodType)}({pair})")
         if isinstance(value, Bound) and not isinstance(value.owner, Super):
             return self.let(f"getattr({self.expression(value.owner)}, {value.name!r})")
-        if isinstance(value, Partial):
+        if isinstance(value, PartialCall):
             named = "".join(f"{key}={self.expression(part)}, " for key, part in value.keywords.items())
             given = f"{self.expression(value.function)}, {self.texts_of(value.args)}{named}"
             return self.let(f"{self.constant(functools.partial)}({given})")
@@ -165,13 +166,13 @@ class Outcome:
             return self.let(value.remake(self))
         if isinstance(value, Iter) and value.is_fixed:
             return self.let(f"iter([{self.texts_of(value.items)}])")
-        if isinstance(value, Text):
+        if isinstance(value, UnreadText):
             return self.let(_joined(self, value))
         if isinstance(value, Error) and not value.attributes:
             return self.let(f"{self.constant(value.kind)}({self.texts_of(value.args)})")
         if isinstance(value, Obj):
             return self.constant(value.value)
-        raise SkipFrame(f"a {type(value).__name__.lower()} cannot be made again after the graph")
+        raise SkipFrame(f"a {kind_word(value)} cannot be made again after the graph")
 
     def _tensor(self, value: Tensor) -> str:
         if value.node.op == "placeholder":
@@ -189,7 +190,7 @@ class Outcome:
             self._memo[value] = name
             self.lines.append(f"{name}.extend(({self.texts_of(value.items)}))" if value.items else "pass")
             return name
-        if isinstance(value, View) and not value.owner.is_storage:
+        if isinstance(value, DictView) and not value.owner.is_storage:
             return self.let(f"{self.expression(value.owner)}.{value.word}()")
         if value.kind is tuple:
             return f"({self.texts_of(value.items)})" if value.items else "()"
@@ -269,7 +270,7 @@ class Outcome:
         return name
 
 
-def _joined(outcome: Outcome, text: Text) -> str:
+def _joined(outcome: OutcomeWriter, text: UnreadText) -> str:
     """The text of a string that names tensors."""
     made = []
     for part in text.parts:

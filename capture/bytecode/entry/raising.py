@@ -18,7 +18,7 @@ from longhand.capture.bytecode.entry.call_effects import name_of
 from longhand.capture.bytecode.entry.written_inputs import can_be_kept
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.trace import Trace
-from longhand.capture.bytecode.values.tracked import Method, New, Obj
+from longhand.capture.bytecode.values.tracked import BoundMethod, New, Obj
 
 __all__ = ["check_order", "may_be_caught", "refuse_order"]
 
@@ -119,6 +119,6 @@ _ENDS = ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "POP_EXCEPT", "RERAISE")
 def _is_of_torch(frame: Frame, depth: int) -> bool:
     """Whether torch made the context manager whose exit lies at a depth of the stack."""
     leave = frame.stack[depth - 1] if 0 < depth <= len(frame.stack) else None
-    owner = leave.owner if isinstance(leave, Method) else None
+    owner = leave.owner if isinstance(leave, BoundMethod) else None
     kind = type(owner.value) if isinstance(owner, Obj) else owner.kind if isinstance(owner, New) else None
     return kind is not None and kind.__module__.startswith("torch.")

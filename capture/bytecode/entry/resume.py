@@ -24,7 +24,7 @@ from longhand.capture.bytecode.frames.frame import decode
 from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = [
-    "Position",
+    "ResumePoint",
     "assemble",
     "body_of",
     "continue_with",
@@ -42,7 +42,7 @@ _NO_FALLTHROUGH = frozenset(
 
 
 @dataclasses.dataclass(frozen=True)
-class Position:
+class ResumePoint:
     """A place in a user's code: the instruction (of frames.decode) that is next, and what is on the stack.
 
     Attributes:
@@ -92,7 +92,7 @@ def asks_for_locals(code: CodeType) -> bool:
     return False
 
 
-def parameters(position: Position) -> tuple[str, ...]:
+def parameters(position: ResumePoint) -> tuple[str, ...]:
     """What the functions of a position take, in order: what is on the stack stands between."""
     first = first_name(position.code)
     stack = [f"stack{depth}_" for depth, is_null in enumerate(position.nulls) if not is_null]
@@ -166,7 +166,7 @@ def _taken(name: str, at: InstrLocation) -> list[Any]:
     return [bc.Instr("LOAD_FAST", name, location=at), bc.Instr("DELETE_FAST", name, location=at)]
 
 
-def start(body: bc.Bytecode, position: Position, label: bc.Label, line: int) -> int:
+def start(body: bc.Bytecode, position: ResumePoint, label: bc.Label, line: int) -> int:
     """Puts the prologue in front; returns how many instructions it has."""
     rows: list[Any] = []
     at = InstrLocation(line, None, None, None)
@@ -201,7 +201,7 @@ def assemble(body: bc.Bytecode, code: CodeType, word: str) -> CodeType:
 
 
 @functools.lru_cache(maxsize=4096)
-def continuation(position: Position) -> CodeType:
+def continuation(position: ResumePoint) -> CodeType:
     """The function that continues at a position."""
     code = position.code
     body, places = body_of(code)
@@ -216,7 +216,7 @@ def continuation(position: Position) -> CodeType:
 
 
 @functools.lru_cache(maxsize=4096)
-def step_code(position: Position) -> CodeType:
+def step_code(position: ResumePoint) -> CodeType:
     """The function that runs the instruction at a position (and KW_NAMES with its call), then what continues."""
     code = position.code
     body, places = body_of(code)
@@ -278,7 +278,7 @@ def _open_try(body: bc.Bytecode, place: int) -> Any:
     return opened
 
 
-def _jump_part(row: Any, step: Any, position: Position, depth: int, at: Any) -> list[Any]:
+def _jump_part(row: Any, step: Any, position: ResumePoint, depth: int, at: Any) -> list[Any]:
     """Sends the jump of the instruction to a continuation of its own."""
     if step.name in ("JUMP_FORWARD", "JUMP_BACKWARD", "SEND", "JUMP_BACKWARD_NO_INTERRUPT"):
         raise SkipFrame(f"a break at {step.name}")
@@ -294,7 +294,7 @@ def _jump_part(row: Any, step: Any, position: Position, depth: int, at: Any) -> 
     return [*rows, *continue_with(position, target, depth + effect, at)]
 
 
-def continue_with(position: Position, index: int, depth: int, at: Any) -> list[Any]:
+def continue_with(position: ResumePoint, index: int, depth: int, at: Any) -> list[Any]:
     """Instructions that call the continuation at `index` with the stack and the live locals, and return its result."""
     code = position.code
     kept = min(depth, len(position.nulls))
@@ -308,7 +308,7 @@ def continue_with(position: Position, index: int, depth: int, at: Any) -> list[A
         nulls = _after(position, nulls)
     live = live_locals(code, index)
     names = tuple(name for name in position.locals if name in live or name == first_name(code))
-    after = Position(code, index, nulls, names)
+    after = ResumePoint(code, index, nulls, names)
     made = continuation(after)
     cells = code.co_freevars
     constant: Any = made
@@ -327,7 +327,7 @@ def continue_with(position: Position, index: int, depth: int, at: Any) -> list[A
     return rows
 
 
-def _after(position: Position, nulls: tuple[bool, ...]) -> tuple[bool, ...]:
+def _after(position: ResumePoint, nulls: tuple[bool, ...]) -> tuple[bool, ...]:
     """What an instruction pushed is no NULL: the result of a call stands where the call's NULL was."""
     instructions = decode(position.code).instructions
     last = position.index

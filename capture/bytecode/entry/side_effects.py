@@ -8,14 +8,14 @@ import types
 import torch
 
 from longhand.capture.bytecode.entry.breaks import SkipFrame
-from longhand.capture.bytecode.entry.outcome import Outcome
+from longhand.capture.bytecode.entry.outcome import OutcomeWriter
 from longhand.capture.bytecode.trace import DELETED
 from longhand.capture.bytecode.values.tracked import Cell, Dict, Iter, Obj, Seq, SetOf, Value
 
 __all__ = ["write_side_effects"]
 
 
-def write_side_effects(outcome: Outcome) -> None:
+def write_side_effects(outcome: OutcomeWriter) -> None:
     """Adds everything that the code changed in objects that were there before to the outcome's effects.
 
     Raises:
@@ -31,7 +31,7 @@ def write_side_effects(outcome: Outcome) -> None:
             outcome.effects.append(f"{outcome.constant(values)}[{name!r}] = {outcome.expression(value)}")
 
 
-def _change(outcome: Outcome, value: Value) -> None:
+def _change(outcome: OutcomeWriter, value: Value) -> None:
     if value.source is None:
         return
     target = outcome.load(value.source)
@@ -66,7 +66,7 @@ def _change(outcome: Outcome, value: Value) -> None:
         raise SkipFrame("a change cannot be made again after the graph")
 
 
-def _attributes(outcome: Outcome, owner: Obj, written: dict[str, Value]) -> None:
+def _attributes(outcome: OutcomeWriter, owner: Obj, written: dict[str, Value]) -> None:
     target = outcome.expression(owner)
     kind = type(owner.value)
     own = outcome.trace.classes.lookup(kind, "__setattr__")

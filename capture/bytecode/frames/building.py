@@ -15,7 +15,7 @@ from longhand.capture.bytecode.values.kinds import is_instance
 from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
-    Range,
+    IntRange,
     Seq,
     SetOf,
     Slice,
@@ -143,9 +143,9 @@ def _unpack_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
 @STEPS.of("MATCH_SEQUENCE")
 def _match_sequence(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = trace.force(frame.stack[-1])
-    if not isinstance(value, Seq | Const | Dict | Range):
+    if not isinstance(value, Seq | Const | Dict | IntRange):
         raise Unsupported("a value is matched with a sequence")
-    frame.push(Const(isinstance(value, Seq | Range)))
+    frame.push(Const(isinstance(value, Seq | IntRange)))
 
 
 @STEPS.of("MATCH_MAPPING")

@@ -12,7 +12,7 @@ from typing import Any
 from longhand.capture.bytecode.values.tracked import NULL, Cell, Const, Value
 from longhand.capture.bytecode.versions.running import VERSION
 
-__all__ = ["Decoded", "Frame", "Handler", "Instruction", "decode"]
+__all__ = ["Decoded", "ExceptionHandler", "Frame", "Instruction", "decode"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Instruction:
 
 
 @dataclasses.dataclass(frozen=True)
-class Handler:
+class ExceptionHandler:
     """A row of the exception table, by instruction index: [start, end) goes to `target`."""
 
     start: int
@@ -43,7 +43,7 @@ class Decoded:
     does one thing (see versions/)."""
 
     instructions: tuple[Instruction, ...]
-    handlers: tuple[Handler, ...]
+    handlers: tuple[ExceptionHandler, ...]
 
     @functools.cached_property
     def n_first(self) -> int:
@@ -51,7 +51,7 @@ class Decoded:
         names = ("MAKE_CELL", "COPY_FREE_VARS")
         return next(i for i, step in enumerate(self.instructions) if step.name not in names)
 
-    def handler_of(self, index: int) -> Handler | None:
+    def handler_of(self, index: int) -> ExceptionHandler | None:
         return next((h for h in self.handlers if h.start <= index < h.end), None)
 
 
@@ -82,7 +82,8 @@ def decode(code: CodeType) -> Decoded:
 
     rows = dis._parse_exception_table(code)  # type: ignore[attr-defined]
     handlers = tuple(
-        Handler(index(row.start), index(row.end), index_of[row.target], row.depth, row.lasti) for row in rows
+        ExceptionHandler(index(row.start), index(row.end), index_of[row.target], row.depth, row.lasti)
+        for row in rows
     )
     return Decoded(tuple(instructions), handlers)
 

@@ -13,7 +13,7 @@ from longhand.capture.bytecode.frames.dispatch import Steps
 from longhand.capture.bytecode.frames.frame import Frame, Instruction
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.constants import as_python
-from longhand.capture.bytecode.values.tracked import Const, Tensor, Text, TextPart, Value
+from longhand.capture.bytecode.values.tracked import Const, Tensor, TextPart, UnreadText, Value
 
 __all__ = ["STEPS"]
 
@@ -24,9 +24,11 @@ _CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
 @STEPS.of("BUILD_STRING")
 def _build_string(trace: Trace, frame: Frame, step: Instruction) -> None:
     values = [trace.force(value) for value in frame.popn(step.arg)]
-    if any(isinstance(value, Text) for value in values):
-        parts = [value.parts if isinstance(value, Text) else [as_python(trace, value)] for value in values]
-        frame.push(Text([part for some in parts for part in some]))
+    if any(isinstance(value, UnreadText) for value in values):
+        parts = [
+            value.parts if isinstance(value, UnreadText) else [as_python(trace, value)] for value in values
+        ]
+        frame.push(UnreadText([part for some in parts for part in some]))
         return
     frame.push(Const("".join(as_python(trace, value) for value in values)))
 
@@ -54,17 +56,17 @@ def _converted(trace: Trace, value: Value, which: int) -> Value:
         return value
     if _is_read_later(trace, value):
         assert isinstance(value, Tensor)
-        return Text([_part(value, _CONVERSIONS[which])])
+        return UnreadText([_part(value, _CONVERSIONS[which])])
     return Const(_CONVERSIONS[which](as_python(trace, value)))
 
 
 def _formatted(trace: Trace, value: Value, spec: str) -> Value:
     value = trace.force(value)
-    if isinstance(value, Text) and not spec:
+    if isinstance(value, UnreadText) and not spec:
         return value
     if not spec and _is_read_later(trace, value):  # another specification may raise
         assert isinstance(value, Tensor)
-        return Text([_part(value, format)])
+        return UnreadText([_part(value, format)])
     return Const(format(as_python(trace, value), spec))
 
 

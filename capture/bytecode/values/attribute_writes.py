@@ -12,7 +12,7 @@ from longhand.capture.bytecode.trace import DELETED, Trace
 from longhand.capture.bytecode.values.attributes import MODULE_STORES, enter, has, is_data_descriptor
 from longhand.capture.bytecode.values.constants import describe
 from longhand.capture.bytecode.values.function_attributes import missing, put_of_function
-from longhand.capture.bytecode.values.tracked import Const, Error, Func, Method, New, Obj, Tensor, Value
+from longhand.capture.bytecode.values.tracked import BoundMethod, Const, Error, Func, New, Obj, Tensor, Value
 
 __all__ = ["put"]
 
@@ -38,7 +38,7 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
     of_module = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
     if isinstance(setter, types.FunctionType) and not of_module and not plain:
         given: list[Value] = [Const(name)] if value is DELETED else [Const(name), value]
-        trace.call_value(Method(trace.function(setter, None), owner), given, {})
+        trace.call_value(BoundMethod(trace.function(setter, None), owner), given, {})
         return
     if of_module and _is_itself(trace, owner, name, trace.force(value)):
         return

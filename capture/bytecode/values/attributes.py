@@ -20,16 +20,16 @@ from longhand.capture.bytecode.values.function_attributes import get_of_function
 from longhand.capture.bytecode.values.sources import Source, attribute, item
 from longhand.capture.bytecode.values.tracked import (
     Bound,
+    BoundMethod,
     Const,
     Dict,
     Error,
     Func,
+    IntRange,
     Iter,
-    Method,
     New,
     Obj,
-    Partial,
-    Range,
+    PartialCall,
     Seq,
     SetOf,
     Slice,
@@ -103,7 +103,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
         return of_constant(trace, owner, name)
     if isinstance(owner, Func):
         return get_of_function(trace, owner, name)
-    if isinstance(owner, Method):
+    if isinstance(owner, BoundMethod):
         if name == "__self__":
             return owner.owner
         if name == "__func__":
@@ -111,7 +111,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
         return get(trace, owner.function, name)
     if isinstance(owner, Error):
         return _of_error(trace, owner, name)
-    if isinstance(owner, Partial):
+    if isinstance(owner, PartialCall):
         parts = {
             "func": owner.function,
             "args": Seq(tuple, owner.args),
@@ -131,7 +131,7 @@ def get_plain(trace: Trace, owner: New | Obj, name: str) -> Value:
 
 
 def _of_container(trace: Trace, owner: Value, name: str) -> Value:
-    kinds: dict[type, type] = {Range: range, Slice: slice, Sym: int}
+    kinds: dict[type, type] = {IntRange: range, Slice: slice, Sym: int}
     kind = owner.kind if isinstance(owner, Seq | Dict | SetOf) else kinds.get(type(owner))
     if isinstance(owner, Slice) and name in ("start", "stop", "step"):
         return owner.parts[("start", "stop", "step").index(name)]
@@ -140,7 +140,7 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
             return trace.force(owner.items[owner.kind._fields.index(name)])
         found = trace.classes.lookup(owner.kind, name)
         if isinstance(found, types.FunctionType) and name not in ("_replace", "_asdict"):
-            return Method(trace.function(found, None), owner)
+            return BoundMethod(trace.function(found, None), owner)
         if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
             return trace.call_value(trace.function(found.fget, None), [owner], {})
     if isinstance(owner, Seq) and owner.kind.__module__ == "torch.return_types":
@@ -153,7 +153,7 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
         raise Unsupported(f"an attribute, {name}, of a {describe(owner)}")
     if name == "__class__":
         return Const(kind)
-    if isinstance(owner, Range) and name in ("start", "stop", "step"):
+    if isinstance(owner, IntRange) and name in ("start", "stop", "step"):
         return Const(getattr(owner.value, name))
     if not hasattr(kind, name):
         raise missing(owner, name)
@@ -173,7 +173,7 @@ def _of_error(trace: Trace, owner: Error, name: str) -> Value:
         return Const(owner.kind)
     found = trace.classes.lookup(owner.kind, name)
     if isinstance(found, types.FunctionType):
-        return Method(trace.function(found, None), owner)
+        return BoundMethod(trace.function(found, None), owner)
     if found is MISSING:
         raise missing(owner, name)
     raise Unsupported(f"{name} of an exception")
@@ -183,12 +183,12 @@ def _bind(trace: Trace, found: Any, owner: Value, kind: type, name: str) -> Valu
     """A class attribute as an instance sees it."""
     if isinstance(found, types.FunctionType):
         function: Value = Const(found) if is_torch_leaf(found) else trace.function(found, None)
-        return Method(function, owner)
+        return BoundMethod(function, owner)
     if isinstance(found, staticmethod):
         return constant_attribute(trace, found.__func__, Const(kind), name)
     if isinstance(found, classmethod):
         if isinstance(found.__func__, types.FunctionType):
-            return Method(trace.function(found.__func__, None), Const(kind))
+            return BoundMethod(trace.function(found.__func__, None), Const(kind))
         return Bound(Const(kind), name)
     if isinstance(found, property):
         if not isinstance(found.fget, types.FunctionType):
@@ -377,7 +377,7 @@ def _of_super(trace: Trace, owner: Super, name: str) -> Value:
     base = next(base for base in order[order.index(owner.kind) + 1 :] if name in vars(base))
     if isinstance(found, types.FunctionType):
         function = trace.function(found, None)
-        return function if isinstance(bound, Const) and name == "__new__" else Method(function, bound)
+        return function if isinstance(bound, Const) and name == "__new__" else BoundMethod(function, bound)
     if base in (object, *_STORAGES, collections.OrderedDict, BaseException, Exception):
         return Bound(Super(owner.kind, bound), name)
     if isinstance(bound, Const) and not isinstance(found, classmethod):

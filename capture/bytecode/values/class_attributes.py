@@ -14,7 +14,7 @@ from longhand.capture.bytecode.values.classes import MISSING
 from longhand.capture.bytecode.values.constants import from_python
 from longhand.capture.bytecode.values.function_attributes import missing
 from longhand.capture.bytecode.values.sources import Source, attribute
-from longhand.capture.bytecode.values.tracked import Bound, Const, Method, Value
+from longhand.capture.bytecode.values.tracked import Bound, BoundMethod, Const, Value
 
 __all__ = ["constant_attribute", "of_constant"]
 
@@ -49,7 +49,7 @@ def of_constant(trace: Trace, owner: Const, name: str) -> Value:
     if found is MISSING:
         raise missing(owner, name)
     if isinstance(found, types.MethodType) and isinstance(found.__func__, types.FunctionType):
-        return Method(trace.function(found.__func__, None), owner)
+        return BoundMethod(trace.function(found.__func__, None), owner)
     if isinstance(found, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return Const(found)
     if callable(found) and not isinstance(found, type):
@@ -83,13 +83,13 @@ def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
         if meta is MISSING:
             raise missing(owner, name)
         if isinstance(meta, types.FunctionType):
-            return Method(trace.function(meta, None), owner)
+            return BoundMethod(trace.function(meta, None), owner)
         found = getattr(kind, name)
         return Bound(owner, name) if callable(found) and not isinstance(found, type) else from_python(found)
     if isinstance(raw, staticmethod):
         return constant_attribute(trace, raw.__func__, owner, name)
     if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
-        return Method(trace.function(raw.__func__, None), owner)
+        return BoundMethod(trace.function(raw.__func__, None), owner)
     if isinstance(raw, types.FunctionType):
         return trace.function(raw, None) if not is_torch_leaf(raw) else Const(raw)
     found = getattr(kind, name)

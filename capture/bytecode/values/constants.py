@@ -16,15 +16,16 @@ from longhand.capture.bytecode.values.tracked import (
     Dict,
     Error,
     Func,
+    IntRange,
     New,
     Obj,
-    Range,
     Seq,
     SetOf,
     Slice,
     Sym,
     Tensor,
     Value,
+    kind_word,
 )
 
 __all__ = [
@@ -64,7 +65,7 @@ def from_python(value: Any) -> Value:
     if kind in (set, frozenset):
         return SetOf(kind, value if kind is frozenset else value.copy())
     if kind is range:
-        return Range(value)
+        return IntRange(value)
     if kind is slice:
         return Slice((from_python(value.start), from_python(value.stop), from_python(value.step)))
     return Const(value)
@@ -77,7 +78,7 @@ def as_python(trace: Trace, value: Value) -> Any:
         NotConstant: It is not known, or it is an object with an identity.
     """
     value = trace.force(value)
-    if isinstance(value, Const | Range):
+    if isinstance(value, Const | IntRange):
         return value.value
     if isinstance(value, Seq):
         parts = [as_python(trace, part) for part in value.items]
@@ -105,7 +106,7 @@ def describe(value: Value) -> str:
         return type(value.value).__qualname__
     if isinstance(value, New | Error):
         return value.kind.__qualname__
-    return type(value).__name__.lower()
+    return kind_word(value)
 
 
 def _hashes_by_identity(kind: type) -> bool:

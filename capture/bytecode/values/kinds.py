@@ -12,35 +12,36 @@ import torch
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.values.tracked import (
     Bound,
+    BoundMethod,
     Const,
     Dict,
     Error,
     Func,
+    IntRange,
     Iter,
-    Method,
     New,
     Obj,
-    Partial,
-    Range,
+    PartialCall,
     Seq,
     SetOf,
     Slice,
     Sym,
     Tensor,
-    Text,
+    UnreadText,
     Value,
+    kind_word,
 )
 
 __all__ = ["type_of"]
 
 _FIXED: dict[type, type] = {
     Func: types.FunctionType,
-    Method: types.MethodType,
+    BoundMethod: types.MethodType,
     Bound: types.BuiltinMethodType,
-    Range: range,
+    IntRange: range,
     Slice: slice,
-    Partial: functools.partial,
-    Text: str,
+    PartialCall: functools.partial,
+    UnreadText: str,
 }
 
 
@@ -56,7 +57,7 @@ def type_of(value: Value) -> type:
         return types.GeneratorType if value.frame is not None else type(iter([]))
     if type(value) in _FIXED:
         return _FIXED[type(value)]
-    raise Unsupported(f"the type of a {type(value).__name__.lower()}")
+    raise Unsupported(f"the type of a {kind_word(value)}")
 
 
 def is_instance(value: Value, kinds: Any) -> bool:

@@ -18,24 +18,24 @@ from longhand.capture.bytecode.values.classes import MISSING
 from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold, hold_if_nan
 from longhand.capture.bytecode.values.tracked import (
     Bound,
+    BoundMethod,
     Cell,
     Const,
     Dict,
+    DictView,
     Error,
     Func,
+    IntRange,
     Iter,
-    Method,
     New,
     Obj,
-    Partial,
-    Range,
+    PartialCall,
     Seq,
     SetOf,
     Slice,
     Sym,
     Tensor,
     Value,
-    View,
 )
 
 __all__ = [
@@ -124,13 +124,13 @@ def truth(trace: Trace, value: Value) -> bool:
         return bool(value.items)
     if isinstance(value, SetOf):
         return bool(value.items)
-    if isinstance(value, Range):
+    if isinstance(value, IntRange):
         return bool(value.value)
     if isinstance(value, Sym):
         return bool(value.fake)
     if isinstance(value, Tensor):
         raise NeedsData("a branch depends on a tensor's values", _hint(trace))
-    if isinstance(value, Func | Method | Bound | Partial | Cell | Iter | Slice | Error):
+    if isinstance(value, Func | BoundMethod | Bound | PartialCall | Cell | Iter | Slice | Error):
         return True
     if isinstance(value, New | Obj):
         kind = kind_of(value)
@@ -185,7 +185,7 @@ def is_same(trace: Trace, left: Value, right: Value) -> bool:
     if left.source is not None and right.source is not None:
         # Two real objects that differ now: that they still do in a later call must be checked.
         trace.guards.identity(left.source, right.source, is_same=False)
-    if isinstance(left, Method | Bound) or isinstance(right, Method | Bound):
+    if isinstance(left, BoundMethod | Bound) or isinstance(right, BoundMethod | Bound):
         raise Unsupported("the identity of bound methods is asked for")
     return False
 
@@ -207,7 +207,7 @@ def contains(trace: Trace, owner: Value, key: Value) -> bool:
         return as_key(trace, key) in owner.items
     if isinstance(owner, Seq):
         return any(is_found(trace, trace.force(part), key) for part in owner.items)
-    if isinstance(owner, Range | Const) and isinstance(key, Const):
+    if isinstance(owner, IntRange | Const) and isinstance(key, Const):
         return operator.contains(owner.value, key.value)
     if isinstance(owner, New | Obj):
         found = trace.get_special(owner, "__contains__")
@@ -278,7 +278,7 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         made = Dict(left.kind, dict(left.items), factory=left.factory, keys=dict(left.keys))
         made.merge(right)
         return made
-    if plain in ("&", "|", "-", "^") and (isinstance(left, View) or isinstance(right, View)):
+    if plain in ("&", "|", "-", "^") and (isinstance(left, DictView) or isinstance(right, DictView)):
         left, right = (_as_set(trace, side) for side in (left, right))
     if isinstance(left, SetOf) and isinstance(right, SetOf):
         return combined(trace, plain, left, right, in_place)

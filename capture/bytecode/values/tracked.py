@@ -15,29 +15,30 @@ from longhand.capture.bytecode.values.sources import Source
 __all__ = [
     "NULL",
     "Bound",
+    "BoundMethod",
     "Cell",
     "Const",
     "Dict",
+    "DictView",
     "Error",
     "Func",
+    "IntRange",
     "Iter",
     "Lazy",
-    "Method",
     "New",
     "Null",
     "Obj",
-    "Partial",
-    "Range",
+    "PartialCall",
     "Seq",
     "SetOf",
     "Slice",
     "Super",
     "Sym",
     "Tensor",
-    "Text",
     "TextPart",
+    "UnreadText",
     "Value",
-    "View",
+    "kind_word",
 ]
 
 
@@ -137,7 +138,7 @@ class Dict(Value):
         self.items.update(other.items)
 
 
-class View(Seq):
+class DictView(Seq):
     """``keys()``, ``values()`` or ``items()`` of a dict: it shows what the dict holds now.
 
     Attributes:
@@ -193,14 +194,14 @@ class TextPart:
 
 
 @dataclasses.dataclass(eq=False)
-class Text(Value):
+class UnreadText(Value):
     """A string that names values of tensors; nobody has read it so far."""
 
     parts: list[str | TextPart]
 
 
 @dataclasses.dataclass(eq=False)
-class Range(Value):
+class IntRange(Value):
     """A range of known ints."""
 
     value: range
@@ -276,7 +277,7 @@ class Func(Value):
 
 
 @dataclasses.dataclass(eq=False)
-class Method(Value):
+class BoundMethod(Value):
     """A function bound to an object."""
 
     function: Value
@@ -292,7 +293,7 @@ class Bound(Value):
 
 
 @dataclasses.dataclass(eq=False)
-class Partial(Value):
+class PartialCall(Value):
     """functools.partial."""
 
     function: Value
@@ -330,3 +331,17 @@ class Iter(Value):
     sequence: Seq | None = None
     position: int = 0
     changed: bool = False
+
+
+_WORDS: dict[type[Value], str] = {
+    BoundMethod: "method",
+    DictView: "view",
+    IntRange: "range",
+    PartialCall: "partial",
+    UnreadText: "text",
+}
+
+
+def kind_word(value: Value) -> str:
+    """What kind of value it is, for people."""
+    return _WORDS.get(type(value), type(value).__name__.lower())

@@ -31,12 +31,12 @@ from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES, DICTS
 from longhand.capture.bytecode.values.sources import Source, attribute, item, root
 from longhand.capture.bytecode.values.tracked import (
     Bound,
+    BoundMethod,
     Cell,
     Const,
     Func,
-    Method,
+    IntRange,
     Obj,
-    Range,
     Slice,
     Sym,
     Tensor,
@@ -88,7 +88,7 @@ class Wrapping(GivenObjects):
             inside = source.then("object.__getattribute__({}, '_original')", "{}")
             return self.wrap(object.__getattribute__(value, "_original"), inside)
         made = self._wrap(value, source)
-        if not isinstance(made, Const | Sym | Range | Slice):
+        if not isinstance(made, Const | Sym | IntRange | Slice):
             self.by_id[id(value)] = made
             self.alive.append(value)
         return made
@@ -127,7 +127,7 @@ class Wrapping(GivenObjects):
         if kind is types.MethodType:
             self.guards.same_type(source, kind)
             owner = self.wrap(value.__self__, attribute(source, "__self__"))
-            return Method(self.wrap(value.__func__, attribute(source, "__func__")), owner, source=source)
+            return BoundMethod(self.wrap(value.__func__, attribute(source, "__func__")), owner, source=source)
         if kind in (list, collections.deque) or issubclass(kind, tuple):
             return given_sequence(self, value, kind, source)
         if kind in DICTS:
@@ -141,7 +141,7 @@ class Wrapping(GivenObjects):
             return self.cell(value, source, "")
         if kind is range:
             self.guards.equal(source, value)
-            return Range(value, source=source)
+            return IntRange(value, source=source)
         if kind is slice:
             self.guards.same_type(source, kind)
             parts = [self.wrap(getattr(value, n), attribute(source, n)) for n in ("start", "stop", "step")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.columns import ColumnsPrinter
-from longhand.emit.cpp.loops import Loop
+from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.schedule_text import (
     ScheduleText,
     chunks_in_double,
@@ -13,7 +13,7 @@ from longhand.schedule.plan import KernelPlan
 
 
 def text(
-    plan: KernelPlan, printer: BodyPrinter, rows: tuple[Loop, ...], cols: tuple[Loop, ...]
+    plan: KernelPlan, printer: BodyPrinter, rows: tuple[CppLoop, ...], cols: tuple[CppLoop, ...]
 ) -> ScheduleText:
     """Loops down the columns."""
     body = ColumnsPrinter(printer).text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.cpp.body import BodyPrinter
-from longhand.emit.cpp.loops import Loop
+from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.rows import rows_text
 from longhand.emit.cpp.schedule_text import (
     ScheduleText,
@@ -16,7 +16,7 @@ from longhand.schedule.plan import KernelPlan
 
 
 def text(
-    plan: KernelPlan, printer: BodyPrinter, rows: tuple[Loop, ...], cols: tuple[Loop, ...]
+    plan: KernelPlan, printer: BodyPrinter, rows: tuple[CppLoop, ...], cols: tuple[CppLoop, ...]
 ) -> ScheduleText:
     """One loop over everything, or loops as over reduced rows."""
     if rows:

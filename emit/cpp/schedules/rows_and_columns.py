@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.cpp.body import BodyPrinter
-from longhand.emit.cpp.loops import Loop
+from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.rows_and_columns import rows_and_columns_text
 from longhand.emit.cpp.schedule_text import (
     ScheduleText,
@@ -17,7 +17,7 @@ from longhand.schedule.plan import KernelPlan
 
 
 def text(
-    plan: KernelPlan, printer: BodyPrinter, rows: tuple[Loop, ...], cols: tuple[Loop, ...]
+    plan: KernelPlan, printer: BodyPrinter, rows: tuple[CppLoop, ...], cols: tuple[CppLoop, ...]
 ) -> ScheduleText:
     """The rows of a chunk, what they add up, and how the chunks' sums are combined."""
     remark = rows_remark(plan, printer.names, "One thread per chunk of rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.cpp.body import BodyPrinter
-from longhand.emit.cpp.loops import Loop
+from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.schedule_text import (
     ScheduleText,
     chunks_in_double,
@@ -15,7 +15,7 @@ from longhand.schedule.plan import KernelPlan
 
 
 def text(
-    plan: KernelPlan, printer: BodyPrinter, rows: tuple[Loop, ...], cols: tuple[Loop, ...]
+    plan: KernelPlan, printer: BodyPrinter, rows: tuple[CppLoop, ...], cols: tuple[CppLoop, ...]
 ) -> ScheduleText:
     """A chunk of a row, and how chunks are combined."""
     body = split_text(pass_printer(plan, printer), rows)

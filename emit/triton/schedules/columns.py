@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.chunks import (
     combine_rows,
     loop_context,
@@ -11,6 +10,7 @@ from longhand.emit.triton.chunks import (
     without_then,
 )
 from longhand.emit.triton.functions import (
+    FunctionRole,
     FunctionText,
     KernelText,
     paragraphs,
@@ -19,6 +19,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.loops import LoopPrinter
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan
 
 
@@ -57,7 +58,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         context,
         constants,
         sides,
-        "_partial_kernel",
+        FunctionRole.PARTIAL,
     )
     combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, batch), sides)
     return KernelText(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longhand.emit.names.unit_names import KernelNames, pointer_word
 from longhand.emit.triton.functions import (
     FunctionText,
     KernelText,
@@ -13,6 +12,7 @@ from longhand.emit.triton.functions import (
 )
 from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Side, Space
+from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import KernelPlan
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.chunks import (
     combine_rows,
     loop_context,
@@ -11,6 +10,7 @@ from longhand.emit.triton.chunks import (
     without_then,
 )
 from longhand.emit.triton.functions import (
+    FunctionRole,
     FunctionText,
     KernelText,
     paragraphs,
@@ -19,6 +19,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.loops import LoopPrinter
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan
 
 
@@ -42,7 +43,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     sides = (rows, cols)
     does = "Each program walks a chunk of the rows and adds up their columns"
     constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
-    partial = FunctionText(does, context, constants, sides, "_partial_kernel")
+    partial = FunctionText(does, context, constants, sides, FunctionRole.PARTIAL)
     combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, None), sides)
     return KernelText(
         (partial, combine),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.chunks import (
     loop_context,
     row_walk,
@@ -13,6 +12,7 @@ from longhand.emit.triton.functions import (
     paragraphs,
 )
 from longhand.emit.triton.scope import FileScope
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.functions import (
     KernelText,
     block_body,
@@ -12,6 +11,7 @@ from longhand.emit.triton.functions import (
 )
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan
 
 

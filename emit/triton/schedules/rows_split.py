@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.triton.chunks import (
     combine_chunks,
     lines_of,
@@ -13,6 +12,7 @@ from longhand.emit.triton.chunks import (
     without_then,
 )
 from longhand.emit.triton.functions import (
+    FunctionRole,
     FunctionText,
     KernelText,
     needed,
@@ -21,6 +21,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.loops import LoopPrinter
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan
 
 
@@ -36,7 +37,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     context |= scratch_context(plan, names)
     does = f"Each program walks one chunk of {'a row' if rows.keys else 'all'}, COLS columns at a time"
     sides = (rows, cols)
-    partial = FunctionText(does, context, (("COLS", ""),), sides, "_partial_kernel", "body")
+    partial = FunctionText(does, context, (("COLS", ""),), sides, FunctionRole.PARTIAL, "body")
     final = LoopPrinter(
         plan, names, scope, Space((rows.flat,) * bool(rows.keys), Side(rows.keys), Side()), "split"
     )
@@ -45,7 +46,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     context["splits"] = needed(rows.split_lines, lines_of(combining["paragraphs"]))
     does = "Each program combines the chunks of one row" if rows.keys else "Combines the chunks"
     constants = (("SPLITS", "n_splits, rounded up to a power of two"),)
-    combine = FunctionText(does, context, constants, sides, "_combine_kernel", "combine")
+    combine = FunctionText(does, context, constants, sides, FunctionRole.COMBINE, "combine")
     return KernelText(
         (partial, combine),
         frozenset(printer.functions | final.functions),

@@ -1,5 +1,8 @@
-// decay_step_size_and_root_correction: step = step + 1.0; root_correction = sqrt(1.0 - BETA2**step); decay =
-// 1.0 - lr * DECAY; step_size = lr / (1.0 - BETA1**step).
+// decay_step_size_and_root_correction: step, root_correction, decay and step_size:
+//     step = step + 1.0
+//     root_correction = sqrt(1.0 - BETA2**step)
+//     decay = 1.0 - lr * DECAY
+//     step_size = lr / (1.0 - BETA1**step)
 //
 //     adamw    step += 1
 //     adamw    decay = 1 - lr * DECAY

@@ -20,6 +20,6 @@ def swiglu(a, b):
     n_rows, n_cols = a.shape
 
     # swiglu    return F.silu(a) * b
-    product = torch.empty_like(a)
-    kernels.swiglu(a, b, product, n_rows * n_cols)
-    return product
+    gated = torch.empty_like(a)
+    kernels.swiglu(a, b, gated, n_rows * n_cols)
+    return gated

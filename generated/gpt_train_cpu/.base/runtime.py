@@ -904,3 +904,17 @@ def _prune(folder: Path) -> None:
             if time.time() - used > RECENT_SECONDS:
                 path.unlink()
                 path.with_suffix(".sha256").unlink(missing_ok=True)
+
+
+def parameters_of(module):
+    """What module.parameters() yields, which looks for it in each call, after check_weights() looked at the module."""
+    state = module.__dict__.get(SEEN)
+    if state is None:  # there was no need to look
+        return list(module.parameters())
+    if state.get("parameters are of") is not state["holders"]:
+        state["parameters are of"] = state["holders"]
+        state["parameters"] = [part._parameters for part in module.modules() if part._parameters]
+    found = []
+    for held in state["parameters"]:
+        found += held.values()
+    return [parameter for parameter in dict.fromkeys(found) if parameter is not None]

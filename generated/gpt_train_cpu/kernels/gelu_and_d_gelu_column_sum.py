@@ -1,5 +1,7 @@
-"""gelu_and_d_gelu_column_sum: hidden = gelu(widen); d_widen = d_gelu(d_hidden, widen); d_bias = sum(d_widen),
-column by column.
+"""gelu_and_d_gelu_column_sum: hidden, d_widen and d_bias, column by column:
+    hidden = gelu(widen)
+    d_widen = d_gelu(d_hidden, widen)
+    d_bias = sum(d_widen)
 
 The kernel is gelu_and_d_gelu_column_sum.cpp, built when it changes.
 """

@@ -13,7 +13,7 @@ from torch import nn
 
 from . import kernels
 from .backward import BlockSaved, LanguageModelFunction
-from .runtime import Weights, check_tensor, check_weights, tie
+from .runtime import Weights, check_tensor, check_weights, parameters_of, tie
 
 
 class Block(nn.Module):
@@ -129,7 +129,7 @@ class LanguageModel(nn.Module):
         check_tensor("targets", targets, dtype=torch.int64, shape=(8, 1024), device=tokens.device)
         with torch.no_grad():
             check_weights(self, tokens.device)
-        return LanguageModelFunction.apply(self, tokens, targets, *self.parameters())[0]
+        return LanguageModelFunction.apply(self, tokens, targets, *parameters_of(self))[0]
 
     def launch(self, tokens, targets):
         """What the model runs, in order: returns the results, then what backward.py reads.
@@ -207,7 +207,7 @@ class LanguageModel(nn.Module):
             n_rows=batch * seq,
             n_cols=vocab_size,
             logits_stride=padded_vocab_size,
-            unscaled_d_logits_stride=50264,
+            unscaled_d_logits_stride=unscaled_d_logits.stride(0),
         )
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
@@ -215,7 +215,7 @@ class LanguageModel(nn.Module):
             unscaled_d_logits,
             n_rows=8192,
             n_cols=7,
-            unscaled_d_logits_stride=50264,
+            unscaled_d_logits_stride=unscaled_d_logits.stride(0),
             unscaled_d_logits_offset=50257,
         )
 

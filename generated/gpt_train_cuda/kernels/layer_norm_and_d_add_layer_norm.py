@@ -1,5 +1,8 @@
-"""layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x);
-d_weight = sum(d_ln_2 * normalize(x)); d_bias = sum(d_ln_2), in one pass over the rows.
+"""layer_norm_and_d_add_layer_norm: ln_2, d_x, d_weight and d_bias, in one pass over the rows:
+    ln_2 = layer_norm(x)
+    d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x)
+    d_weight = sum(d_ln_2 * normalize(x))
+    d_bias = sum(d_ln_2)
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 

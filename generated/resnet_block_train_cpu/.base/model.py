@@ -12,7 +12,7 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, empty
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, empty, parameters_of
 
 
 class ResNetBlock(nn.Module):
@@ -55,12 +55,10 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x.detach(), dtype=torch.float32, shape=(4, 16, 28, 28), device="cpu")
         with torch.no_grad():
             check_weights(self, x.device)
-        return ResNetBlockFunction.apply(self, x, *self.parameters())[0]
+        return ResNetBlockFunction.apply(self, x, *parameters_of(self))[0]
 
     def launch(self, x):
         """What the model runs, in order: returns the results, then what backward.py reads."""
-        batch = x.shape[0]
-        out_channels, out_height, out_width = 32, 14, 14
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
@@ -76,7 +74,7 @@ class ResNetBlock(nn.Module):
             eps=1e-5,
         )
         out = empty(bn1.shape, torch.float32)
-        kernels.relu(bn1, out, batch * out_channels * out_height * out_width)
+        kernels.relu(bn1, out, out.numel())
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
@@ -108,7 +106,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    return F.relu(out)
         activated = empty(bn2.shape, torch.float32)
-        kernels.add_relu(bn2, shortcut_1, activated, batch * out_channels * out_height * out_width)
+        kernels.add_relu(bn2, shortcut_1, activated, activated.numel())
         return (
             activated,
             conv1,

@@ -1,5 +1,8 @@
-// d_relu_d_batch_norm: d_out = d_relu(d_activated, activated); d_weight = sum(d_out * normalize(shortcut));
-// d_shortcut = d_batch_norm(d_out, shortcut); d_bias = sum(d_out), channel by channel.
+// d_relu_d_batch_norm: d_weight, d_shortcut and d_bias, channel by channel:
+//     d_out = d_relu(d_activated, activated)
+//     d_weight = sum(d_out * normalize(shortcut))
+//     d_shortcut = d_batch_norm(d_out, shortcut)
+//     d_bias = sum(d_out)
 //
 //     ResNetBlock.forward    return F.relu(out)
 //     ResNetBlock.forward    out = out + self.shortcut(x)

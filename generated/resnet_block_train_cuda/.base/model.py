@@ -12,7 +12,7 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_mode, check_tensor, check_weights
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, parameters_of
 
 
 class ResNetBlock(nn.Module):
@@ -58,25 +58,26 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x.detach(), dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         with torch.no_grad():
             check_weights(self, x.device)
-        return ResNetBlockFunction.apply(self, x, *self.parameters())[0]
+        return ResNetBlockFunction.apply(self, x, *parameters_of(self))[0]
 
     def launch(self, x):
         """What the model runs, in order: returns the results, then what backward.py reads."""
         batch = x.shape[0]
-        out_channels, out_height, out_width = 256, 28, 28
+        conv1_channels, conv1_height, conv1_width, conv2_channels = 256, 28, 28, 256
+        shortcut_channels, shortcut_height, shortcut_width = 256, 28, 28
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
         kernels.increment(self.bn1.num_batches_tracked)
-        bn1_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
-        bn1_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn1_piece_means = torch.empty((conv1_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn1_piece_squares = torch.empty((conv1_channels, batch, 1), dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
             conv1,
             bn1_piece_means,
             bn1_piece_squares,
-            n_channels=out_channels,
+            n_channels=conv1_channels,
             n_batches=batch,
-            n_pixels=out_height * out_width,
+            n_pixels=conv1_height * conv1_width,
         )
         bn1_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
         bn1_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
@@ -87,7 +88,7 @@ class ResNetBlock(nn.Module):
             bn1_rstd,
             self.bn1.running_mean,
             self.bn1.running_var,
-            n_rows=out_channels,
+            n_rows=conv1_channels,
             n_cols=batch,
             piece_size=784,
             eps=1e-5,
@@ -102,22 +103,22 @@ class ResNetBlock(nn.Module):
             self.bn1.bias,
             out,
             n_batches=batch,
-            n_channels=out_channels,
-            n_pixels=out_height * out_width,
+            n_channels=conv1_channels,
+            n_pixels=conv1_height * conv1_width,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
         kernels.increment(self.bn2.num_batches_tracked)
-        bn2_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
-        bn2_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn2_piece_means = torch.empty((conv2_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn2_piece_squares = torch.empty((conv2_channels, batch, 1), dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
             conv2,
             bn2_piece_means,
             bn2_piece_squares,
-            n_channels=out_channels,
+            n_channels=conv2_channels,
             n_batches=batch,
-            n_pixels=out_height * out_width,
+            n_pixels=conv1_height * conv1_width,
         )
         bn2_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
         bn2_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
@@ -128,7 +129,7 @@ class ResNetBlock(nn.Module):
             bn2_rstd,
             self.bn2.running_mean,
             self.bn2.running_var,
-            n_rows=out_channels,
+            n_rows=conv2_channels,
             n_cols=batch,
             piece_size=784,
             eps=1e-5,
@@ -138,15 +139,19 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
         kernels.increment(self.shortcut[1].num_batches_tracked)
-        shortcut_piece_means = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
-        shortcut_piece_squares = torch.empty((out_channels, batch, 1), dtype=torch.float32, device=x.device)
+        shortcut_piece_means = torch.empty(
+            (shortcut_channels, batch, 1), dtype=torch.float32, device=x.device
+        )
+        shortcut_piece_squares = torch.empty(
+            (shortcut_channels, batch, 1), dtype=torch.float32, device=x.device
+        )
         kernels.piece_statistics(
             shortcut,
             shortcut_piece_means,
             shortcut_piece_squares,
-            n_channels=out_channels,
+            n_channels=shortcut_channels,
             n_batches=batch,
-            n_pixels=out_height * out_width,
+            n_pixels=shortcut_height * shortcut_width,
         )
         shortcut_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
         shortcut_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
@@ -157,7 +162,7 @@ class ResNetBlock(nn.Module):
             shortcut_rstd,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
-            n_rows=out_channels,
+            n_rows=shortcut_channels,
             n_cols=batch,
             piece_size=784,
             eps=1e-5,
@@ -179,8 +184,8 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].bias,
             activated,
             n_batches=batch,
-            n_channels=out_channels,
-            n_pixels=out_height * out_width,
+            n_channels=conv2_channels,
+            n_pixels=conv1_height * conv1_width,
         )
         return (
             activated,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
@@ -37,7 +37,7 @@ def _should_split(target: str, n_rows: int, n_cols: int) -> bool:
     return n_rows >= 256 and pays.get(target, False)
 
 
-def _cuda(work: Work) -> tuple[Tunable, ...]:
+def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.is_split:
         return (
             Tunable("ROWS", 16, "rows at a time"),
@@ -58,7 +58,7 @@ def _cuda(work: Work) -> tuple[Tunable, ...]:
     )
 
 
-def _cpu(work: Work) -> tuple[Tunable, ...]:
+def _cpu(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.is_split:
         return Tunable("COLS", 256, "columns that are accumulated at a time"), *grain(work)
     return (

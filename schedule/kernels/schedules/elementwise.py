@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
 from longhand.schedule.kernels.schedules.registers import in_registers
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
@@ -20,7 +20,7 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops() if candidate.space.family is Family.ELEMENTWISE else None
 
 
-def _cuda(work: Work) -> tuple[Tunable, ...]:
+def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not (work.has_rows or work.has_cols):
         return (Tunable("NUM_WARPS", 1),)
     if not work.has_rows:

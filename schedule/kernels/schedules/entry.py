@@ -13,7 +13,7 @@ from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import Masking, find_masking
 from longhand.schedule.kernels.pass_levels import Passes, find_passes, store_pass
-from longhand.schedule.kernels.space import Family, Space
+from longhand.schedule.kernels.space import Family, NestSpace
 from longhand.schedule.kernels.staging import Stager
 from longhand.schedule.sizes import Hints, guess
 from longhand.schedule.targets import TargetFacts
@@ -47,7 +47,7 @@ class Candidate:
         hints: Values of symbolic sizes, as at capture.
     """
 
-    space: Space
+    space: NestSpace
     buffers: Mapping[str, Buffer]
     target: TargetFacts
     hints: Hints
@@ -93,7 +93,7 @@ class Candidate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class KernelWork:
     """What the choice of tunables looks at. No sizes: one kernel serves many.
 
     Attributes:
@@ -119,7 +119,7 @@ class Work:
     live_words: int = 1
 
 
-Tuning = Callable[[Work], tuple[Tunable, ...]]
+Tuning = Callable[[KernelWork], tuple[Tunable, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +142,7 @@ def count(axes: tuple[Axis, ...], hints: Hints) -> int:
     return math.prod(guess(axis.size, hints) for axis in axes)
 
 
-def grain(work: Work) -> tuple[Tunable, ...]:
+def grain(work: KernelWork) -> tuple[Tunable, ...]:
     """CPU: when threads are worth their start."""
     return (
         Tunable("GRAIN", 4096 if work.is_heavy else 32768, "elements below which one thread does it all"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, ScheduleEntry, Work
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, ScheduleEntry
 from longhand.schedule.targets import CPP, TRITON
 
 FOREACH = KernelSchedule("foreach", is_over_lists=True)
@@ -21,14 +21,14 @@ def _never(_: Candidate) -> None:
     return None
 
 
-def _cuda(work: Work) -> tuple[Tunable, ...]:
+def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.has_cols:
         return (Tunable("NUM_WARPS", 1),)
     lanes = 16 // max(1, min(work.element_bytes, 8))
     return Tunable("BLOCK", 256 * lanes, "elements per program"), Tunable("NUM_WARPS", 8)
 
 
-def _cpu(work: Work) -> tuple[Tunable, ...]:
+def _cpu(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.has_cols:
         return ()
     return (Tunable("CHUNK", 16384, "elements that a thread takes at a time"),)

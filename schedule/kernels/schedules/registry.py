@@ -15,7 +15,7 @@ from longhand.schedule.kernels.schedules import (
     rows_split,
     transposed,
 )
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry
 from longhand.schedule.targets import TargetFacts
 
 SCHEDULES: tuple[ScheduleEntry, ...] = (
@@ -41,7 +41,7 @@ def choose_schedule(
     raise AssertionError("unreachable: of each family of spaces one schedule takes all")
 
 
-def choose_tunables(entry: ScheduleEntry, target: TargetFacts, work: Work) -> tuple[Tunable, ...]:
+def choose_tunables(entry: ScheduleEntry, target: TargetFacts, work: KernelWork) -> tuple[Tunable, ...]:
     """The block at the top of the file; empty for a target that the schedule was never tuned for."""
     tuning = entry.tunables.get(target.name)
     return tuning(work) if tuning is not None else ()

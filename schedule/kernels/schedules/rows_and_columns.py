@@ -15,7 +15,7 @@ from longhand.schedule.kernels.flow import find_flow
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import Masking, find_masking
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
 from longhand.schedule.targets import CPP, TRITON
 
 ROWS_AND_COLUMNS = KernelSchedule("rows_and_columns", has_passes=True, is_compiled_for_cols=True)
@@ -47,7 +47,7 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops(passes, Masking(guards, masking.padding), is_split=True)
 
 
-def _cuda(_: Work) -> tuple[Tunable, ...]:
+def _cuda(_: KernelWork) -> tuple[Tunable, ...]:
     return (
         Tunable("ELEMENTS", _STEP, "at a time: short rows share a step"),
         Tunable("SPLITS", _CHUNKS, "chunks of the rows, at most"),
@@ -56,7 +56,7 @@ def _cuda(_: Work) -> tuple[Tunable, ...]:
     )
 
 
-def _cpu(work: Work) -> tuple[Tunable, ...]:
+def _cpu(work: KernelWork) -> tuple[Tunable, ...]:
     return (
         Tunable("ROWS", 32, "rows per chunk, at least"),
         Tunable("SPLITS", 256, "chunks of the rows, at most"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
@@ -24,7 +24,7 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops(candidate.passes, candidate.masking) if candidate.space.family is Family.ROWS else None
 
 
-def _cuda(work: Work) -> tuple[Tunable, ...]:
+def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     return (
         Tunable("COLS", 4096 if work.writes_rows else 1024, "columns at a time"),
         Tunable("NUM_WARPS", 16),

@@ -13,7 +13,7 @@ from longhand.schedule.kernels.flow import Flow
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import find_masking
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import TRITON
 
@@ -62,7 +62,7 @@ def _live_row_values(flow: Flow) -> int:
     return most
 
 
-def _cuda(work: Work) -> tuple[Tunable, ...]:
+def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.has_rows:
         return (Tunable("NUM_WARPS", 16 if work.is_long else 8),)
     if work.is_long:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
@@ -42,7 +42,7 @@ def _should_split(target: str, n_rows: int, n_cols: int) -> bool:
     return n_rows <= most_rows and n_cols >= least_cols
 
 
-def _cuda(_: Work) -> tuple[Tunable, ...]:
+def _cuda(_: KernelWork) -> tuple[Tunable, ...]:
     return (
         Tunable("COLS", 8192, "columns at a time"),
         Tunable("SPLITS", 512, "chunks of a row, at most"),
@@ -50,7 +50,7 @@ def _cuda(_: Work) -> tuple[Tunable, ...]:
     )
 
 
-def _cpu(work: Work) -> tuple[Tunable, ...]:
+def _cpu(work: KernelWork) -> tuple[Tunable, ...]:
     return (
         Tunable("COLS", 8192, "columns per chunk, at least"),
         Tunable("SPLITS", 128, "chunks of a row, at most"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work, grain
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
 from longhand.schedule.kernels.schedules.registers import in_registers
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
@@ -21,13 +21,13 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops() if candidate.space.family is Family.TRANSPOSED else None
 
 
-def _cuda(work: Work) -> tuple[Tunable, ...]:
+def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     wide = in_registers(128 * 128, work.live_words, n_warps=8) == 128 * 128
     side = 128 if work.element_bytes <= 2 and wide else 64
     return Tunable("TILE", side, "rows and columns of a tile"), Tunable("NUM_WARPS", 8)
 
 
-def _cpu(work: Work) -> tuple[Tunable, ...]:
+def _cpu(work: KernelWork) -> tuple[Tunable, ...]:
     if work.is_turned:
         # Long rows: several lines of cache, one after the other, are what the processor fetches ahead.
         rows, cols = 64, 256 if work.element_bytes <= 4 else 128

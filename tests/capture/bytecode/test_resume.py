@@ -11,7 +11,7 @@ import pytest
 from longhand.capture.bytecode.entry import resume
 from longhand.capture.bytecode.entry.loops import loop_around
 from longhand.capture.bytecode.entry.resume import (
-    Position,
+    ResumePoint,
     continuation,
     live_locals,
     parameters,
@@ -158,7 +158,7 @@ def run_from(function, index, values, build):
     boxes = {n: types.CellType(values[n]) if n in values else types.CellType() for n in code.co_cellvars}
     given = {**values, **boxes}
     names = tuple(sorted(name for name in given if name in live and name not in code.co_freevars))
-    position = Position(code, index, (), names)
+    position = ResumePoint(code, index, (), names)
     made = types.FunctionType(
         build(position), function.__globals__, function.__name__, None, function.__closure__
     )
@@ -199,7 +199,7 @@ def test_super_finds_its_instance():
         i for i, step in enumerate(decode(code).instructions) if step.line == code.co_firstlineno + 2
     )
     values = {"self": Derived(), "a": 4, "b": 2, "c": 5}
-    assert parameters(Position(code, index, (), ("a", "b", "c", "self")))[0] == "self"
+    assert parameters(ResumePoint(code, index, (), ("a", "b", "c", "self")))[0] == "self"
     assert run_from(function, index, values, continuation) == Derived().method(4, 2)
 
 
@@ -222,7 +222,7 @@ def test_a_call_inside_a_with_block_is_left_properly():
     entered = manager()
     entered.__enter__()
     nulls = (False, True, False, False) if VERSION.null_is_first else (False, False, True, False)
-    position = Position(function.__code__, index, nulls, ())
+    position = ResumePoint(function.__code__, index, nulls, ())
     made = types.FunctionType(step_code(position), globals(), "function", None, function.__closure__)
     assert made(entered.__exit__, len, [1, 2]) == 2
     assert log == ["in", "out"]
@@ -236,7 +236,7 @@ def test_code_that_nobody_has_is_forgotten() -> None:
         exec(f"def made(a):\n    for b in a:\n        b = {number}\n    return b", names)
         code = names["made"].__code__
         head = next(i for i, step in enumerate(decode(code).instructions) if step.name == "FOR_ITER")
-        position = Position(code, head + 1, (False, False), ("a",))
+        position = ResumePoint(code, head + 1, (False, False), ("a",))
         assert loop_around(position, code, {head: 2}) is not None
         first = first or weakref.ref(code)
     assert first is not None and first() is None

@@ -12,7 +12,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.known.deduction import facts_of
-from longhand.capture.known.facts import Affine, Choice, Fact, Position, Same
+from longhand.capture.known.facts import Affine, AffineValue, Fact, Piecewise, SameNumber
 
 aten = torch.ops.aten
 
@@ -27,9 +27,9 @@ def values_of(function: Affine, shape: torch.Size, sizes: dict) -> torch.Tensor:
 
 
 def materialized(fact: Fact, like: torch.Tensor, sizes: dict) -> torch.Tensor:
-    if isinstance(fact, Same):
+    if isinstance(fact, SameNumber):
         return torch.full_like(like, fact.number)
-    if isinstance(fact, Position):
+    if isinstance(fact, AffineValue):
         return values_of(fact.value, like.shape, sizes).to(like.dtype)
     holds = torch.ones(like.shape, dtype=torch.bool)
     for condition in fact.conditions:
@@ -156,7 +156,7 @@ def test_the_causal_mask_is_proven(mode: str) -> None:
     traced = torch_private.make_fx(mask_of_transformers, tracing_mode=mode)(x)
     facts = facts_of(traced.graph)
     mask = traced.graph.output_node().args[0]
-    assert facts[mask] == Choice(frozenset([Affine(0, (0, 0, 1, -1))]), True, False)
+    assert facts[mask] == Piecewise(frozenset([Affine(0, (0, 0, 1, -1))]), True, False)
 
 
 def test_a_window_wider_than_the_sequence_is_none() -> None:
@@ -167,7 +167,7 @@ def test_a_window_wider_than_the_sequence_is_none() -> None:
     for width, n_conditions in ((8, 1), (3, 2)):
         traced = torch_private.make_fx(functools.partial(window, width=width))(torch.zeros(8))
         fact = facts_of(traced.graph)[traced.graph.output_node().args[0]]
-        assert isinstance(fact, Choice) and len(fact.conditions) == n_conditions
+        assert isinstance(fact, Piecewise) and len(fact.conditions) == n_conditions
 
 
 def test_what_data_decides_is_not_known() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from longhand.emit.names.unit_names import KernelNames
 from longhand.emit.text.reference import Reference
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Position, Reduce, Scalar, Store, Value
 from longhand.options import Device
+from longhand.schedule.names.unit_names import KernelNames
 from longhand.schedule.plan import KernelPlan, ParameterRef, SizeOf, scalar_at
 from longhand.schedule.targets import TargetFacts
 from longhand.targets import register

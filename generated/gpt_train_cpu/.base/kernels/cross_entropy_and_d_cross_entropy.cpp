@@ -1,5 +1,6 @@
-// cross_entropy_and_d_cross_entropy: losses = cross_entropy(logits, targets); unscaled_d_logits =
-// d_cross_entropy(logits, targets, n_counted), row by row.
+// cross_entropy_and_d_cross_entropy: losses and unscaled_d_logits, row by row:
+//     losses = cross_entropy(logits, targets)
+//     unscaled_d_logits = d_cross_entropy(logits, targets, n_counted)
 //
 //     LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 //

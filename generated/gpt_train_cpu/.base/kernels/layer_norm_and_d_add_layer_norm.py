@@ -1,5 +1,8 @@
-"""layer_norm_and_d_add_layer_norm: ln_2 = layer_norm(x); d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x); d_bias
-= sum(d_ln_2); d_weight = sum(d_ln_2 * normalize(x)), in one pass over the rows.
+"""layer_norm_and_d_add_layer_norm: ln_2, d_x, d_bias and d_weight, in one pass over the rows:
+    ln_2 = layer_norm(x)
+    d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x)
+    d_bias = sum(d_ln_2)
+    d_weight = sum(d_ln_2 * normalize(x))
 
 The kernel is layer_norm_and_d_add_layer_norm.cpp, built when it changes.
 """

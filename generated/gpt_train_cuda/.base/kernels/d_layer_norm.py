@@ -1,5 +1,7 @@
-"""d_layer_norm: d_x = d_layer_norm(unscaled_d_ln_f * d_loss, x); d_weight = sum(unscaled_d_ln_f * d_loss *
-normalize(x)); d_bias = sum(unscaled_d_ln_f * d_loss), in one pass over the rows.
+"""d_layer_norm: d_x, d_weight and d_bias, in one pass over the rows:
+    d_x = d_layer_norm(unscaled_d_ln_f * d_loss, x)
+    d_weight = sum(unscaled_d_ln_f * d_loss * normalize(x))
+    d_bias = sum(unscaled_d_ln_f * d_loss)
 
     GPT.forward    return self.head(self.ln_f(x))
 

@@ -1,5 +1,6 @@
-"""embedding_add_and_layer_norm: x = token_embedding[tokens] + position_embedding_weight; ln_1 =
-layer_norm(x), row by row.
+"""embedding_add_and_layer_norm: x and ln_1, row by row:
+    x = token_embedding[tokens] + position_embedding_weight
+    ln_1 = layer_norm(x)
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     Block.forward    x = x + self.attn(self.ln_1(x))

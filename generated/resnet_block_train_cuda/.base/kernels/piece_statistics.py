@@ -1,5 +1,4 @@
-"""piece_statistics: bn1_piece_means = sum(conv1) / n; bn1_piece_squares = sum((conv1 - bn1_piece_means)**2),
-row by row.
+"""piece_statistics: bn1_piece_means = mean(conv1); bn1_piece_squares = sum((conv1 - bn1_piece_means)**2).
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 

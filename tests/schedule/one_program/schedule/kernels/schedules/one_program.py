@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, Loops, ScheduleEntry, Work
+from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
@@ -20,11 +20,11 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops() if is_flat and is_known and candidate.n_cols <= _SMALL else None
 
 
-def _cuda(work: Work) -> tuple[Tunable, ...]:
+def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     return (Tunable("NUM_WARPS", 2 if work.is_heavy else 1),)
 
 
-def _cpu(_: Work) -> tuple[Tunable, ...]:
+def _cpu(_: KernelWork) -> tuple[Tunable, ...]:
     return ()
 
 

@@ -1,1 +1,0 @@
-"""What is known of a unit's text before anything of it is written."""

@@ -1,0 +1,233 @@
+"""A kernel's formula cut into equations, where it is too long for a line.
+
+What has a line of its own in the kernel is an equation of its own: ``masked = scores + where(col <= row, 0.0, -inf)``,
+then ``probs = softmax(masked)``. What is put together of pieces is ``cat(x, y)``, of halves ``rotate_half(x)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+
+from longhand.emit.text.expression import Precedence, Text, literal_text
+from longhand.emit.text.reference_ops import Join, find_joins
+from longhand.emit.text.title_lines import LONGEST_LINE, Equation
+from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, plain_choice, says_only_the_operation
+from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Store
+from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
+from longhand.schedule.plan import KernelPlan, ScalarRef, conditions_of, limit_along
+
+_SHORT = 16  # what stays inside an equation, whatever it is called in the kernel
+_HALVES = ("[half:]", "[:half]")
+Condition = tuple[int, bool]  # a value's position, and whether it is true
+
+
+def equations_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> list[Equation]:
+    """All results and what they are made of, in the order of computing; empty where there is no formula for one.
+
+    What has no word of its own (``product``) and is read once stands where it is read, if that is still a line.
+    """
+    inside: frozenset[int] = frozenset()
+    found = _InSteps(plan, names, words, inside)
+    if not found.text():
+        return []
+    refused: set[int] = set()
+    while waiting := [one for one in found.inlinable() if one not in refused]:
+        other = _InSteps(plan, names, words, inside | {waiting[0]})
+        if other.text() and other.longest_line() <= max(LONGEST_LINE, found.longest_line()):
+            inside, found = inside | {waiting[0]}, other
+        else:
+            refused.add(waiting[0])
+    return found.equations
+
+
+class _InSteps(Formula):
+    """What has a name in the kernel and is more than a few characters is a step.
+
+    Attributes:
+        equations: The steps and the results, each after those that it is made of.
+    """
+
+    longest = 2 * LONGEST_FORMULA
+
+    def __init__(
+        self, plan: KernelPlan, names: KernelNames, words: BufferWords, inside: frozenset[int] = frozenset()
+    ) -> None:
+        super().__init__(plan, names, words)
+        self.equations: list[Equation] = []
+        self._inside = inside  # what stands where it is read
+        self._steps: dict[int, str] = {}
+        self._n_reads: Counter[int] = Counter()
+        self._joins, self._pieces = find_joins(plan, names, words)
+        self._results = {value.value for value in plan.body if isinstance(value, Store)}
+        self._holding: frozenset[Condition] = (
+            frozenset()
+        )  # what is so wherever the piece that is written is read
+
+    def inlinable(self) -> list[int]:
+        """Steps whose word says no more than their operation, that are read once; the first computed first."""
+        return [
+            position
+            for position, word in self._steps.items()
+            if self._n_reads[position] == 1
+            and (says_only_the_operation(word) or word in self.names.pointers.values())
+        ]
+
+    def longest_line(self) -> int:
+        """Of all equations."""
+        return max(len(str(one)) for one in self.equations)
+
+    def _is_made(self, word: str, text: str) -> None:
+        self.equations.append(Equation(word, text, is_result=True))
+
+    def _value(self, position: int) -> Text | None:
+        if position in self._steps:
+            self._n_reads[position] += 1
+            return Text(self._steps[position])
+        kept = self._kept(position)
+        if kept is not None:
+            return self._value(kept)
+        join = self._joins.get(position)
+        made = self._joined(join) if join is not None and join.fill is None else self._of_pieces(position)
+        made = made or super()._value(position)
+        word = self.names.values.get(position)
+        value = self.plan.body[position]
+        is_step = isinstance(value, Pointwise | Reduce) and position not in {*self._results, *self._inside}
+        if made is None or word is None or not is_step or len(made.text) <= _SHORT:
+            return made
+        if "rotate_half(" in made.text and word not in self.names.pointers.values():
+            return made
+        if any(half in made.text for half in _HALVES):
+            return made
+        if isinstance(value, Pointwise) and plain_choice(value, self.plan.body) is not None:
+            return made
+        self._steps[position] = word
+        self._n_reads[position] += 1
+        self.equations.append(Equation(word, made.text, is_result=False))
+        return Text(word)
+
+    def _joined(self, join: Join) -> Text | None:
+        """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
+        rotated = self._rotated(*join.pieces) if len(join.pieces) == 2 else None
+        if rotated is not None:
+            return rotated
+        pieces = [made.text for piece in join.pieces if (made := self._value(piece)) is not None]
+        return Text(f"cat({', '.join(pieces)})") if len(pieces) == len(join.pieces) else None
+
+    def _of_pieces(self, position: int) -> Text | None:
+        """``cat(2 * x, y)`` for a cat of which `find_joins` knows too little for a reference."""
+        pieces = list(self._pieces_below(position))
+        if len(pieces) < 2:
+            return None
+        texts: list[Text] = []
+        around = self._holding
+        for piece, conditions in pieces:
+            self._holding = around | conditions
+            made = self._value(piece)
+            self._holding = around
+            if made is None:
+                return None
+            texts.append(made)
+        return _rotation(*texts) or Text(f"cat({', '.join(text.text for text in texts)})")
+
+    def _pieces_below(self, position: int) -> Iterator[tuple[int, frozenset[Condition]]]:
+        """The pieces of a cat, each with what holds where it is picked; nothing where `position` is none."""
+        value = self.plan.body[position]
+        node = self.words.nodes.get(getattr(value, "origin", ""))
+        if node is None or aten_name(node) not in ("cat", "concat"):
+            return
+        origin, before = getattr(value, "origin", ""), frozenset[Condition]()
+        while isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.origin == origin:
+            if limit_along(self.plan, value.args[0], PointwiseOp.LT) is None:
+                return
+            yield value.args[1], before | {(value.args[0], True)}
+            before |= {(value.args[0], False)}
+            position = value.args[2]
+            value = self.plan.body[position]
+        if before:
+            yield position, before
+
+    def _is_whole_piece(self, load: Load) -> bool:
+        """Whether the mask of a load says nothing but that its piece is being read."""
+        return load.mask is not None and self._holds(load.mask)
+
+    def _kept(self, position: int) -> int | None:
+        """What a ``where`` chooses wherever the piece that is written is read."""
+        value = self.plan.body[position]
+        is_choice = isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE
+        return value.args[1] if is_choice and self._holds(value.args[0]) else None  # type: ignore[union-attr]
+
+    def _holds(self, mask: int) -> bool:
+        conditions = set()
+        for condition in conditions_of(self.plan, mask):
+            value = self.plan.body[condition]
+            is_not = isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_NOT
+            conditions.add((value.args[0], False) if is_not else (condition, True))  # type: ignore[union-attr]
+        return conditions <= self._holding
+
+    def _half(self, position: int) -> str:
+        """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place."""
+        match self.plan.addresses[position].offset:
+            case ((ScalarRef(position=place),),) if self.names.scalars.get(place) == "half":
+                return "[half:]"
+            case ((-1, ScalarRef(position=place)),) if self.names.scalars.get(place) == "half":
+                return "[:half]"
+        return ""
+
+    def _rotated(self, first: int, second: int) -> Text | None:
+        """The halves of one value in the other order, one of them negated."""
+        signs, wholes = [], []
+        for place, half in ((first, "[half:]"), (second, "[:half]")):
+            value = self.plan.body[place]
+            is_negated = isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
+            made = super()._value(value.args[0] if is_negated else place)  # type: ignore[union-attr]
+            if made is None or half not in made.text:
+                return None
+            signs.append(is_negated)
+            wholes.append(made.text.replace(half, ""))
+        if wholes[0] != wholes[1] or "half" in wholes[0] or signs[0] == signs[1]:
+            return None
+        text = f"rotate_half({wholes[0]})"
+        return Text(text) if signs[0] else Text(f"-{text}", Precedence.UNARY)
+
+    def _load(self, position: int, value: Load) -> Text | None:
+        """An element that is read under a mask: a piece of what is joined, or what a `where` says."""
+        plain = super()._load(position, dataclasses.replace(value, mask=None))
+        if value.mask is None or plain is None or value.index.values:
+            return plain
+        if self._is_padding(value):
+            around = "" if value.other == 0 else f", {literal_text(value.other)}"
+            return Text(f"pad({plain.text}{around})")
+        if self._is_whole_piece(value):
+            return Text(f"{plain.text}{self._half(position)}")
+        piece = self._pieces.get(position)
+        if piece is not None:
+            return plain if piece.slice is None else Text(f"{plain.text}[{piece.slice}]")
+        mask = self._value(value.mask)
+        return (
+            None if mask is None else Text(f"where({mask.text}, {plain.text}, {literal_text(value.other)})")
+        )
+
+    def _is_padding(self, load: Load) -> bool:
+        """Whether it is what a pad makes: a block of positions that the tensor fills, along however many axes."""
+        node = self.words.nodes.get(load.origin)
+        if node is None or aten_name(node) != "constant_pad_nd" or load.mask is None:
+            return False
+        conditions = conditions_of(self.plan, load.mask)
+        return all(
+            limit_along(self.plan, condition, PointwiseOp.GE)
+            or limit_along(self.plan, condition, PointwiseOp.LT)
+            for condition in conditions
+        )
+
+
+def _rotation(*pieces: Text) -> Text | None:
+    """``rotate_half(x)`` for the halves of a formula in the other order, the first one negated."""
+    if len(pieces) != 2 or not pieces[0].text.startswith("-"):
+        return None
+    first, second = pieces[0].text.removeprefix("-"), pieces[1].text
+    whole = second.replace("[:half]", "")
+    if "[half:]" not in first or first.replace("[half:]", "") not in (whole, f"({whole})") or "half" in whole:
+        return None
+    return Text(f"rotate_half({whole})")

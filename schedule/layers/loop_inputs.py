@@ -1,0 +1,93 @@
+"""What the runs of a repeat take: from the run before, and of the block that each one is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterable, Sequence
+
+from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.schedule.layers.divergent_layers import without_first
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.words import identifier
+from longhand.schedule.plan import Repeat
+
+
+def distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
+    """The repeat without its first runs, each input once."""
+    last = repeat.inputs[-1]
+    places = [place for place, name in enumerate(last) if last.index(name) == place]
+    rest = without_first(repeat, n_first)
+    return dataclasses.replace(
+        rest, inputs=tuple(tuple(run[place] for place in places) for run in rest.inputs)
+    )
+
+
+def carried_places(repeat: Repeat) -> tuple[int, ...] | None:
+    """For each input its place among the previous run's outputs; None if that differs from run to run."""
+    found: list[int] = []
+    for place in range(len(repeat.inputs[0])):
+        sources = {
+            before.index(run[place]) if run[place] in before else None
+            for before, run in zip(repeat.outputs, repeat.inputs[1:], strict=False)
+        }
+        if len(sources) != 1 or None in sources:
+            return None
+        found.append(next(source for source in sources if source is not None))
+    return tuple(found)
+
+
+def own_weights(
+    graph: CapturedGraph,
+    paths: Sequence[str],
+    reads: Sequence[Iterable[str]],
+    pattern: int,
+    odd: Container[int],
+) -> dict[str, str] | None:
+    """The weights below each run's path, by the pattern's buffers; None if the runs' weights do not correspond.
+
+    Odd runs read no weights that the pattern has not: see schedule/layers/divergent_runs.py.
+    """
+    targets = {
+        entry.node: entry.target
+        for entry in graph.inputs
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    }
+    read = [{name: targets[name] for name in names if name in targets} for names in reads]
+    below = [
+        {name: target[len(path) + 1 :] for name, target in weights.items() if target.startswith(f"{path}.")}
+        for path, weights in zip(paths, read, strict=True)
+    ]
+    reference = sorted(below[pattern].values())
+    even = [run for run in range(len(paths)) if run not in odd]
+    if any(sorted(below[run].values()) != reference for run in even):
+        return None
+    # Weights elsewhere must be the same in all runs.
+    elsewhere = [weights.keys() - found.keys() for weights, found in zip(read, below, strict=True)]
+    return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
+
+
+def previous_weights(graph: CapturedGraph, repeat: Repeat, pattern: int) -> dict[str, str] | None:
+    """By buffer: the path of each weight of the module before the pattern's own, below that module.
+
+    None if some run's are not those of the module one place before its own.
+    """
+    targets = {entry.node: entry.target for entry in graph.inputs}
+    below: list[list[str]] = []
+    for path, names in zip(repeat.paths, repeat.previous, strict=False):
+        owner, _, position = path.rpartition(".")
+        head = f"{owner}.{int(position) - 1}." if position.isdigit() else ""
+        if not all(head and targets[name].startswith(head) for name in names):
+            return None
+        below.append([targets[name][len(head) :] for name in names])
+    if any(paths != below[0] for paths in below):
+        return None
+    return dict(zip(repeat.previous[pattern], below[pattern], strict=True)) if below else {}
+
+
+def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
+    """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
+    for node in graph.graph.nodes:
+        origin = words.provenance(node.name)
+        if origin.module == path and origin.module_class:
+            return identifier(origin.module_class)
+    return "Layer"

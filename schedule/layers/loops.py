@@ -1,0 +1,338 @@
+"""Repeated blocks as loops: which repeats become one function called once a layer, and what it is given.
+
+A repeat is a loop if its runs are alike: every buffer that a run reads from outside is a weight under the run's own
+path, or the same for all runs, or made by the run before. Any other repeat is printed run by run. Which layers belong
+to a repeat although they do a few steps otherwise, schedule/layers/divergent_layers.py says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from longhand.lower.ir import Buffer, View
+from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
+from longhand.schedule.layers.divergent_runs import Alternative, hold_the_same
+from longhand.schedule.layers.loop_inputs import (
+    carried_places,
+    class_of,
+    distinct_inputs,
+    own_weights,
+    previous_weights,
+)
+from longhand.schedule.layers.model_steps import (
+    Choice,
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    layers_called,
+    loops_of,
+)
+from longhand.schedule.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
+
+
+def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] = ()) -> tuple[ModelStep, ...]:
+    """The plan's steps with repeats as loops, or unrolled where they are none.
+
+    Args:
+        plan: The unit's.
+        words: The captured graph's.
+        records: What layers save for their backward pass as a record.
+    """
+    arranged = _arranged(plan, words, records, frozenset())
+    if plan.program.graph.paths:  # a backward pass has functions for its layers, no modules
+        return arranged
+    inner = _lists_in_layers(loops_of(arranged))
+    return _arranged(plan, words, records, inner) if inner else arranged
+
+
+def _lists_in_layers(loops: Sequence[Loop]) -> frozenset[str]:
+    """The lists whose layers cannot have a class: a layer of another list holds them, and that one's class makes it.
+
+    All layers of that other list have one class, which makes the same modules for each; only one of them would call
+    its own list's layers by methods.
+    """
+    layers = [f"{loop.owner}.{position}." for loop in loops for position in layers_called(loop)]
+    return frozenset(loop.owner for loop in loops if loop.owner.startswith(tuple(layers)))
+
+
+def _arranged(
+    plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers], unrolled: frozenset[str]
+) -> tuple[ModelStep, ...]:
+    """What `arrange` returns, without loops over the lists that are to be unrolled."""
+    arranged: list[ModelStep] = []
+    repeats = any(isinstance(step, Repeat) for step in plan.steps)
+    steps = join_odd_layers(plan) if repeats else tuple(plan.steps)
+    for place, step in enumerate(steps):
+        if not isinstance(step, Repeat):
+            arranged.append(step)
+            continue
+        if step.kinds:
+            arranged = _with_layers_in_turn(
+                plan, arranged, step, steps[place + 1 :], words, records, unrolled
+            )
+            continue
+        n_first = n_unlike(step)
+        if isinstance(step, UnevenRepeat) and step.pattern < n_first:
+            n_first = len(step.runs)
+        arranged += [inner for run in step.runs[:n_first] for inner in run]
+        rest = distinct_inputs(step, n_first)
+        loop = _as_loop(plan, rest, steps[place + 1 :], words) if len(rest.runs) > 1 else None
+        if loop is not None and loop.owner not in unrolled:
+            record = record_of(records, loop)
+            if record is not None:
+                loop = _with_record(plan, loop, record, steps[place + 1 :])
+            call = None if loop.own else _as_first_call(plan, arranged, loop, steps[place + 1 :])
+            if call is not None:
+                n_before, first, loop = call
+                arranged = [*arranged[:n_before], first, *_releases_around(first, arranged[n_before:])]
+            arranged.append(loop)
+        else:
+            arranged += [inner for run in rest.runs for inner in run]
+    return tuple(arranged)
+
+
+def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
+    """What a loop's layers save, if that is a record."""
+    positions = set(loop.positions)
+    return next((one for one in records if one.owner == loop.owner and positions <= one.nodes.keys()), None)
+
+
+def _with_layers_in_turn(
+    plan: UnitPlan,
+    before: Sequence[ModelStep],
+    repeat: Repeat,
+    later: Sequence[UnitStep],
+    words: BufferWords,
+    records: Sequence[SavedLayers],
+    unrolled: frozenset[str],
+) -> list[ModelStep]:
+    """What comes before layers of several kinds, and these: calls of a function for each kind."""
+    loops: dict[int, Loop] = {}
+    for kind in dict.fromkeys(repeat.kinds):
+        loop = _as_loop(plan, repeat.of_kind(kind), later, words, _handed_on(repeat, kind))
+        if loop is None or loop.owner in unrolled:
+            return [*before, *(inner for run in repeat.runs for inner in run)]
+        record = record_of(records, loop)
+        loops[kind] = loop if record is None else _with_record(plan, loop, record, later)
+    found = list(before)
+    position = min(loops[repeat.kinds[0]].positions) - 1
+    calls = [
+        (kind, call)
+        for kind, loop in loops.items()
+        if not loop.own and (call := _as_first_call(plan, found, loop, (repeat, *later), position))
+    ]
+    if calls:  # of two kinds, the one that it has most in common with
+        kind, (n_before, first, loops[kind]) = min(calls, key=lambda one: one[1][0])
+        found = [*found[:n_before], first, *_releases_around(first, found[n_before:])]
+    numbers = [repeat.kinds[:run].count(kind) for run, kind in enumerate(repeat.kinds)]
+    return [*found, *map(LayerCall, (loops[kind] for kind in repeat.kinds), numbers)]
+
+
+def _handed_on(repeat: Repeat, kind: int) -> tuple[int, ...]:
+    """The places among the outputs of a kind of layer that the layers after it take."""
+    return tuple(
+        {
+            outputs.index(name): None
+            for other, outputs, inputs in zip(repeat.kinds, repeat.outputs, repeat.inputs[1:], strict=False)
+            for name in inputs
+            if other == kind and name in outputs
+        }
+    )
+
+
+def _as_first_call(
+    plan: UnitPlan,
+    before: Sequence[ModelStep],
+    loop: Loop,
+    later: Sequence[UnitStep],
+    position: int | None = None,
+) -> tuple[int, FirstCall, Loop] | None:
+    """(steps left as they are, the call, the loop told about it) if the run before the loop ends as the loop's do."""
+    position = loop.positions[0] - 1 if position is None else position
+    called = (Loop, FirstCall, LayerCall)
+    n_fixed = 1 + max((n for n, step in enumerate(before) if isinstance(step, called)), default=-1)
+    plain = [step for step in before[n_fixed:] if not isinstance(step, (*called, Choice))]
+    run = loop.run
+    inputs = plan.program.graph.inputs
+    twins = {entry.target: entry.node for entry in inputs}
+    stands_for = {entry.node: entry.node for entry in inputs} | {
+        name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_weights.items()
+    }
+    is_alone = position < 0 or bool(loop.repeat.numbers)
+    found = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
+    if found is None or not all(name in found.buffers for name in loop.outputs):
+        return None
+    path = f"{loop.owner}.{position}"
+    if not hold_the_same(plan.program.graph, loop.repeat.paths[loop.pattern], path):
+        return None
+    if any(one.start < found.n_head < one.stop for one in loop.alternatives):
+        return None
+    if loop.record is not None:
+        twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_weights.items()}
+        saved = tuple(found.buffers.get(name) or twins_of.get(name) for name in loop.saved)
+        if saved != loop.record.buffers.get(position):
+            return None
+    outputs = tuple(found.buffers[name] for name in loop.outputs)
+    made = {name for step in found.rest for name in buffers_made(step)}
+    read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
+    if (made & read) - set(outputs) or not set(outputs) <= made:
+        return None
+    order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
+    taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
+    rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
+    arguments = tuple(found.buffers[name] for name in rest_inputs)
+    repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
+    told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs, first=position)
+    return n_fixed + found.n_before, FirstCall(repeat, position), told
+
+
+def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether two loops over one list call the same function: their runs are equal up to what buffers are called."""
+    paths = {path: name for name, path in other.own_weights.items()}
+    stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
+    found = matching_buffers(other.run, loop.run, stands_for, buffers)
+    if loop.alternatives or other.alternatives or loop.previous or other.previous:
+        return False
+    if loop.repeat.numbers or other.repeat.numbers:
+        return False
+    if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
+        return False
+    given = [(*one.inputs, *one.shared) for one in (loop, other)]
+    outputs = [one.outputs for one in (loop, other)]
+    return (
+        [found.get(name) for name in given[0]] == list(given[1])
+        and [found.get(name) for name in outputs[0]] == list(outputs[1])
+        and loop.shared == other.shared
+        and "" not in stands_for.values()
+        and len(loop.own_weights) == len(other.own_weights)
+    )
+
+
+def results_apart(plan: UnitPlan, record: SavedLayers | None) -> set[str]:
+    """The buffers that the plan returns, without those that only a record of layers needs."""
+    in_record = record.places if record is not None else frozenset()
+    return {
+        view.buffer
+        for place, view in enumerate(plan.results)
+        if isinstance(view, View) and place not in in_record
+    }
+
+
+def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Sequence[UnitStep]) -> Loop:
+    """The loop whose runs hand on a record, and by themselves only what it does not hold for them alone."""
+    read_later = results_apart(plan, record).union(*(buffers_read(step) for step in later))
+    runs = loop.repeat.outputs
+    collected = [p for p in range(len(runs[0])) if any(run[p] in read_later for run in runs[:-1])]
+    in_lists = [] if loop.is_in_turn else collected
+    kept = [
+        place
+        for place in range(len(runs[0]))
+        if place in loop.carried or place in collected or runs[-1][place] in read_later
+    ]
+    outputs = tuple(tuple(run[place] for place in kept) for run in runs)
+    return dataclasses.replace(
+        loop,
+        repeat=dataclasses.replace(loop.repeat, outputs=outputs),
+        carried=tuple(kept.index(place) for place in loop.carried),
+        collected=tuple(kept.index(place) for place in in_lists),
+        record=record,
+    )
+
+
+def _releases_around(first: FirstCall, steps: Sequence[ModelStep]) -> list[Release]:
+    """What the steps that became a call drop of what was made before it."""
+    dropped = [name for step in steps if isinstance(step, Release) for name in step.buffers]
+    outside = tuple(name for name in dropped if name in first.repeat.inputs[0])
+    return [Release(outside)] if outside else []
+
+
+def _as_loop(
+    plan: UnitPlan,
+    repeat: Repeat,
+    later: Sequence[UnitStep],
+    words: BufferWords,
+    handed_on: tuple[int, ...] | None = None,
+) -> Loop | None:
+    """The runs as one function; None if they are none.
+
+    Layers in turn are given what they hand on to each other, whichever kind they are: each is called by itself.
+    """
+    is_in_turn = handed_on is not None
+    graph = plan.program.graph
+    owners = {path.rpartition(".")[0] for path in repeat.paths}
+    lasts = [path.rpartition(".")[2] for path in repeat.paths]
+    is_rooted = owners == {""}  # a model that is itself a list: its layers are not an attribute
+    is_backward = bool(graph.paths)
+    if len(owners) != 1 or is_rooted or not all(last.isdigit() for last in lasts):
+        return None
+    if not graph.is_module and not is_backward:
+        return None
+    own = repeat.own if is_backward else ()
+    pattern, alternatives = 0, tuple[Alternative, ...]()
+    if isinstance(repeat, UnevenRepeat):
+        pattern, alternatives = repeat.pattern, repeat.alternatives
+    odd = {run for one in alternatives for run in one.runs}
+    if not is_backward and not all(
+        hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
+    ):
+        return None
+    carried = carried_places(repeat) if handed_on is None else handed_on
+    if carried is None:
+        return None
+    reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
+    before = [frozenset(names) for names in repeat.previous] or [frozenset[str]()] * len(repeat.runs)
+    of_itself = [
+        [name for name in names if name not in others] for names, others in zip(reads, before, strict=True)
+    ]
+    weights = own_weights(graph, repeat.paths, of_itself, pattern, odd)
+    previous = {} if is_backward else previous_weights(graph, repeat, pattern)
+    if weights is None or previous is None:
+        return None
+    made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
+    given = {*weights, *before[pattern], *repeat.inputs[pattern], *(own[0] if own else ())}
+    shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
+    if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
+        return None
+    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
+    read_later = results | {name for step in later for name in buffers_read(step)}
+    collected = tuple(
+        place
+        for place in range(len(repeat.outputs[0]))
+        if any(run[place] in read_later for run in repeat.outputs[:-1])
+        or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
+    )
+    if is_in_turn and not is_backward:
+        collected = ()
+    gathered: tuple[int, ...] = ()
+    if is_backward:
+        order = [getattr(result, "buffer", "") for result in plan.results]
+        gathered = tuple(place for place in collected if repeat.outputs[0][place] not in order)
+        collected = tuple(place for place in collected if place not in gathered)
+        gathered = () if is_in_turn else gathered
+        returned = {name for place in collected for name in (run[place] for run in repeat.outputs)}
+        parts = {name for place in gathered for name in (run[place] for run in repeat.outputs)}
+        # Beside gradients that are returned, layers may hand on parts of one: each kind from all of them.
+        if {*collected, *gathered} & set(carried) or not returned <= set(order) or parts & set(order):
+            return None
+        collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
+    return Loop(
+        repeat,
+        owners.pop(),
+        tuple(int(last) for last in lasts),
+        class_of(graph, repeat.paths[0], words),
+        carried,
+        shared,
+        weights,
+        collected,
+        own=own,
+        pattern=pattern,
+        alternatives=alternatives,
+        previous=previous,
+        gathered=gathered,
+        is_in_turn=is_in_turn,
+    )

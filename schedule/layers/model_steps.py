@@ -1,0 +1,188 @@
+"""What a function of model.py or backward.py consists of: the plan's steps, and layers that are called."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from longhand.schedule.layers.divergent_runs import Alternative
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.plan import PlanStep, Repeat, UnitStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """A repeat, ready to be printed as ``for block in self.h: x = block(x)``.
+
+    Attributes:
+        repeat: The plan's.
+        owner: The path of the list that holds the blocks: ``h``, ``model.layers``.
+        positions: The blocks' positions in it, in order.
+        class_name: The block's class in the user's code: ``Block``.
+        carried: For each of the run's inputs: its position among the outputs of the run before.
+        shared: Buffers from outside that all runs read alike, in order of first use.
+        own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
+        previous: Likewise the weights that it is given of the block before: the path below that one.
+        collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
+        gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
+        is_in_turn: Whether the layers are of one of several kinds in turn: each is called by itself.
+        first: The position of the layer before, whose end is the layers' second function; None if there is none.
+        n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
+        rest_inputs: What the shared steps of the pattern take, its own weights left out.
+        own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
+        pattern: The number of the run that the function is printed from.
+        alternatives: What some runs do otherwise.
+        record: In training: what each layer saves for its backward pass, if that is a record of its own.
+    """
+
+    repeat: Repeat
+    owner: str
+    positions: tuple[int, ...]
+    class_name: str
+    carried: tuple[int, ...]
+    shared: tuple[str, ...]
+    own_weights: dict[str, str]
+    collected: tuple[int, ...]
+    n_head: int = 0
+    rest_inputs: tuple[str, ...] = ()
+    own: tuple[tuple[str, ...], ...] = ()
+    pattern: int = 0
+    alternatives: tuple[Alternative, ...] = ()
+    record: SavedLayers | None = None
+    previous: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gathered: tuple[int, ...] = ()
+    is_in_turn: bool = False
+    first: int | None = None
+
+    @property
+    def run(self) -> tuple[PlanStep, ...]:
+        """The steps of the pattern."""
+        return self.repeat.runs[self.pattern]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the pattern takes from the run before."""
+        return self.repeat.inputs[self.pattern]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What the pattern hands on."""
+        return self.repeat.outputs[self.pattern]
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """The pattern's buffers that its record holds."""
+        return self.record.buffers[self.positions[self.pattern]] if self.record is not None else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstCall:
+    """The run before a loop, as a call of what it shares with the loop's runs: see schedule/layers/peeled_first.py.
+
+    Attributes:
+        repeat: Its steps, as a repeat of one run; `inputs` are the call's arguments.
+        position: The block's position in the list that holds the blocks.
+    """
+
+    repeat: Repeat
+    position: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Steps of which a layer does one group: ``if self.layer == 3: ... else: ...``.
+
+    Attributes:
+        cases: (positions of the layers, what these do).
+        otherwise: What all others do.
+    """
+
+    cases: tuple[tuple[tuple[int, ...], tuple[PlanStep, ...]], ...]
+    otherwise: tuple[PlanStep, ...]
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        """All of them."""
+        return (*self.otherwise, *(step for _, steps in self.cases for step in steps))
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerCall:
+    """One layer of several kinds in turn: a call of its kind's function.
+
+    Attributes:
+        loop: The layers of its kind, which are one function.
+        number: Which of them.
+    """
+
+    loop: Loop
+    number: int
+
+    @property
+    def repeat(self) -> Repeat:
+        """Its run alone."""
+        whole = self.loop.repeat
+        return Repeat(
+            (whole.runs[self.number],),
+            (whole.paths[self.number],),
+            (whole.inputs[self.number],),
+            (whole.outputs[self.number],),
+            whole.own[self.number : self.number + 1],
+            whole.previous[self.number : self.number + 1],
+        )
+
+    @property
+    def position(self) -> int:
+        """Its place in the list."""
+        return self.loop.positions[self.number]
+
+
+ModelStep = PlanStep | Loop | FirstCall | LayerCall | Choice
+
+
+def plain_steps(step: ModelStep) -> tuple[UnitStep, ...]:
+    """The plan's steps behind one of model.py's."""
+    if isinstance(step, Choice):
+        return step.steps
+    return (step.repeat,) if isinstance(step, Loop | FirstCall | LayerCall) else (step,)
+
+
+def steps_of(loop: Loop, start: int = 0, stop: int | None = None) -> list[ModelStep]:
+    """The steps that a loop's function consists of, those that some layers do otherwise as a Choice.
+
+    Args:
+        loop: The loop.
+        start: The first of the pattern's steps.
+        stop: The one after the last; None: to the end.
+    """
+    run = loop.run
+    end = len(run) if stop is None else stop
+    stretches = sorted(
+        {(one.start, one.stop) for one in loop.alternatives if start <= one.start < max(end, 1)}
+    )
+    found: list[ModelStep] = []
+    for begin, over in stretches:
+        cases = tuple(
+            (tuple(loop.positions[number] for number in one.runs), one.steps)
+            for one in loop.alternatives
+            if (one.start, one.stop) == (begin, over)
+        )
+        found += [*run[start:begin], Choice(cases, run[begin:over])]
+        start = over
+    return [*found, *run[start:end]]
+
+
+def layers_called(loop: Loop) -> frozenset[int]:
+    """The positions of the layers that are called by the methods of the loop's class."""
+    first = () if loop.first is None else (loop.first,)
+    return frozenset((*first, *loop.positions))
+
+
+def loops_of(steps: Iterable[ModelStep]) -> list[Loop]:
+    """The layers that are one function each, in order: those of loops, and those that are called in turn."""
+    found: dict[int, Loop] = {}
+    for step in steps:
+        loop = step.loop if isinstance(step, LayerCall) else step
+        if isinstance(loop, Loop):
+            found[id(loop)] = loop
+    return list(found.values())

@@ -1,0 +1,120 @@
+"""A unit's plans with their names: what emit/ knows of schedule/ besides the plan itself.
+
+Every word that the files use is chosen before any of them is printed (`schedule.names.unit.name_plans`).
+"""
+
+from longhand.schedule.layers.loops import does_the_same, record_of
+from longhand.schedule.layers.model_steps import (
+    Choice,
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    layers_called,
+    loops_of,
+    plain_steps,
+    steps_of,
+)
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.names.backward_names import backward_dims
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimension_propagation import PRODUCT, PaddedWord, Words, grouped, reshaped
+from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
+from longhand.schedule.names.naming import externs, launches
+from longhand.schedule.names.operation_names import (
+    SILENT,
+    aten_name,
+    derivative_word,
+    noun_of,
+    op_word,
+    provenance_of,
+    rotated_half,
+)
+from longhand.schedule.names.parameter_names import children, parameter_specs
+from longhand.schedule.names.schedule_words import words_of
+from longhand.schedule.names.unit_names import (
+    KernelNames,
+    Ledger,
+    NamedPlan,
+    NamedUnit,
+    Quote,
+    UnitNames,
+    as_printed,
+    kernels_of,
+    pointer_word,
+)
+from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
+from longhand.schedule.names.variables import (
+    EVERY,
+    given_to_layers,
+    gradients_word,
+    list_of,
+    list_words,
+    name_block,
+    records_apart,
+)
+from longhand.schedule.names.view_names import NamedView, named_views, view_key
+
+__all__ = [
+    "EVERY",
+    "PRODUCT",
+    "SAVED",
+    "SILENT",
+    "BufferWords",
+    "Choice",
+    "DimWords",
+    "FirstCall",
+    "KernelNames",
+    "KernelPurpose",
+    "LayerCall",
+    "Ledger",
+    "Loop",
+    "ModelStep",
+    "NamedPlan",
+    "NamedUnit",
+    "NamedView",
+    "PaddedWord",
+    "Quote",
+    "SavedLayers",
+    "UnitNames",
+    "Words",
+    "as_printed",
+    "aten_name",
+    "backward_dims",
+    "children",
+    "counts_from_the_end",
+    "derivative_word",
+    "does_the_same",
+    "externs",
+    "fills_padding",
+    "frame_of_backward",
+    "given_to_layers",
+    "gradients_word",
+    "grouped",
+    "is_nearly_whole_backward",
+    "is_rstd",
+    "kernels_of",
+    "launches",
+    "layers_called",
+    "list_of",
+    "list_words",
+    "loops_of",
+    "name_block",
+    "named_views",
+    "noun_of",
+    "op_word",
+    "parameter_specs",
+    "plain_steps",
+    "pointer_word",
+    "provenance_of",
+    "purpose_of",
+    "record_of",
+    "records_apart",
+    "reshaped",
+    "rotated_half",
+    "steps_of",
+    "view_key",
+    "words_of",
+]

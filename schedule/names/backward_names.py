@@ -1,0 +1,263 @@
+"""The backward pass of a unit: named after the forward, with which it shares kernels and what is saved.
+
+What each layer of a loop saves for its backward pass is a record of its own, ``BlockSaved``; the dimensions of a
+backward pass have the words that the forward pass has for what it saved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import (
+    BackwardInput,
+    BackwardKind,
+    CapturedGraph,
+    GradientPart,
+    InputKind,
+    Provenance,
+    TrainingGraphs,
+)
+from longhand.lower.ir import Program, View
+from longhand.schedule.layers.loops import record_of
+from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimension_propagation import PRODUCT, Words
+from longhand.schedule.names.naming import name_unit
+from longhand.schedule.names.unit_names import Ledger, NamedPlan
+from longhand.schedule.names.variables import list_words, name_block
+from longhand.schedule.names.weight_names import weights_of
+from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read
+
+
+def backward_dims(
+    training: TrainingGraphs, forward: BufferWords, backward: BufferWords, program: Program
+) -> DimWords:
+    """The words of a backward graph's dimensions.
+
+    Args:
+        training: Both graphs, as they were captured.
+        forward: Words for the forward's values.
+        backward: Words for the backward's.
+        program: The backward graph, lowered.
+    """
+    graph = program.graph
+    dims = DimWords(training.forward, {}, layers=forward)
+    given: dict[str, Words] = {}
+    for entry in training.inputs:
+        value = backward.nodes[entry.node].meta["val"]
+        place = entry.source
+        source = training.forward.outputs[place].value if isinstance(place, int) else place
+        if isinstance(value, torch.Tensor) and isinstance(source, str) and entry.node not in graph.paths:
+            node = forward.nodes[source]
+            of = forward.nodes.get(forward.provenance(source).gradient_of, node)
+            given[entry.node] = _flattened(of, value, dims)
+    return DimWords(graph, program.buffers, given, _known(graph, forward, backward, dims))
+
+
+def _known(
+    graph: CapturedGraph, forward: BufferWords, backward: BufferWords, dims: DimWords
+) -> dict[str, Words]:
+    """Words for gradients, which are shaped as what they are the gradient of, and for what is computed again."""
+    found: dict[str, Words] = {}
+    for node in graph.graph.nodes:
+        origin = backward.provenance(node.name)
+        source = forward.nodes.get(origin.gradient_of or node.name)
+        value = node.meta.get("val")
+        if node.op != "call_function" or source is None or not isinstance(value, torch.Tensor):
+            continue
+        is_again = not origin.differentiates and source.target is node.target
+        if origin.gradient_of or is_again:
+            found[node.name] = _flattened(source, value, dims)
+    return found
+
+
+def _flattened(node: fx.Node, value: torch.Tensor, dims: DimWords) -> Words:
+    """The words of a node's dimensions for a value of the same elements: all but the last dimension may be one."""
+    shape = node.meta["val"].shape
+    words = dims.of(node.name, len(shape))
+    if shape == value.shape:
+        return words
+    if value.ndim == 2 and len(shape) > 2 and shape[-1] == value.shape[1] and all(words[:-1]):
+        return PRODUCT.join(word for word in words[:-1] if word), words[-1]
+    return (None,) * value.ndim
+
+
+def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedPlan) -> NamedPlan:
+    """The backward pass, named after the forward: a kernel that both launch keeps its name."""
+    known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.names.kernels})
+    graphs = training.graphs
+    given: dict[str, tuple[str, ...]] = {}
+    saved: dict[str, str] = {}  # by the forward's value: its placeholder here
+    modules: dict[str, str] = {}
+    for entry in graphs.inputs:
+        value = graphs.forward.outputs[entry.source].value if isinstance(entry.source, int) else None
+        if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
+            variable = forward.names.buffers.get(value, "")  # where each of its words is another layer's
+            given[entry.node] = (*forward.words.candidates(value), *[variable] * variable.isidentifier())
+            saved[value] = entry.node
+            modules[entry.node] = forward.words.module_of(value)
+        elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
+            given[entry.node] = tuple(f"d_{word}" for word in forward.words.candidates(value))
+    differentiated: dict[str, str] = {}
+    lowered = training.backward.program.graph  # what lowering added has words, too
+    for node in lowered.graph.nodes:
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        if origin.gradient_of in forward.words.nodes:
+            given[node.name] = tuple(forward.words.gradient(origin))
+            value = forward.words.value_of_gradient(origin)
+            if value in saved and origin.part is GradientPart.WHOLE:
+                differentiated[node.name] = saved[value]
+    words = BufferWords(
+        lowered,
+        training.backward.program.buffers,
+        given,
+        forward.words.renamed,
+        differentiated,
+        weights_of(training.backward),
+        modules,
+    )
+    dims = backward_dims(graphs, forward.words, words, training.backward.program)
+    names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
+    return NamedPlan(training.backward, names, words)
+
+
+def find_saved_layers(
+    training: TrainingGraphs, forward: NamedPlan, backward: NamedPlan
+) -> tuple[SavedLayers, ...]:
+    """A record for each list of layers that both passes go through in one loop."""
+    if not training.forward.is_module:
+        return ()
+    back, there = loops_of(backward.names.steps), loops_of(forward.names.steps)
+    found: list[SavedLayers] = []
+    for loop in back:
+        twins = [other for other in there if other.owner == loop.owner]
+        others = [other for other in back if other.owner == loop.owner]
+        if all(one.is_in_turn for one in (*twins, *others)):  # each kind has its own
+            twins = [other for other in twins if set(other.positions) <= set(loop.positions)]
+            others = [loop]
+        if len(twins) != 1 or len(others) != 1:
+            continue
+        record = _record(training, forward, backward, loop, twins[0])
+        if record is not None:
+            found.append(_with_free_name(record, found))
+    outside = _read_outside(backward.names.steps, found)
+    sources = {entry.node: entry.source for entry in training.inputs}
+    return tuple(dataclasses.replace(record, places=_places_of(record, sources, outside)) for record in found)
+
+
+def _places_of(
+    record: SavedLayers, sources: Mapping[str, int | str], outside: Collection[str]
+) -> frozenset[int]:
+    """The forward's results that only records need."""
+    nodes = [node for own in record.nodes.values() for node in own if node not in outside]
+    return frozenset(source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
+
+
+def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> SavedLayers:
+    """The record by a name that no other with other fields has."""
+    fields = {other.class_name: other.fields for other in others}
+    name = record.class_name
+    while fields.get(name, record.fields) != record.fields:
+        name = f"Other{name}"
+    return dataclasses.replace(record, class_name=name)
+
+
+def _record(
+    training: TrainingGraphs, forward: NamedPlan, backward: NamedPlan, loop: Loop, twin: Loop
+) -> SavedLayers | None:
+    entries = {entry.node: entry for entry in training.inputs}
+    sources: dict[int, tuple[str, ...]] = {}
+    for position, own in zip(loop.positions, loop.own, strict=True):
+        buffers = [_forward_buffer(entries[node], forward.plan) for node in own]
+        sources[position] = tuple(buffer for buffer in buffers if buffer is not None)
+        if None in buffers:
+            return None
+    if not set(twin.positions) <= sources.keys() or not loop.own[0]:
+        return None
+    made = _made_alike(twin, sources)
+    held = _held_alike(training, loop, sources)
+    places = range(len(loop.own[0]))
+    if any(made[place] is None and not held[place] for place in places):
+        return None
+    words = name_block(loop, backward.words)
+    # What the layer made, in order, then its weights.
+    order = sorted(places, key=lambda place: (held[place], (made[place] or 0) if not held[place] else 0))
+    nodes = {
+        position: tuple(own[place] for place in order)
+        for position, own in zip(loop.positions, loop.own, strict=True)
+    }
+    return SavedLayers(
+        loop.owner,
+        f"saved_{list_words(backward.names.steps)[loop.owner, loop.positions]}",
+        f"{twin.class_name}Saved",
+        tuple(words[loop.own[0][place]] for place in order),
+        {position: tuple(own[place] for place in order) for position, own in sources.items()},
+        nodes,
+        frozenset(),
+    )
+
+
+def _forward_buffer(entry: BackwardInput, plan: UnitPlan) -> str | None:
+    """The forward's buffer that feeds a placeholder of the backward pass, if it does as a whole."""
+    if isinstance(entry.source, str):
+        return entry.source
+    result = plan.results[entry.source]
+    return result.buffer if isinstance(result, View) and not result.calls else None
+
+
+def _made_alike(twin: Loop, sources: Mapping[int, Sequence[str]]) -> list[int | None]:
+    """For each field: a number for what all of the loop's layers have at the same place; None if they do not."""
+    runs = [
+        [*outputs, *inputs] for outputs, inputs in zip(twin.repeat.outputs, twin.repeat.inputs, strict=True)
+    ]
+    order = _order_of_making(twin)
+    found: list[int | None] = []
+    for fields in zip(*(sources[position] for position in twin.positions), strict=True):
+        places = {run.index(name) if name in run else -1 for run, name in zip(runs, fields, strict=True)}
+        place = next(iter(places))
+        found.append(order.get(runs[twin.pattern][place], 0) if len(places) == 1 and place >= 0 else None)
+    return found
+
+
+def _order_of_making(twin: Loop) -> dict[str, int]:
+    made = (name for step in twin.run for name in buffers_made(step))
+    return {name: number for number, name in enumerate(dict.fromkeys((*twin.inputs, *made)))}
+
+
+def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequence[str]]) -> list[bool]:
+    """For each field: whether it is the same weight of every layer."""
+    targets = {
+        entry.node: entry.target
+        for entry in training.forward.inputs
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    }
+    found = []
+    for fields in zip(*(sources[position] for position in loop.positions), strict=True):
+        heads = [f"{loop.owner}.{position}." for position in loop.positions]
+        paths = [targets.get(name, "") for name in fields]
+        below = {
+            path[len(head) :] if path.startswith(head) else ""
+            for path, head in zip(paths, heads, strict=True)
+        }
+        found.append(len(below) == 1 and "" not in below)
+    return found
+
+
+def _read_outside(steps: Sequence[ModelStep], records: Sequence[SavedLayers]) -> set[str]:
+    """What a function reads by its own name: where no loop is, in loops without a record, and what loops begin with."""
+    names: set[str] = set()
+    for step in steps:
+        if isinstance(step, Loop | LayerCall):
+            loop = step.loop if isinstance(step, LayerCall) else step
+            names |= {*step.repeat.inputs[0], *loop.shared}
+            names |= set() if record_of(records, loop) else set(chain.from_iterable(loop.own))
+        else:
+            names |= {name for plain in plain_steps(step) for name in buffers_read(plain)}
+    return names

@@ -1,0 +1,372 @@
+"""The words for a buffer, best first: the user's local, the module's name, the parameter's path, the operation."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
+from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
+from longhand.schedule.names.value_origins import (
+    NOTHING_RENAMED,
+    RenamedLocals,
+    ValueOrigins,
+    comparison_word,
+    has_result_word,
+    is_call_of,
+    last_word,
+    result_word,
+    without_positions,
+    words_in_module,
+    words_of_module,
+)
+from longhand.schedule.names.words import identifier, path_words, snake_case, without_counter
+
+_SHORT = 14
+_BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
+_STATISTICS = {1: "mean", 2: "rstd"}
+_FILLED = frozenset(
+    {"full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "zeros_like", "full_like", "ones_like"}
+)
+_RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
+
+
+class BufferWords:
+    """Candidates for the names of a captured graph's values.
+
+    Args:
+        graph: The graph.
+        buffers: What it was lowered to, by name.
+        given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
+        renamed: What the user's locals were called when the unit was first generated.
+        differentiated: Of a backward graph: by gradient the placeholder of the value that it is the gradient of.
+        weights: Of a backward graph: by buffer the path of the weight that it is, or holds the gradient of.
+        modules: Of a backward graph: by placeholder the path of the module in which the forward made the value.
+
+    Attributes:
+        renamed, differentiated, weights: As given.
+        origins: Where values come from.
+        paths: Of the captured graph: the parameters that values of a backward pass are, or are the gradients of.
+    """
+
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        buffers: Mapping[str, Buffer],
+        given: Mapping[str, tuple[str, ...]] | None = None,
+        renamed: RenamedLocals = NOTHING_RENAMED,
+        differentiated: Mapping[str, str] | None = None,
+        weights: Mapping[str, str] | None = None,
+        modules: Mapping[str, str] | None = None,
+    ) -> None:
+        self.renamed = renamed
+        self.differentiated = differentiated or {}
+        self.weights = weights or {}
+        self._modules = modules or {}
+        self.origins = ValueOrigins(graph, buffers, renamed)
+        self._given = given or {}
+        self.paths = graph.paths
+        self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
+        returned = graph.outputs[: len(graph.outputs) - graph.n_saved]
+        self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
+        self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
+
+    @property
+    def nodes(self) -> Mapping[str, fx.Node]:
+        """The graph's nodes by name."""
+        return self.origins.nodes
+
+    @property
+    def inputs(self) -> Mapping[str, GraphInput]:
+        """The placeholders by node name."""
+        return self._inputs
+
+    def provenance(self, node: str) -> Provenance:
+        """Where a node came from, its local as it was first called; an empty one if that is not known."""
+        return self.origins.provenance(node)
+
+    def candidates(self, buffer: str) -> Iterator[str]:
+        """Names for a buffer, best first. Never empty."""
+        yield from self._given.get(buffer, ())
+        if buffer in self.paths:
+            prefix = "" if buffer in self._inputs else "d_"
+            yield from (f"{prefix}{word}" for word in path_words(self.paths[buffer]))
+        entry = self._inputs.get(buffer)
+        if entry is not None:
+            yield from self._of_table(entry)
+            yield from _of_input(entry)
+            return
+        node = self.nodes.get(buffer)
+        if node is None:
+            made = self.origins.derived(buffer)
+            yield from self._of_derived(made) if made is not None else ()
+            yield without_counter(identifier(buffer))
+            return
+        yield from self._of_node(node)
+
+    def variables(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
+        """Names for a buffer in a whole function: there ``weight`` alone does not say whose.
+
+        Args:
+            buffer: What is named.
+            layer: The path of the layer that the function is for, with a dot behind it; what it says is left out.
+            is_of_all: Whether it is one of those of all layers, named outside of them.
+        """
+        words = list(self.candidates(buffer))
+        is_of_weight = buffer in self.paths or bool(self.provenance(buffer).gradient_of)
+        told = [word for word in words if not (is_of_weight and _BARE.fullmatch(word))] or words
+        yield told[0]
+        node = self.nodes.get(buffer) if buffer not in self._inputs else None
+        fillers = set(self._fillers(node)) if node is not None else set()
+        plain = [word for word in told if word not in fillers] or told[:1]
+        yield from plain
+        yield from words_in_module(self.module_of(buffer), plain, layer)
+        if is_of_all:
+            yield from words_in_module(re.sub(r"\.\d+", "", self.module_of(buffer)), plain)
+        yield from told
+
+    def module_of(self, buffer: str) -> str:
+        """The module whose function names a value, of a call of another module too; else the one that makes it."""
+        if buffer in self._modules:
+            return self._modules[buffer]
+        origin = self.provenance(buffer)
+        is_named = bool(origin.local) and is_call_of(origin.statement, origin.module)
+        return origin.module.rpartition(".")[0] if is_named else origin.module
+
+    def _of_table(self, entry: GraphInput) -> Iterator[str]:
+        """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
+        owner, _, leaf = entry.target.rpartition(".")
+        word = last_word(owner)
+        node = self.nodes.get(entry.node)
+        if node is None or word is None or leaf != "weight":
+            return
+        reading = [user for user in node.users if user.args and user.args[0] is node]
+        layers = {self.provenance(user.name).module for user in reading if aten_name(user) == "slice"}
+        if owner in layers or any(aten_name(user) == "embedding" for user in reading):
+            yield word
+
+    def adds_bias(self, name: str) -> bool:
+        """Whether a node adds a vector that the module holds."""
+        node = self.nodes.get(name)
+        return node is not None and op_word(node).word == "bias"
+
+    def gradient(self, origin: Provenance) -> Iterator[str]:
+        """Words for a gradient of one of this graph's values: ``d_x``, ``d_x_from_ln_1``, ``unscaled_d_x``."""
+        value = self.value_of_gradient(origin)
+        for word in self.candidates(value) if value is not None else ():
+            match origin.part:
+                case GradientPart.WHOLE:
+                    yield f"d_{word}"
+                case GradientPart.UNSCALED:
+                    yield f"unscaled_d_{word}"
+                case GradientPart.SUMMAND:
+                    yield f"d_{word}_from_{_summand_word(origin, word)}"
+
+    def value_of_gradient(self, origin: Provenance) -> str | None:
+        """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
+        node = self.nodes.get(origin.gradient_of)
+        while node is not None and self._is_only_seen(node):
+            node = node.all_input_nodes[0]
+        return node.name if node is not None else None
+
+    def _is_only_seen(self, node: fx.Node) -> bool:
+        """Whether a value is another one in another shape, without a name of its own."""
+        is_view = (
+            node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
+        )
+        return is_view and self.origins.local(node) is None
+
+    def _of_node(self, node: fx.Node) -> Iterator[str]:
+        origin = self.origins.of(node)
+        yield from self.gradient(origin)
+        if origin.role:
+            yield origin.role
+        local = self.origins.local(node)
+        if local:
+            yield local
+        call = _call_of_several(node)
+        if (
+            call is not None
+            and not origin.local
+            and (words := [*_of_result(self.origins, call, node.args[1])])
+        ):
+            yield from words
+            return  # what is made beside the first result is called nothing else
+        yield from self._returned(node, origin)
+        yield from words_of_module(origin)
+        yield from self._of_stream(node)
+        if phrase := self._phrase(node):
+            yield phrase
+        if local:
+            yield from _of_pattern(self.origins, node, local)
+        if word := field_word(node):
+            yield word
+        yield from self._fillers(node)
+
+    def _fillers(self, node: fx.Node) -> Iterator[str]:
+        """Words that say by which operation a value is made, where nothing says what it is."""
+        origin, local = self.origins.of(node), self.origins.local(node)
+        call = _call_of_several(node)
+        op: OpWord = op_word(node if call is None else call)
+        hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
+        if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
+            yield hint
+        result = "filled" if aten_name(node) in _FILLED else result_word(op.word)
+        if compared := comparison_word(op.word, node.args[1:]):
+            yield compared
+        yield "loss" if result == "losses" and not _shape_of(node) else result
+        if local:
+            yield f"{local}_{result}"
+            yield f"new_{local}"
+        last = last_word(origin.module)
+        if last:
+            yield f"{last}_{result}"
+        if origin.module_class:
+            yield f"{snake_case(origin.module_class)}_{result}"
+        yield hint
+
+    def _of_derived(self, made: Derived) -> Iterator[str]:
+        """For a buffer that lower added."""
+        if made.how is Derivation.RESULT and made.of in self.nodes:
+            yield from _of_result(self.origins, self.nodes[made.of], made.place)
+        elif (made.how.is_layout or made.how.is_for_adding_up) and made.of in self.nodes:
+            word = next(self.candidates(made.of))
+            if made.how is Derivation.CONTIGUOUS:
+                yield word  # where the word is free: nothing reads the other layout any more
+            yield f"{word}_{made.how.value}"
+        elif made.how is Derivation.LOSSES:
+            yield made.how.value
+        elif made.how.is_of_pieces:
+            words = [word for word in self.candidates(made.of) if word not in _STATISTICS.values()]
+            yield from (f"{word}_{made.how.value}" for word in words)
+            yield made.how.value
+
+    def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:
+        """For what a module's forward() returns: the name under which the user holds that module."""
+        if not origin.statement.startswith("return ") or not self.origins.ends_statement(node):
+            return
+        frame = origin.module
+        if is_call_of(origin.statement, frame):
+            frame = frame.rpartition(".")[0]
+        word = last_word(frame)
+        if not word:
+            return
+        if self.origins.n_same(node) > 1:
+            given = self._main_input(node)
+            if given:
+                yield f"{word}_{given}"
+        yield word
+
+    def _main_input(self, node: fx.Node) -> str | None:
+        """The nearest value with a name of its own that the node is computed from, weights left out."""
+        waiting, seen = [node], set()
+        while waiting:
+            for source in waiting.pop(0).all_input_nodes:
+                if source in seen:
+                    continue
+                seen.add(source)
+                entry = self._inputs.get(source.name)
+                if entry is not None and entry.kind is not InputKind.ARGUMENT:
+                    continue
+                where = self.provenance(source.name)
+                own = self.provenance(node.name)
+                local = self.origins.local(source)
+                if entry is not None:
+                    return next(_of_input(entry))
+                if local and where.qualname != own.qualname:
+                    return local
+                waiting.append(source)
+        return None
+
+    def _of_stream(self, node: fx.Node) -> Iterator[str]:
+        """What a layer's output is added to: ``residual`` where the sum goes on, ``out`` where it is the result."""
+        if aten_name(node) not in ("add", "add_"):
+            return
+        sides = [side for side in node.args[:2] if isinstance(side, fx.Node) and side.name not in self._held]
+        if len(sides) != 2 or len({str(_shape_of(side)) for side in (*sides, node)}) != 1:
+            return
+        users = [user for user in node.users if user.op != "output" and not op_word(user).silent]
+        if node.name in self._returned_by_user:
+            yield "out"
+        elif len(users) > 1:
+            yield "residual"
+
+    def _phrase(self, node: fx.Node) -> str | None:
+        """``x_plus_attn``: the sum of two values that have short names of their own."""
+        if aten_name(node) not in ("add", "add_"):
+            return None
+        sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+        if len(sides) != 2:
+            return None
+        words = [self._short_name(side) for side in sides]
+        if not all(words) or words[0] == words[1]:
+            return None
+        return f"{words[0]}_plus_{words[1]}"
+
+    def _short_name(self, node: fx.Node) -> str | None:
+        origin = self.origins.of(node)
+        entry = self._inputs.get(node.name)
+        if entry is not None:
+            word: str | None = next(_of_input(entry), None)
+        else:
+            local = self.origins.local(node)
+            word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
+        return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iterator[str]:
+    """What a call's further results are, with the module's name where the word alone does not say whose."""
+    word = _result_of_call(call, place)
+    if word is not None:
+        path = without_positions(origins.of(call).module)
+        yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
+
+
+def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:
+    """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
+    origin = origins.of(node)
+    statement = origin.statement
+    name = origins.name_of_statement(origin)
+    if has_result_word(name) and statement.count(local) > 1:
+        yield result_word(name)
+
+
+def _summand_word(origin: Provenance, of: str) -> str:
+    """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
+    word = last_word(without_positions(origin.module)) or without_counter(origin.differentiates)
+    return "lookup" if word in of else word
+
+
+def _call_of_several(node: fx.Node) -> fx.Node | None:
+    """The call of which a node is one result; None where it is a part of a tensor, or the result."""
+    call = node.args[0] if node.target is operator.getitem else None
+    return call if isinstance(call, fx.Node) and not op_word(call).silent else None
+
+
+def _result_of_call(call: fx.Node, place: object) -> str | None:
+    """The name that a library call's further results have in its own signature: ``logsumexp``."""
+    if not isinstance(call.target, torch._ops.OpOverload) or not isinstance(place, int):
+        return None
+    if aten_name(call) == "_native_batch_norm_legit_functional" and place in _STATISTICS:
+        return _STATISTICS[place]
+    returns = call.target._schema.returns
+    return (returns[place].name or None) if 0 < place < len(returns) else None
+
+
+def _of_input(entry: GraphInput) -> Iterator[str]:
+    if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+        yield identifier(entry.target)
+        return
+    for word in path_words(entry.target):
+        plain = without_counter(word.lstrip("_"))
+        yield {"tensor_constant": "table", "lifted_tensor": "table"}.get(plain, word)
+
+
+def _shape_of(node: fx.Node) -> tuple[object, ...] | None:
+    value = node.meta.get("val")
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None

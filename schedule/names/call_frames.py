@@ -1,0 +1,100 @@
+"""Whose work a kernel is: the call of a function or module in which its operations stand, and their share in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import Provenance
+from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
+from longhand.schedule.names.value_origins import without_positions
+from longhand.schedule.names.words import without_counter
+
+CallFrame = tuple[str, str]  # a function's qualname, and the path of the module that it was called in
+_ESSENTIALLY_ALL = 0.8  # of the operations: an epsilon that is added elsewhere makes no difference
+
+
+def _frame(origin: Provenance) -> CallFrame:
+    """The function that holds the statement, which may call a layer of PyTorch's: that is nobody's code."""
+    is_called = hasattr(torch.nn, origin.module_class) and origin.module_class not in origin.qualname.split(
+        "."
+    )
+    caller = without_positions(origin.module).rpartition(".")[0]
+    return origin.qualname, caller if is_called else origin.module
+
+
+def frame_of(nodes: Sequence[fx.Node]) -> CallFrame | None:
+    """The one function in which all of some nodes is done."""
+    frames = {_frame(provenance_of(node)) for node in nodes if not op_word(node).silent}
+    return frames.pop() if len(frames) == 1 else None
+
+
+def frame_of_backward(nodes: Sequence[fx.Node]) -> CallFrame | None:
+    """The call of a module below the model, or of a function, whose gradient most of some nodes are."""
+    derived = [node for node in nodes if provenance_of(node).differentiates and not op_word(node).silent]
+    frames = Counter(_frame(provenance_of(node)) for node in derived)
+    frame = max(frames, key=lambda one: frames[one], default=("", ""))
+    is_model = is_forward(frame) and not frame[1]
+    return None if is_model or not frame[0] else frame
+
+
+def is_forward(frame: CallFrame) -> bool:
+    """Whether a function is what calling a module runs."""
+    return frame[0].rpartition(".")[2] in ("forward", "__call__")
+
+
+def is_derivative(node: fx.Node) -> bool:
+    """Whether a node is part of a derivative, and not of what is computed again for it."""
+    return bool(provenance_of(node).differentiates)
+
+
+def is_whole(frame: CallFrame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node]) -> bool:
+    """Whether nothing that the function computes, nor a module inside of its module, is done elsewhere."""
+    return _share(frame, nodes, graph, derived=False) == 1
+
+
+def is_nearly_whole(frame: CallFrame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node]) -> bool:
+    """Whether some nodes compute essentially all that the function does in the graph."""
+    return _share(frame, nodes, graph, derived=False) >= _ESSENTIALLY_ALL
+
+
+def is_nearly_whole_backward(
+    frame: CallFrame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node]
+) -> bool:
+    """Whether some nodes differentiate essentially all that the graph differentiates of the function."""
+    return _share(frame, nodes, graph, derived=True) >= _ESSENTIALLY_ALL
+
+
+def has_arithmetic(frame: CallFrame, graph: Mapping[str, fx.Node]) -> bool:
+    """Whether the function computes anything in the graph, and does not only move data."""
+    return bool(_operations(frame, graph.values(), derived=False))
+
+
+_Operation = tuple[
+    str, int, str, str
+]  # module, line, statement, operation: a second call of a function is no other
+
+
+def _share(frame: CallFrame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node], derived: bool) -> float:
+    """How much of the operations that the graph has of a function some nodes do, from 0 to 1."""
+    whole = _operations(frame, graph.values(), derived)
+    done = _operations(frame, nodes, derived)
+    return len(whole & done) / len(whole) if whole else 0.0
+
+
+def _operations(frame: CallFrame, nodes: Iterable[fx.Node], derived: bool) -> set[_Operation]:
+    """The operations of a function, and of the modules inside of its module; or those that are differentiated."""
+    path = frame[1]
+    found = set()
+    for node in nodes:
+        origin = provenance_of(node)
+        if node.op != "call_function" or op_word(node).silent or bool(origin.differentiates) != derived:
+            continue
+        is_below = is_forward(frame) and origin.module.startswith(f"{path}." if path else "")
+        if is_below or _frame(origin) == frame:
+            op = without_counter(origin.differentiates) if derived else aten_name(node)
+            found.add((origin.module, origin.line, origin.statement, op))
+    return found

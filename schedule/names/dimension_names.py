@@ -1,0 +1,274 @@
+"""A word for each dimension of each value: the user's own (``B, T, C = x.shape``), else the customary ones.
+
+Words start at the call's arguments and at the user's own reshapes, and are carried through the captured graph. Never
+does an equal number make a word: 1024 tokens of 1024 features are told apart, and a batch of 64 is no head size of 64.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import CapturedGraph, InputKind, Provenance
+from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_propagation import Words, carried_words, filled, shape_of
+from longhand.schedule.names.operation_names import aten_name
+from longhand.schedule.names.words import identifier
+
+_CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
+    (2, True): ("n_rows", "n_cols"),
+    (3, True): ("batch", "seq", "dim"),
+    (4, True): ("batch", "channels", "height", "width"),
+    (5, True): ("batch", "channels", "depth", "height", "width"),
+    (2, False): ("batch", "seq"),
+}
+_CLASS_LOSSES = frozenset({"cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward"})
+
+
+class DimWords:
+    """Words for dimensions.
+
+    Args:
+        graph: Whose values.
+        buffers: What it was lowered to, by name; of none, no words for what lower added.
+        given: Of a backward graph: the words of what it is given, by placeholder; others have none.
+        known: Words of further values, by node.
+        layers: Words for values, if what a linear layer makes is to have a word: ``widen_dim``.
+        chains: Chains of equal layers: those past the first few have the words of the last of these.
+
+    Attributes:
+        arguments: For each tensor argument's placeholder: a word for each dimension, None where there is none.
+    """
+
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        buffers: Mapping[str, Buffer],
+        given: Mapping[str, Words] | None = None,
+        known: Mapping[str, Words] | None = None,
+        layers: BufferWords | None = None,
+        chains: Sequence[Layers] = (),
+    ) -> None:
+        self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
+        tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
+        self._words: dict[str, Words] = {**tables, **self.arguments}
+        self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
+        self._buffers = buffers
+        twins = {
+            name: twin
+            for chain in chains
+            for names in chain.names[chain.n_kept :]
+            for name, twin in zip(names, chain.names[chain.n_kept - 1], strict=True)
+        }
+        for node in graph.graph.nodes:
+            twin = twins.get(node.name)
+            if twin is not None:
+                if twin in self._words:
+                    self._words[node.name] = self._words[twin]
+                continue
+            if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
+                continue
+            carried = carried_words(node, self._words)
+            if layers is not None and aten_name(node) == "linear":
+                carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
+            elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
+                sides = ("batch", "channels", "height", "width")
+                made = tuple(f"{next(layers.variables(node.name))}_{side}" for side in sides)
+                carried = filled((carried[0], None, *_unchanged(node, carried)[2:]), made)
+            if aten_name(node) in _CLASS_LOSSES:
+                rows = self._words.get(node.all_input_nodes[0].name, (None,))
+                self._rows[node.name] = rows[:1]
+            own = (known or {}).get(node.name, ())
+            self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
+        if given is None:
+            vectors = {name for name, words in self.arguments.items() if words == (None,)}
+            for node in graph.graph.nodes if vectors else ():
+                self._learn_vectors(node)
+
+    def learn_copies(self, steps: Iterable[Extern]) -> None:
+        """A copy that lays a view out anew has the view's words."""
+        for step in steps:
+            view = step.args[0] if step.target is torch.ops.aten.contiguous.default else None
+            if isinstance(view, View) and view.calls:
+                self._words[step.outputs[0]] = self.of(view.calls[-1].origin, len(view.shape))
+
+    def of(self, buffer: str, n_dims: int) -> Words:
+        """Words for the dimensions of a buffer, as far as they are known."""
+        found = self._words.get(buffer, ())
+        if len(found) == n_dims:
+            return found
+        made = self._buffers[buffer].derived if buffer in self._buffers else None
+        if made is None:
+            return (None,) * n_dims
+        if made.how.is_layout:
+            return self.of(made.of, n_dims)
+        if made.how is Derivation.LOSSES:
+            return self._rows.get(made.of, (None,)) if n_dims == 1 else (None,) * n_dims
+        of = self._words.get(made.of, ())
+        if made.how.is_of_pieces and n_dims == 3 and len(of) > 2:
+            return (of[1], of[0], None)  # by channel, then by image
+        return (None,) * n_dims
+
+    def _learn_vectors(self, node: fx.Node) -> None:
+        """A vector among the arguments goes by the dimension that it meets: a bias, a norm's weight, labels."""
+        for argument in node.all_input_nodes if node.op == "call_function" else ():
+            words, shape = self.arguments.get(argument.name), shape_of(argument)
+            if words != (None,) or node.all_input_nodes[0] is argument or aten_name(node) == "embedding":
+                continue
+            first = self._words.get(node.all_input_nodes[0].name, ())
+            is_label = aten_name(node) in _CLASS_LOSSES
+            met, size = (
+                (first[:1], shape_of(node.all_input_nodes[0])[:1])
+                if is_label
+                else (
+                    first[-1:],
+                    shape_of(node.all_input_nodes[0])[-1:],
+                )
+            )
+            if met and (met[0] or "").isidentifier() and list(map(str, size)) == list(map(str, shape)):
+                self.arguments[argument.name] = self._words[argument.name] = met
+
+
+def _unchanged(node: fx.Node, words: Words) -> Words:
+    """The words of dimensions that a convolution leaves as large as they were."""
+    sizes = zip(words, shape_of(node.all_input_nodes[0]), shape_of(node), strict=True)
+    return tuple(word if str(old) == str(new) else None for word, old, new in sizes)
+
+
+def _table_words(graph: CapturedGraph) -> dict[str, Words]:
+    """Words for the tables of embeddings; one that the call's own tokens are looked up in has a vocabulary."""
+    arguments = {entry.node for entry in graph.inputs if entry.kind is InputKind.ARGUMENT}
+    found: dict[str, Words] = {}
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or aten_name(node) != "embedding":
+            continue
+        table, positions = node.args[:2]
+        if isinstance(table, fx.Node) and table.op == "placeholder" and table.name not in arguments:
+            rows = "vocab_size" if getattr(positions, "name", "") in arguments else None
+            found.setdefault(table.name, (rows, "dim"))
+    return found
+
+
+def _words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
+    """Words for the tables of positions that a call reads from the start: they have rows for longer ones, too."""
+    owners = {entry.node: entry.target.rpartition(".")[0] for entry in graph.inputs}
+    found: dict[str, Words] = {}
+    for node in graph.graph.nodes:
+        table = node.args[0] if node.op == "call_function" and aten_name(node) == "slice" else None
+        owner = owners.get(table.name) if isinstance(table, fx.Node) and table.op == "placeholder" else None
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        is_longer = isinstance(table, fx.Node) and str(shape_of(table)[:1]) != str(shape_of(node)[:1])
+        if owner and owner == origin.module and "pos" in owner.rpartition(".")[2] and is_longer:
+            assert isinstance(table, fx.Node)
+            found[table.name] = ("max_positions", "dim")
+    return found
+
+
+def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
+    nodes = {node.name: node for node in graph.graph.nodes}
+    written = _unpacked_shapes(graph)
+    symbols = {
+        (size.input_node, size.dim): size.name
+        for size in graph.symbols
+        if size.scale == 1 and size.offset == 0
+    }
+    owner: dict[str, Size] = {}
+    found: dict[str, Words] = {}
+    for entry in graph.inputs:
+        if entry.kind is not InputKind.ARGUMENT:
+            continue
+        value = nodes[entry.node].meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        is_float = value.dtype.is_floating_point
+        customary = _CUSTOMARY.get((value.ndim, is_float), ())
+        if (value.ndim, is_float) == (4, True) and not _feeds_image_op(nodes[entry.node]):
+            customary = ("batch", "heads", "seq", "dim")
+        own = written.get(entry.target, ())
+        words: list[str | None] = []
+        for dim, size in enumerate(value.shape):
+            choices = [
+                symbols.get((entry.node, dim)),
+                own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
+                customary[dim] if customary else None,
+            ]
+            words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
+        for word, size in zip(words, value.shape, strict=True):
+            if word is not None:
+                owner[word] = size
+        found[entry.node] = tuple(words)
+    return found
+
+
+def _agrees(owner: Mapping[str, Size], word: str, size: Size) -> bool:
+    """Whether the word is new or already stands for this very size."""
+    return word not in owner or str(owner[word]) == str(size)
+
+
+def _feeds_image_op(node: fx.Node) -> bool:
+    """Whether some image operation follows: then four dimensions are an image's."""
+    image = ("conv", "batch_norm", "group_norm", "instance_norm", "pool", "upsample", "pixel_shuffle")
+    return any(
+        any(word in aten_name(user) for word in image)
+        for user in node.graph.nodes
+        if user.op == "call_function"
+    )
+
+
+def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:
+    """``B, T, C = x.shape`` (or ``x.size()``) in the captured function itself: {"x": ("B", "T", "C")}."""
+    for node in graph.graph.nodes:
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        if not origin.file or origin.module:
+            continue
+        function = origin.qualname.rpartition(".")[2]
+        if graph.is_module and function != "forward":
+            continue
+        return _unpacked_in(origin.file, origin.qualname)
+    return {}
+
+
+@functools.lru_cache(maxsize=64)
+def _unpacked_in(file: str, qualname: str) -> dict[str, tuple[str, ...]]:
+    try:
+        tree: ast.AST = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    for part in qualname.split("."):
+        if part == "<locals>":
+            continue
+        inner = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == part
+        ]
+        if not inner:
+            return {}
+        tree = inner[0]
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+            source = _shape_of(node.value)
+            targets = node.targets[0].elts
+            if source and all(isinstance(target, ast.Name) for target in targets):
+                found.setdefault(source, tuple(t.id for t in targets if isinstance(t, ast.Name)))
+    return found
+
+
+def _shape_of(value: ast.AST) -> str | None:
+    """The name of the tensor whose whole shape the expression is."""
+    if isinstance(value, ast.Call) and not value.args and isinstance(value.func, ast.Attribute):
+        value = value.func if value.func.attr == "size" else value
+    if (
+        isinstance(value, ast.Attribute)
+        and value.attr in ("shape", "size")
+        and isinstance(value.value, ast.Name)
+    ):
+        return identifier(value.value.id)
+    return None

@@ -1,0 +1,306 @@
+"""How the words of dimensions pass through operations: from the arguments of a node to its result.
+
+The user's own statements have words for sizes: ``q.view(batch, seq, self.n_heads, self.head_dim)``.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.lower.ir import Size
+from longhand.schedule.names.operation_names import aten_name, provenance_of
+from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
+
+_RESHAPES = frozenset({"view", "reshape", "expand"})
+
+
+def words_of_reshape(statement: str, sizes: Sequence[Size]) -> tuple[str | None, ...]:
+    """A word for each size of a reshape; none where the statement does not tell, or tells different ones."""
+    found: set[tuple[str | None, ...]] = set()
+    for call in _calls(statement, _RESHAPES):
+        arguments = list(call.args)
+        if len(arguments) == 1 and isinstance(arguments[0], ast.Tuple | ast.List):
+            arguments = list(arguments[0].elts)
+        if len(arguments) == len(sizes) and all(map(_may_be, arguments, sizes)):
+            found.add(tuple(map(_word, arguments)))
+    if len(found) != 1:
+        return (None,) * len(sizes)
+    (words,) = found
+    if len(words) > 1 and words[-1] is None and "head" in (words[-2] or ""):
+        words = (*words[:-1], "head_dim")  # ``view(batch, seq, n_heads, -1)``
+    return words if len(set(words) - {None}) == len(words) - words.count(None) else (None,) * len(sizes)
+
+
+def word_of_split(statement: str) -> str | None:
+    """The word for the size of each part: ``qkv.split(dim, dim=-1)``."""
+    words = {_word(call.args[0]) for call in _calls(statement, frozenset({"split"})) if call.args}
+    return words.pop() if len(words) == 1 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _calls(statement: str, methods: frozenset[str]) -> tuple[ast.Call, ...]:
+    try:
+        tree = ast.parse(statement)
+    except SyntaxError:  # the head of a compound statement: ``with x:``
+        return ()
+    return tuple(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    )
+
+
+def _may_be(argument: ast.expr, size: Size) -> bool:
+    """Whether a written size can be this one: a number must be it."""
+    value = argument.operand if isinstance(argument, ast.UnaryOp) else argument
+    if isinstance(argument, ast.Starred):
+        return False
+    return isinstance(argument, ast.UnaryOp) or not isinstance(value, ast.Constant) or value.value == size
+
+
+def _word(argument: ast.expr) -> str | None:
+    text = (
+        argument.id
+        if isinstance(argument, ast.Name)
+        else argument.attr if isinstance(argument, ast.Attribute) else None
+    )
+    word = identifier(text.strip("_")) if text and text.strip("_") else None
+    return word if word is not None and word not in RESERVED_IN_MODULE else None
+
+
+Words = tuple[str | None, ...]
+PRODUCT = " * "  # between the words of dimensions that are one
+
+
+class PaddedWord(str):
+    """The word of a dimension that was padded: ``padded_vocab``.
+
+    Attributes:
+        of: The word of what was padded: ``vocab``.
+    """
+
+    __slots__ = ("of",)
+    of: str
+
+    def __new__(cls, of: str) -> PaddedWord:
+        made = super().__new__(cls, f"padded_{of}")
+        made.of = of
+        return made
+
+
+_REDUCTION_OPS = """
+    sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
+"""
+_REDUCTIONS = frozenset(_REDUCTION_OPS.split())
+_POOLS = ("conv", "max_pool", "avg_pool")
+_MATMULS = frozenset({"mm", "bmm", "matmul"})
+
+
+def shape_of(node: Any) -> tuple[Size, ...]:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
+    """The words of a result, from those of its arguments."""
+    name, shape = aten_name(node), shape_of(node)
+    given = [argument for argument in node.all_input_nodes if shape_of(argument)]
+    first = words.get(given[0].name, (None,) * len(shape_of(given[0]))) if given else ()
+    if name == "linear" and len(first) == len(shape):
+        weight = words.get(given[1].name, (None,)) if len(given) > 1 else (None,)
+        return (*first[:-1], weight[0] if weight[0] not in first[:-1] else None)
+    if name == "constant_pad_nd" and len(first) == len(shape):
+        # The gradient of a piece is as large as what the piece was cut from: nothing is padded there.
+        is_padded = not provenance_of(node).gradient_of
+        return tuple(
+            (
+                word
+                if word is None or str(old) == str(new) or PRODUCT in word
+                else PaddedWord(word) if is_padded else None
+            )
+            for word, old, new in zip(first, shape_of(given[0]), shape, strict=True)
+        )
+    if name in _MATMULS and len(given) == 2:
+        second = words.get(given[1].name, (None,) * len(shape_of(given[1])))
+        if len(first) == len(shape) == len(second):
+            return (*first[:-1], second[-1])
+    if name == "addmm" and len(given) == 3:
+        return (words.get(given[1].name, (None, None))[0], None)
+    if name == "embedding":
+        indices = words.get(given[-1].name, ())
+        return (*indices, "dim") if len(indices) == len(shape) - 1 else (None,) * len(shape)
+    if name.startswith(_POOLS) and len(first) == len(shape):
+        return _of_image(name, first, shape_of(given[0]), shape)
+    if name in ("transpose", "permute", "t", "unsqueeze", "select"):
+        moved = _moved(name, node.args, first, len(shape))
+        if moved is not None and len(moved) == len(shape):
+            return moved
+    if name in ("view", "_unsafe_view", "reshape", "flatten", "unflatten"):
+        carried = reshaped(shape_of(given[0]) if given else (), first, shape)
+        stated = words_of_reshape(_statement(node), shape)
+        # A product gives way to the user's own word for it.
+        plain = tuple(
+            own if own and own not in carried and PRODUCT in (word or "") else word
+            for word, own in zip(carried, stated, strict=True)
+        )
+        return filled(plain, stated)
+    if name == "getitem" and isinstance(node.args[0], fx.Node):
+        whole = [argument for argument in node.args[0].all_input_nodes if shape_of(argument)][:1]
+        if not whole:
+            return (None,) * len(shape)
+        if "scaled_dot_product" in aten_name(node.args[0]) and len(shape) == len(shape_of(whole[0])) - 1:
+            return words.get(whole[0].name, (None,) * (len(shape) + 1))[:-1]  # logsumexp, of the queries
+        word = word_of_split(_statement(node)) if aten_name(node.args[0]).startswith("split") else None
+        return filled(_of_piece(whole[0], words, shape), (word,) * len(shape))
+    if name in ("slice", "narrow") and given:
+        dim, start = (*node.args[1:], 0, 0)[:2]
+        found = _of_piece(given[0], words, shape)
+        if name == "slice" and isinstance(dim, int) and start == 0 and found[dim] is None:
+            word = words.get(given[0].name, (None,) * len(shape))[dim]
+            return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else None)
+        return found
+    if "batch_norm" in name or name == "group_norm":
+        return first if len(first) == len(shape) else (None,) * len(shape)
+    if name in _REDUCTIONS:
+        reduced = _reduced(node.args, first, len(shape))
+        return reduced if len(reduced) == len(shape) else (None,) * len(shape)
+    if name in ("cross_entropy_loss", "nll_loss_forward") and len(first) == len(shape) + 1:
+        return first[:-1]
+    if name == "scaled_dot_product_attention" and len(first) == len(shape):
+        return (*first[:-1], None)
+    return _broadcast(given, words, shape)
+
+
+def _put(words: Words, place: int, word: str | None) -> Words:
+    return (*words[:place], word, *words[place + 1 :])
+
+
+def _statement(node: fx.Node) -> str:
+    return provenance_of(node).statement
+
+
+def filled(words: Words, others: Words) -> Words:
+    """`words`, and where there is none the other, unless it stands elsewhere in them."""
+    return tuple(
+        word if word is not None else other if other not in words else None
+        for word, other in zip(words, others, strict=True)
+    )
+
+
+def _of_image(name: str, first: Words, old: tuple[Size, ...], new: tuple[Size, ...]) -> Words:
+    """A convolution makes other channels; what it leaves as large as it was keeps its word."""
+    kept = [
+        word if str(size) == str(made) else _made(word)
+        for word, size, made in zip(first, old, new, strict=True)
+    ]
+    return (first[0], _made(first[1]) if name.startswith("conv") else first[1], *kept[2:])
+
+
+def _made(word: str | None) -> str | None:
+    """``out_channels``: what stands in the place of channels after an operation on images."""
+    return None if word is None or PRODUCT in word else f"out_{word.removeprefix('out_')}"
+
+
+def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words | None:
+    if name == "t":
+        return tuple(reversed(first))
+    if name == "permute":
+        return tuple(first[dim] for dim in args[1])
+    if name == "transpose":
+        moved = list(first)
+        one, other = args[1], args[2]
+        moved[one], moved[other] = moved[other], moved[one]
+        return tuple(moved)
+    dim = args[1] % n_dims if name == "unsqueeze" else args[1] % len(first)
+    if name == "unsqueeze":
+        return (*first[:dim], None, *first[dim:])
+    return (*first[:dim], *first[dim + 1 :])
+
+
+def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Words:
+    """Dimensions that stay, counted from both ends, keep their words; those that become one have its product."""
+    found: list[str | None] = [None] * len(new)
+    front = 0
+    while front < min(len(old), len(new)) and str(old[front]) == str(new[front]):
+        found[front] = words[front] if front < len(words) else None
+        front += 1
+    tail = 0
+    for back in range(1, min(len(old), len(new)) - front + 1):
+        if str(old[-back]) != str(new[-back]):
+            break
+        found[-back] = words[-back] if back <= len(words) else None
+        tail = back
+    inner, made = words[front : len(old) - tail], range(front, len(new) - tail)
+    if len(made) == 1 < len(inner) and all(inner):
+        found[front] = PRODUCT.join(word for word in inner if word)
+    elif len(inner) == 1 < len(made) and len(parts := (inner[0] or "").split(PRODUCT)) == len(made):
+        found[front : len(new) - tail] = parts
+    return tuple(found)
+
+
+def _of_piece(whole: fx.Node, words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
+    """The words of a piece of a split tensor: of the dimensions that it has whole."""
+    old, carried = shape_of(whole), words.get(whole.name, ())
+    if len(old) != len(shape) or len(carried) != len(shape):
+        return (None,) * len(shape)
+    return tuple(
+        word if str(size) == str(part) else None for word, size, part in zip(carried, old, shape, strict=True)
+    )
+
+
+def _reduced(args: tuple[Any, ...], first: Words, n_dims: int) -> Words:
+    """The words that are left when dimensions are reduced, kept as 1 or dropped."""
+    dims = args[1] if len(args) > 1 else None
+    if dims is None or isinstance(dims, bool) or len(first) == 0:
+        return (None,) * n_dims
+    gone = {dim % len(first) for dim in (dims if isinstance(dims, list | tuple) else [dims])}
+    if not gone:
+        return (None,) * n_dims
+    if n_dims == len(first):
+        return tuple(None if dim in gone else word for dim, word in enumerate(first))
+    return tuple(word for dim, word in enumerate(first) if dim not in gone)
+
+
+def _broadcast(given: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
+    """The words of an elementwise result: every argument's shape must broadcast to it."""
+    found: list[str | None] = [None] * len(shape)
+    shapes = [shape_of(argument) for argument in given]
+    fits = all(
+        len(old) <= len(shape)
+        and all(str(part) in ("1", str(whole)) for part, whole in zip(old[::-1], shape[::-1], strict=False))
+        for old in shapes
+    )
+    if not fits:
+        return tuple(found)
+    for argument, old in zip(given, shapes, strict=True):
+        carried = words.get(argument.name, ())
+        if len(carried) != len(old):
+            continue
+        for back in range(1, len(old) + 1):
+            if found[-back] is None and str(old[-back]) == str(shape[-back]):
+                found[-back] = carried[-back]
+    return tuple(found)
+
+
+def grouped(
+    shape: Sequence[Size], words: Words, sizes: Sequence[Size]
+) -> list[list[tuple[Size, str | None]]] | None:
+    """Neighbouring dimensions that multiply to each of `sizes`, in order; None if they do not."""
+    dims = [(part, word) for part, word in zip(shape, words, strict=True) if str(part) != "1"]
+    groups: list[list[tuple[Size, str | None]]] = []
+    for size in sizes:
+        group: list[tuple[Size, str | None]] = []
+        product: Size = 1
+        while dims and str(product) != str(size):
+            group.append(dims.pop(0))
+            product = product * group[-1][0]
+        if str(product) != str(size):
+            return None
+        groups.append(group)
+    return None if dims else groups

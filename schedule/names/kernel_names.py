@@ -1,0 +1,332 @@
+"""The names of kernels: the math, and where two kernels share it, what tells them apart."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import Provenance
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
+from longhand.schedule.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
+from longhand.schedule.names.people_names import (
+    is_list_of_ops,
+    name_of_backward,
+    name_of_copy,
+    name_of_people,
+)
+from longhand.schedule.names.schedule_words import words_of
+from longhand.schedule.names.words import (
+    RESERVED_IN_KERNEL,
+    KernelScope,
+    Scope,
+    identifier,
+    snake_case,
+    without_counter,
+)
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer
+
+_LONGEST = 40
+_WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
+_SAYS_LITTLE = frozenset(
+    {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
+)
+
+_DTYPES = {
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.int16: "int16",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+}
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
+
+
+def kernel_scope() -> Scope:
+    """A scope for the names of a unit's kernels."""
+    return KernelScope(RESERVED_IN_KERNEL | {"kernels", "runtime", "model", "check", "reference"})
+
+
+def name_kernel(
+    plan: KernelPlan, launch: Launch, words: BufferWords, scope: Scope, named: Mapping[str, KernelPlan]
+) -> str:
+    """A free name for the kernel, taken from `scope`.
+
+    Args:
+        plan: The kernel.
+        launch: Its first launch.
+        words: The captured graph's names.
+        scope: The names of kernels so far.
+        named: The kernels that have these names.
+    """
+    for candidate in _candidates(plan, launch, words, named):
+        word = identifier(candidate)[:_LONGEST].rstrip("_")
+        if scope.is_free(word):
+            return scope.take(word)
+    raise AssertionError("unreachable: the last candidate holds the kernel's own key")
+
+
+def _candidates(
+    plan: KernelPlan, launch: Launch, words: BufferWords, named: Mapping[str, KernelPlan]
+) -> Iterator[str]:
+    origins = launch.origins or plan.origins
+    nodes = [words.nodes[name] for name in origins if name in words.nodes]
+    derivatives = _of_derivatives(plan, nodes, words) or _of_summands(nodes)
+    backward = None if derivatives else name_of_backward(nodes, _stored(plan), words)
+    people = (
+        name_of_people(nodes, _stored(plan), words)
+        if not (derivatives or backward) and is_list_of_ops(nodes)
+        else None
+    )
+    told = derivatives or backward or people
+    base = told or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
+    base = (name_of_copy(nodes, words) if base == "copy" else None) or base
+    base = _of_many_results(plan, nodes, base, words) or base
+    if plan.schedule.is_down_columns and not (derivatives or backward) and base != people:
+        base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
+        base = re.sub(r"_norm$", "_norm_columns", base)
+    if plan.schedule.is_tiled and "transpose" not in base:
+        base = _joined("transpose", base)
+    base = _of_purpose(plan, words, nodes) or _of_count(plan) or _of_padding(nodes) or base
+    if plan.schedule.is_over_lists:
+        yield _of_update([words.provenance(node.name) for node in nodes])
+    yield base
+    differences = list(_differences(plan, named[base])) if base in named else []
+    layers = _layers(plan, nodes) if derivatives else []
+    found = [*layers, *differences, *_qualifiers(plan, launch, words)]
+    qualifiers = [text for text in dict.fromkeys(found) if text and text not in base.split("_")]
+    for qualifier in qualifiers:
+        yield _joined(base, qualifier)
+    for first in qualifiers:
+        for second in qualifiers:
+            if first != second:
+                yield _joined(base, first, second)
+    yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
+    yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) -> str | None:
+    """``gelu_and_d_gelu``: what is computed again and kept, and what is differentiated; of sums down columns, for what.
+
+    None where nothing with a name is differentiated.
+    """
+    origins = {node: provenance_of(node) for node in nodes}
+    derived = list(dict.fromkeys(derivative_word(o) for o in origins.values() if o.differentiated))
+    if not derived:
+        return None
+    stored = {words.origins.node_of(value.buffer) for value in plan.body if isinstance(value, Store)}
+    kept = [node for node in nodes if node.name in stored]
+    if all(origins[node].role and not origins[node].gradient_of for node in kept):
+        return f"{derived[0].removeprefix('d_')}_{origins[kept[-1]].role}" if kept else None
+    ops = {origins[node].differentiates: derivative_word(origins[node]) for node in kept}
+    derived = [word + "s" * ([*ops.values()].count(word) > 1) for word in derived]
+    own = [_parameter_word(origins[node]) for node in kept if origins[node].differentiated]
+    others = [_parameter_word(origins[node]) for node in kept if not origins[node].differentiated]
+    if plan.schedule.is_down_columns and any(own):
+        derived[-1] += f"_{'_and_'.join(dict.fromkeys(word for word in own if word))}"
+    elif plan.schedule.is_down_columns and any(others):
+        derived.append("column_sum")
+    elif any(
+        not o.differentiated and o.differentiates and op_word(n).word == "add" for n, o in origins.items()
+    ):
+        derived[-1] = derived[-1].replace("d_", "d_add_", 1)
+    is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
+    again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
+    return f"{again}_and_{'_'.join(derived)}" if again else "_".join(derived)
+
+
+def _layers(plan: KernelPlan, nodes: list[fx.Node]) -> list[str]:
+    """The layers whose gradients a kernel stores, last first: ``bn1``."""
+    stored = {value.buffer for value in plan.body if isinstance(value, Store)}
+    paths = [provenance_of(node).module for node in nodes if node.name in stored]
+    words = [path.rpartition(".")[2] for path in reversed(paths)]
+    return [identifier(word) for word in dict.fromkeys(words) if word and not word.isdigit()]
+
+
+def _of_summands(nodes: list[fx.Node]) -> str | None:
+    """``add_gradients``: a kernel that only adds up what several users of a value give it."""
+    is_sum = all(
+        op_word(n).silent or (op_word(n).word == "add" and provenance_of(n).differentiates) for n in nodes
+    )
+    return "add_gradients" if is_sum and not all(op_word(node).silent for node in nodes) else None
+
+
+def _parameter_word(origin: Provenance) -> str:
+    """``weight``, of the gradient of a layer's weight."""
+    leaf = origin.gradient_of.rpartition("_")[2]
+    return leaf if leaf in ("weight", "bias") else ""
+
+
+def _of_purpose(plan: KernelPlan, words: BufferWords, nodes: list[fx.Node]) -> str | None:
+    """What a kernel is for. A plain copy is called one only for or after a library call."""
+    purpose = purpose_of(plan, words)
+    is_copy = purpose is KernelPurpose.TO_CONTIGUOUS and all(op_word(node).silent for node in nodes)
+    return purpose.value if purpose is not None and not is_copy else None
+
+
+def _of_count(plan: KernelPlan) -> str | None:
+    """``increment``: one whole number, a counter, is one more."""
+    match plan.body:
+        case (Load() as old, Constant(value=1), Pointwise(op=PointwiseOp.ADD) as new, Store() as store):
+            is_counter = not plan.axes and old.buffer == store.buffer and not new.dtype.is_floating_point
+            return "increment" if is_counter else None
+    return None
+
+
+def _of_two_results(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) -> str | None:
+    """``add_and_layer_norm``: a kernel that keeps the sum, too, which ``add_layer_norm`` does not."""
+    stores = [value for value in plan.body if isinstance(value, Store)]
+    places = {node: place for place, node in enumerate(nodes)}
+    made = [places.get(_call_of(store.buffer, words)) for store in stores]  # type: ignore[arg-type]
+    known = sorted(place for place in made if place is not None)
+    if len(stores) != 2 or len(known) != 2:
+        return None
+    first, last = known
+    before, after = nodes[: first + 1], nodes[first + 1 :]
+    if first == last or any(all(op_word(node).silent for node in part) for part in (before, after)):
+        return None
+    name = f"{name_of_ops(before)}_and_{name_of_ops(after)}"
+    return name if len(name) <= _LONGEST and name_of_ops(before) != name_of_ops(after) else None
+
+
+def _call_of(buffer: str, words: BufferWords) -> fx.Node | None:
+    """The operation that makes a buffer: of one of several results, the one that makes all."""
+    node = words.nodes.get(buffer)
+    source = node.args[0] if node is not None and node.target is operator.getitem else node
+    return source if isinstance(source, fx.Node) else None
+
+
+def _of_many_results(plan: KernelPlan, nodes: list[fx.Node], base: str, words: BufferWords) -> str | None:
+    """``decay_and_step_size``: results that the user names, where arithmetic alone makes them."""
+    stored = {value.buffer for value in plan.body if isinstance(value, Store)}
+    results = [words.provenance(node.name).local for node in nodes if node.name in stored]
+    named = [identifier(result) for result in dict.fromkeys(results) if result]
+    if len(named) < 2 or not _ARITHMETIC.issuperset(base.split("_")) or base.count("_") < 2:
+        return None
+    name = f"{'_'.join(named[:-1])}_and_{named[-1]}"
+    return name if len(name) <= _LONGEST else None
+
+
+def _of_update(origins: list[Provenance]) -> str:
+    """``adamw``: the function most of whose statements a kernel over lists does; empty where its name says little."""
+    statements: dict[str, set[str]] = {}
+    for origin in origins:
+        statements.setdefault(origin.qualname.rpartition(".")[2], set()).add(origin.statement)
+    function = max(statements, key=lambda name: len(statements[name]), default="")
+    word = re.sub(r"^(multi|single)_tensor_", "", identifier(function))
+    is_telling = len(statements.get(function, ())) >= _WHOLE_FUNCTION and word not in _SAYS_LITTLE
+    return word if is_telling else ""
+
+
+def _of_padding(nodes: list[fx.Node]) -> str | None:
+    """``pad_head``: a weight that longhand pads for the layer of that name."""
+    origins = [node.meta.get("provenance", Provenance()) for node in nodes]
+    layer = next((origin.module.rpartition(".")[2] for origin in origins if origin.remark), "")
+    return f"pad_{identifier(layer)}" if len(nodes) == 1 and layer and not layer.isdigit() else None
+
+
+def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
+    """What sets this kernel apart from the one that has the plain name."""
+    if plan.schedule != other.schedule:
+        yield words_of(plan).adjective or ("blocks" if plan.rows else "flat")
+    stores, others = _n_stores(plan), _n_stores(other)
+    if stores != others:
+        yield "" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
+    read, written = _dtypes(plan, Access.READ), _dtypes(plan, Access.WRITE)
+    if written != _dtypes(other, Access.WRITE):
+        yield f"to_{written}"
+    if read != _dtypes(other, Access.READ):
+        yield f"of_{read}"
+    if len(plan.pointers) < len(other.pointers):
+        yield "short"
+    if len(plan.rows) != len(other.rows) or len(plan.cols) != len(other.cols):
+        yield {0: "flat", 1: "rows", 2: "batched"}.get(len(plan.rows), "nested")
+    if plan.ints and not other.ints:
+        yield "strided"
+    if other.ints and not plan.ints:
+        yield "packed"
+
+
+def _stored(plan: KernelPlan) -> list[str]:
+    return [value.buffer for value in plan.body if isinstance(value, Store)]
+
+
+def _n_stores(plan: KernelPlan) -> int:
+    return sum(isinstance(value, Store) for value in plan.body)
+
+
+def _dtypes(plan: KernelPlan, access: Access) -> str:
+    found = (
+        _DTYPES.get(pointer.dtype, "")
+        for pointer in plan.pointers
+        if not pointer.scratch and (pointer.access is Access.READ) == (access is Access.READ)
+    )
+    return "_".join(dict.fromkeys(found))
+
+
+def _joined(base: str, *qualifiers: str) -> str:
+    """The parts joined, the base shortened by whole words where needed."""
+    tail = "_".join(qualifiers)
+    room = _LONGEST - len(tail) - 1
+    parts = base.split("_")
+    while len(parts) > 1 and len("_".join(parts)) > room:
+        parts.pop()
+    head = "_".join(parts)[: max(room, 1)]
+    # A name that ended in a type's number would look like one of many: bf16_add.
+    ordered = (tail, head) if tail[-2:].isdigit() else (head, tail)
+    return "_".join(part for part in ordered if part)
+
+
+def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
+    """What may tell this kernel from another of the same math, best first."""
+    if words_of(plan).is_best:
+        yield words_of(plan).adjective
+    written = [b for p, b in zip(_passed(plan), launch.buffers, strict=False) if p.access is not Access.READ]
+    for buffer in reversed(written):
+        local = without_counter(identifier(words.provenance(buffer).local or ""))
+        if len(local) > 1:  # that its result is called x sets no kernel apart
+            yield local
+    origins = launch.origins or plan.origins
+    for origin in reversed(origins):
+        module = words.provenance(origin).module.rpartition(".")[2]
+        if module and not module.isdigit():
+            yield identifier(module)
+    for origin in reversed(origins):
+        yield snake_case(identifier(words.provenance(origin).module_class))
+    yield words_of(plan).adjective or ("strided" if plan.ints else "flat")
+    if plan.ints:
+        yield "strided"
+    if len(written) > 1:
+        yield {2: "pair", 3: "triple"}.get(len(written), "several")
+    if any(isinstance(value, Load) and value.mask is not None for value in plan.body):
+        yield "masked"
+    if any(isinstance(value, Store) and value.mask is not None for value in plan.body):
+        yield "partial"
+    yield from _broadcasts(plan)
+
+
+def _passed(plan: KernelPlan) -> list[Pointer]:
+    return [pointer for pointer in plan.pointers if not pointer.scratch]
+
+
+def _broadcasts(plan: KernelPlan) -> Iterator[str]:
+    """`by_row` or `by_col` where some tensor varies over only these."""
+    rows = {axis.name for axis in plan.rows}
+    cols = {axis.name for axis in plan.cols}
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load) and rows and cols:
+            axes = {axis for axis, _ in plan.addresses[position].axes}
+            if axes and axes <= rows:
+                yield "by_row"
+            elif axes and axes <= cols:
+                yield "by_col"

@@ -1,0 +1,332 @@
+"""Names everything: a unit's plan (and the previous ledger) becomes `UnitNames`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from longhand.capture.graph import Provenance
+from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
+from longhand.schedule.layers.loops import arrange
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
+from longhand.schedule.names.number_names import constant_words
+from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
+from longhand.schedule.names.value_names import ValueWords, dimensions_of, name_axes
+from longhand.schedule.names.variables import name_variables
+from longhand.schedule.names.words import (
+    RESERVED_IN_KERNEL,
+    KernelScope,
+    Scope,
+    identifier,
+    plural,
+    singular,
+    without_counter,
+)
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep, facts_of
+
+_MOST_QUOTES = 6
+# What the templates of kernels over lists bind themselves.
+_WORDS_OF_LISTS = (
+    "tensor",
+    "table",
+    "block",
+    "addresses",
+    "first_chunk",
+    "next",
+    "first_block",
+    "tensor_of_block",
+    "n_chunks",
+    "n_tensors",
+)
+
+
+def name_unit(
+    plan: UnitPlan,
+    ledger: Ledger | None = None,
+    elsewhere: frozenset[str] = frozenset(),
+    words: BufferWords | None = None,
+    dims: DimWords | None = None,
+) -> UnitNames:
+    """Words for the whole unit. Kernels that `ledger` knows by key keep theirs.
+
+    Args:
+        plan: What is named.
+        ledger: Names given before.
+        elsewhere: Keys of the ledger that another pass of the unit has: their names are taken.
+        words: The captured graph's; by default those that follow from it alone.
+        dims: Words for dimensions, after which kernels call their axes.
+    """
+    words = BufferWords(plan.program.graph, plan.program.buffers) if words is None else words
+    scope = kernel_scope()
+    keys = [*sorted(elsewhere), *(key for key in plan.kernels if key not in elsewhere)]
+    known = _claimed(ledger.kernels if ledger is not None else {}, keys, scope)
+    kernels: dict[str, KernelNames] = {}
+    for launch in launches(plan):
+        if launch.kernel in kernels:
+            continue
+        kernel = plan.kernels[launch.kernel]
+        old = known.get(launch.kernel)
+        kept = _fitted(old, kernel) if old is not None else None
+        if kept is not None and launch.kernel in elsewhere:
+            kernels[launch.kernel] = kept
+            continue
+        if kept is not None:
+            kernels[launch.kernel] = _with_current_quotes(kept, plan, launch, words)
+            continue
+        named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
+        name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
+        dimensions = dimensions_of(kernel, launch, plan.buffers, dims) if dims is not None else {}
+        kernels[launch.kernel] = _name_kernel_words(kernel, launch, plan, words, name, dimensions)
+    steps = arrange(plan, words)
+    return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
+
+
+def _claimed(known: Mapping[str, KernelNames], keys: Sequence[str], scope: Scope) -> dict[str, KernelNames]:
+    """What a ledger says of these kernels. Each name is one kernel's, whatever a merge of two ledgers made of them.
+
+    Args:
+        known: The ledger.
+        keys: The kernels of today; of two that have one name the first keeps it.
+        scope: Is told the names.
+    """
+    found: dict[str, KernelNames] = {}
+    for key in keys:
+        if key in known and scope.is_free(known[key].kernel):
+            found[key] = known[key]
+            scope.take(known[key].kernel)
+    return found
+
+
+def with_records(
+    plan: UnitPlan, names: UnitNames, words: BufferWords, records: Sequence[SavedLayers]
+) -> UnitNames:
+    """The same words in a unit whose layers save records for their backward pass."""
+    if not records:
+        return names
+    steps = arrange(plan, words, records)
+    return dataclasses.replace(names, steps=steps, buffers=name_variables(plan, words, steps))
+
+
+def launches(plan: UnitPlan) -> Iterator[Launch]:
+    """Every launch of a unit in order, those in repeats included."""
+    yield from (step for step in _flat(plan) if isinstance(step, Launch))
+
+
+def externs(plan: UnitPlan) -> Iterator[Extern]:
+    """Every library call of a unit in order, those in repeats included."""
+    yield from (step for step in _flat(plan) if isinstance(step, Extern))
+
+
+def _flat(plan: UnitPlan) -> Iterator[UnitStep]:
+    for step in plan.steps:
+        if isinstance(step, Repeat):
+            for run in step.runs:
+                yield from run
+        else:
+            yield step
+
+
+def quotes_of(origins: tuple[str, ...], words: BufferWords) -> tuple[Quote, ...]:
+    """The user's statements behind these nodes, each once, in order."""
+    found: dict[Quote, None] = {}
+    for origin in origins:
+        where: Provenance = words.provenance(origin)
+        if where.statement:
+            found[Quote(where.qualname, where.statement)] = None
+    return tuple(found)
+
+
+def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
+    """A ledger's words for a kernel of the same key, whose buffers the user may call otherwise by now.
+
+    None if they do not fit it: the lock was edited.
+    """
+    if (
+        len(names.pointers) != len(kernel.pointers)
+        or len(names.axes) != len(kernel.axes)
+        or len(names.ints) != len(kernel.ints)
+        or set(names.scalars) != {scalar.position for scalar in kernel.scalars}
+        or len(names.lists) != sum(pointer.many for pointer in kernel.pointers)
+        or any(not 0 <= position < len(kernel.body) for position in (*names.values, *names.constants))
+    ):
+        return None
+    return dataclasses.replace(
+        names,
+        pointers={p.name: word for p, word in zip(kernel.pointers, names.pointers.values(), strict=True)},
+        axes={axis.name: word for axis, word in zip(kernel.axes, names.axes.values(), strict=True)},
+        ints={p.name: word for p, word in zip(kernel.ints, names.ints.values(), strict=True)},
+        lists={p.name: word for p, word in zip(_many(kernel), names.lists.values(), strict=True)},
+    )
+
+
+def _many(kernel: KernelPlan) -> list[Pointer]:
+    """The pointers that stand for lists."""
+    return [pointer for pointer in kernel.pointers if pointer.many]
+
+
+def _with_current_quotes(old: KernelNames, plan: UnitPlan, first: Launch, words: BufferWords) -> KernelNames:
+    """The old words; the old quotes too, as long as the user's code holds them, whatever its locals are called."""
+    current = {
+        Quote(quote.qualname, words.renamed.statement(quote.qualname, quote.statement))
+        for launch in launches(plan)
+        if launch.kernel == first.kernel
+        for quote in quotes_of(launch.origins, words)
+    }
+    if old.quotes and all(quote in current for quote in old.quotes):
+        return old
+    return dataclasses.replace(old, quotes=_chosen_quotes(first, words))
+
+
+def _chosen_quotes(launch: Launch, words: BufferWords) -> tuple[Quote, ...]:
+    found = quotes_of(launch.origins, words)
+    return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
+
+
+def _not_called(kernel: KernelPlan) -> set[str]:
+    """Names of functions that are free for values: ``cos`` and ``sin`` of rotary positions.
+
+    C++ calls a function of floats ``cosf``, one of doubles ``cos``, and none of the two for another operation.
+    """
+    doubles = {
+        value.op for value in kernel.body if isinstance(value, Pointwise) and value.dtype is torch.float64
+    }
+    return {op.value for op in (PointwiseOp.COS, PointwiseOp.SIN)} - {op.value for op in doubles}
+
+
+def _name_kernel_words(
+    kernel: KernelPlan,
+    launch: Launch,
+    plan: UnitPlan,
+    words: BufferWords,
+    name: str,
+    dimensions: Mapping[str, tuple[str, ...]],
+) -> KernelNames:
+    prints_blocks = facts_of(plan.options.target).prints_blocks
+    scope = KernelScope(RESERVED_IN_KERNEL - _not_called(kernel))
+    scope.take(name)
+    if kernel.schedule.is_over_lists:
+        for word in _WORDS_OF_LISTS:
+            scope.take(word)
+    pointers = _name_pointers(kernel, launch, words, scope)
+    lists = _name_lists(kernel, pointers, scope)
+    axes = name_axes(kernel, scope, dimensions)
+    ints = {
+        parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes))
+        for parameter in kernel.ints
+    }
+    scalars = {
+        scalar.position: scope.pick([scalar.name or "", *_scalar_words(kernel, scalar.position)])
+        for scalar in kernel.scalars
+    }
+    if prints_blocks:
+        # Pointers are printed with a suffix, so their words are free for what is loaded.
+        for word in (*pointers.values(), *lists.values()):
+            scope.release(word)
+            scope.take(pointer_word(word))
+    values = ValueWords(kernel, words, pointers, scope, loads_have_lines=prints_blocks).name_values()
+    return KernelNames(
+        kernel=name,
+        title="",
+        quotes=_chosen_quotes(launch, words),
+        pointers=pointers,
+        axes=axes,
+        ints=ints,
+        scalars=scalars,
+        values=values,
+        lists=lists,
+        constants=constant_words(kernel, words),
+    )
+
+
+def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> dict[str, str]:
+    passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+    buffer_of = {pointer.name: buffer for pointer, buffer in zip(passed, launch.buffers, strict=True)}
+    plain = Counter(next(iter(words.candidates(buffer))) for buffer in {*buffer_of.values()})
+    pointer_of = {buffer: name for name, buffer in buffer_of.items()}
+    names: dict[str, str] = {}
+    waiting: list[Pointer] = []
+
+    def value_of(pointer: Pointer) -> str | None:
+        """The pointer to the value that a pointer's is the gradient of, if the kernel is given both."""
+        return pointer_of.get(words.differentiated.get(buffer_of.get(pointer.name, ""), ""))
+
+    # Gradients of what is here come before other gradients, which may have the same word.
+    for pointer in sorted(kernel.pointers, key=lambda pointer: value_of(pointer) is None):
+        if pointer.scratch:
+            waiting.append(pointer)
+            continue
+        candidates = list(words.candidates(buffer_of[pointer.name]))
+        if buffer_of[pointer.name] in words.inputs and plain[candidates[0]] > 1 and len(candidates) > 1:
+            candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
+        if pointer.many:
+            one = dict.fromkeys(singular(without_counter(word)) for word in candidates)
+            candidates = [*one, *candidates]
+        names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates)])
+    for pointer in waiting:
+        names[pointer.name] = scope.pick([*_partial_words(kernel, pointer, names, len(waiting))])
+    return {pointer.name: names[pointer.name] for pointer in kernel.pointers}
+
+
+def _partial_words(kernel: KernelPlan, pointer: Pointer, names: dict[str, str], n_partials: int) -> list[str]:
+    """``d_weight_partial``, where the chunks of several reductions are kept."""
+    partial = next(one for one in kernel.partials if one.pointer == pointer.name)
+    results = [
+        names[value.buffer]
+        for value in kernel.body
+        if isinstance(value, Store) and value.value == partial.position
+    ]
+    words = [f"{word}_partial" for word in results] if n_partials > 1 else []
+    return [*words, "partial", f"partial_{without_counter(identifier(pointer.name))}"]
+
+
+def _name_lists(kernel: KernelPlan, pointers: dict[str, str], scope: Scope) -> dict[str, str]:
+    """``params`` where the pointer is ``param``."""
+    return {
+        pointer.name: scope.pick([plural(pointers[pointer.name]), f"{pointers[pointer.name]}_list"])
+        for pointer in _many(kernel)
+    }
+
+
+def _pointer_fallbacks(pointer: Pointer, candidates: list[str]) -> list[str]:
+    if pointer.access is Access.READ:
+        return [f"{candidates[0]}_in", "source"]
+    return [f"{candidates[0]}_out", "out", "result"]
+
+
+def _int_words(
+    kernel: KernelPlan, name: str, pointers: dict[str, str], axes: dict[str, AxisNames]
+) -> list[str]:
+    parameter = next(parameter for parameter in kernel.ints if parameter.name == name)
+    word = pointers[parameter.pointer] if parameter.pointer is not None else "position"
+    if parameter.axis is None:
+        return [f"{word}_offset", f"{word}_start", f"{word}_second_offset"]
+    axis = axes[parameter.axis].index
+    only = sum(other.pointer == parameter.pointer and other.axis is not None for other in kernel.ints) == 1
+    return [f"{word}_stride"] * only + [f"{word}_{axis}_stride", f"{word}_other_{axis}_stride"]
+
+
+def _is_factor(kernel: KernelPlan, position: int) -> bool:
+    """Whether a number is only multiplied with, or divided by."""
+    users = [value for value in kernel.body if position in arguments(value)]
+    return all(
+        isinstance(user, Pointwise) and user.op in (PointwiseOp.MUL, PointwiseOp.DIV) for user in users
+    )
+
+
+def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
+    origin = getattr(kernel.body[position], "origin", "")
+    name = getattr(kernel.body[position], "name", None)
+    hint = "_".join(word for word in origin.split("_") if word and not word.isdigit())
+    return [
+        "scale" if hint in ("mul", "div") or _is_factor(kernel, position) else "",
+        f"second_{name}" if name else "",
+        f"{hint}_by" if hint else "",
+        "number",
+        "second_number",
+    ]

@@ -1,0 +1,376 @@
+"""What an ATen operation is called in a name: the table behind kernel names and the words of unnamed values.
+
+Rotations of halves, ``cat((-x2, x1), -1)`` of one value's two halves, are told by their form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from typing import Any
+
+from torch import fx
+
+from longhand.capture.graph import Provenance
+from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
+from longhand.schedule.names.words import without_counter
+
+
+def rotated_half(node: fx.Node) -> fx.Node | None:
+    """The value whose halves a node joins in the other order, one of them negated; None for anything else."""
+    if _op(node) != "cat" or not node.args or not isinstance(node.args[0], list | tuple):
+        return None
+    pieces = [piece for piece in node.args[0] if isinstance(piece, fx.Node)]
+    signs = [_op(piece) == "neg" for piece in pieces]
+    if len(pieces) != 2 or len(node.args[0]) != 2 or signs[0] == signs[1]:
+        return None
+    halves = [half_of(piece.args[0] if sign else piece) for piece, sign in zip(pieces, signs, strict=True)]
+    first, second = halves
+    if first is None or second is None or (first[1], second[1]) != (1, 0) or first[0] is not second[0]:
+        return None
+    return first[0]
+
+
+def half_of(node: Any) -> tuple[fx.Node, int] | None:
+    """The value that a node is a half of, and which one: ``x.chunk(2)[1]``, ``x[..., n // 2:]``."""
+    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
+        return None
+    source = node.args[0]
+    if _op(node) == "getitem" and _op(source) in ("split", "split_with_sizes", "chunk"):
+        is_two = len(source.meta.get("val", ())) == 2 and isinstance(source.args[0], fx.Node)
+        return (source.args[0], int(str(node.args[1]))) if is_two else None  # type: ignore[return-value]
+    if _op(node) == "slice" and len(node.args) >= 2:
+        dim, start = node.args[1], (*node.args[2:3], None)[0]
+        size = source.meta["val"].shape[dim]
+        if 2 * node.meta["val"].shape[dim] == size:
+            return source, 0 if start in (None, 0) else 1
+    return None
+
+
+def _op(node: fx.Node) -> str:
+    packet = getattr(node.target, "overloadpacket", None)
+    return str(getattr(packet if packet is not None else node.target, "__name__", ""))
+
+
+# Steps that move or retype data without computing: they name nothing as long as something else does.
+SILENT_TEXT = """
+    view _unsafe_view reshape _reshape_alias expand permute transpose t unsqueeze squeeze select slice split
+    split_with_sizes chunk unbind as_strided alias detach clone contiguous _to_copy to lift_fresh_copy
+    lift_fresh getitem flatten unflatten arange full zeros ones full_like zeros_like ones_like movedim swapaxes
+    diagonal unfold empty scalar_tensor sym_size
+"""
+SILENT = frozenset(SILENT_TEXT.split())
+_SPELLED = {
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "native_batch_norm": "batch_norm",
+    "_fused_rms_norm": "rms_norm",
+    "native_dropout": "dropout",
+    "amax": "max",
+    "amin": "min",
+    "masked_fill": "mask",
+    "where": "where",
+    "nll_loss_forward": "nll_loss",
+    "cross_entropy_loss": "cross_entropy",
+    "_native_batch_norm_legit_functional": "batch_norm",
+    "_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "_scaled_dot_product_efficient_attention": "attention",
+    "_scaled_dot_product_flash_attention": "attention",
+    "_scaled_dot_product_cudnn_attention": "attention",
+    "scaled_dot_product_attention": "attention",
+    "pow": "power",
+    "mul": "mul",
+    "bitwise_not": "not",
+    "logical_not": "not",
+    "bitwise_and": "and",
+    "logical_and": "and",
+    "bitwise_or": "or",
+    "logical_or": "or",
+    "index": "gather",
+    "index_select": "gather",
+    "constant_pad_nd": "pad",
+    "reciprocal": "reciprocal",
+    "hardtanh": "clamp",
+}
+_ROOTS: dict[float | None, str] = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}  # powers that have a name
+_ACTIVATIONS = """
+    gelu silu relu sigmoid tanh elu softplus mish hardswish leaky_relu swiglu geglu dropout
+"""
+_GATES = frozenset({"gelu", "silu", "relu", "sigmoid", "tanh", "softplus", "mish", "hardswish"})
+_REDUCTIONS = """
+    sum mean var std max min argmax argmin cumsum sort topk norm cat gather mask tril triu
+"""
+# How much an operation tells about what a kernel is for; the rest counts 1.
+_TELLING = {
+    **dict.fromkeys(
+        [
+            "softmax",
+            "log_softmax",
+            "layer_norm",
+            "rms_norm",
+            "group_norm",
+            "batch_norm",
+            "cross_entropy",
+            "nll_loss",
+            "exp_normalize",
+            "rotary",
+            "embedding",
+            "logsumexp",
+            "attention",
+        ],
+        4,
+    ),
+    **dict.fromkeys(_ACTIVATIONS.split(), 3),
+    **dict.fromkeys(_REDUCTIONS.split(), 2),
+}
+# Runs of operations that have a name of their own, longest first.
+_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("power", "mean", "add", "rsqrt", "mul", "mul"), "rms_norm"),
+    (("power", "mean", "add", "rsqrt", "mul"), "rms_norm"),
+    (("neg", "cat", "mul", "mul", "add"), "rotary"),
+    (("mul", "neg", "cat", "mul", "add"), "rotary"),
+    (("exp", "exp", "sum", "div"), "exp_normalize"),
+    (("exp", "sum", "exp", "div"), "exp_normalize"),
+    (("power", "mean", "add", "rsqrt"), "rstd"),
+    (("max", "sub", "exp", "sum", "div"), "softmax"),
+    (("exp", "sum", "div"), "exp_normalize"),
+    (("log_softmax", "nll_loss"), "cross_entropy"),
+    (("silu", "mul"), "swiglu"),
+    (("gelu", "mul"), "geglu"),
+)
+_TELLING |= {f"{word}s": weight for word, weight in _TELLING.items() if word.endswith("_norm")}
+# A derivative tells as much as what it differentiates.
+_TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
+_LONGEST = 40
+_MOST_OPS = 4
+_FORMULA = 3  # from this weight on a word tells what, and not how
+
+
+@dataclasses.dataclass(frozen=True)
+class OpWord:
+    """One operation of a kernel's name."""
+
+    word: str
+    silent: bool = False
+
+
+def aten_name(node: fx.Node) -> str:
+    """The operation without namespace and overload: ``add`` for aten.add.Tensor."""
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet is not None:
+        return str(packet.__name__)
+    if node.target is operator.getitem:
+        return "getitem"
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def spelled(name: str) -> str:
+    """The field's word for an ATen operation: ``attention`` for scaled_dot_product_attention."""
+    return _SPELLED.get(name, name).strip("_")
+
+
+def op_word(node: fx.Node) -> OpWord:
+    """What `node` is called in a name."""
+    name = aten_name(node)
+    if name in SILENT:
+        return OpWord(_silent_word(name), silent=True)
+    dropped = _of_dropout(node, name)
+    if dropped is not None:
+        return dropped
+    word = spelled(name)
+    if word == "power" and len(node.args) > 1:
+        word = _ROOTS.get(_number_of(node.args[1]), word)
+    if word in ("mul", "div") and _has_number(node):
+        return OpWord("scale")
+    if word == "add" and _adds_bias(node):
+        return OpWord("bias")
+    return OpWord(without_counter(word) if not word[-1:].isdigit() else word)
+
+
+def _of_dropout(node: fx.Node, name: str) -> OpWord | None:
+    """The operations that a dropout is made of: which elements are kept, what they are scaled by, and the choice."""
+    if _is_dropout(node):
+        return OpWord("dropout")
+    if name == "ne" and isinstance(node.args[0], fx.Node) and aten_name(node.args[0]).startswith("bernoulli"):
+        return OpWord("is_kept", silent=True)
+    if name == "mul" and node.users and all(_is_dropout(user) for user in node.users):
+        return OpWord("scale", silent=True)
+    return None
+
+
+def _is_dropout(node: fx.Node) -> bool:
+    return aten_name(node) == "where" and without_counter(node.name) == "dropout"
+
+
+def _silent_word(name: str) -> str:
+    if name in ("transpose", "t", "permute", "movedim", "swapaxes"):
+        return "transpose"
+    if name in ("_to_copy", "to"):
+        return "cast"
+    if name in ("slice", "select", "split", "split_with_sizes", "chunk", "unbind"):
+        return "slice"
+    return "copy"
+
+
+def _number_of(argument: Any) -> float | None:
+    return float(argument) if isinstance(argument, int | float) else None
+
+
+def _has_number(node: fx.Node) -> bool:
+    return any(isinstance(argument, int | float) for argument in node.args[:2])
+
+
+def _adds_bias(node: fx.Node) -> bool:
+    """Whether one side is a vector held by the module: a bias."""
+
+    def is_vector(argument: Any) -> bool:
+        value = argument.meta.get("val") if isinstance(argument, fx.Node) else None
+        return (
+            isinstance(argument, fx.Node) and argument.op == "placeholder" and getattr(value, "ndim", 0) == 1
+        )
+
+    def has_axes(argument: Any) -> bool:
+        value = argument.meta.get("val") if isinstance(argument, fx.Node) else None
+        return getattr(value, "ndim", 0) > 1
+
+    sides = node.args[:2]
+    return any(is_vector(side) for side in sides) and any(has_axes(side) for side in sides)
+
+
+def name_of_ops(nodes: list[fx.Node]) -> str:
+    """The name of a kernel that does `nodes` in order: at most 40 characters, never a number.
+
+    Runs with a name of their own are put together; of a long list the most telling operations stay.
+    """
+    loud = loud_words(nodes)
+    while len(loud) > _MOST_OPS or len("_".join(loud)) > _LONGEST:
+        if len(loud) == 1:
+            return loud[0][:_LONGEST].rstrip("_")
+        least = min(range(len(loud)), key=lambda i: (_TELLING.get(loud[i], 1), -_repeats(loud, i), i))
+        del loud[least]
+        loud = _collapse(loud)
+    return "_".join(loud)
+
+
+def loud_words(nodes: list[fx.Node]) -> list[str]:
+    """What `nodes` do, in order: runs with a name of their own as that."""
+    words = _derivatives_as_one(nodes)
+    if _rotates(nodes):
+        is_backward = any(aten_name(n) == "cat" and provenance_of(n).differentiates for n in nodes)
+        words = _rotation_as_one(words, "d_rotary" if is_backward else "rotary")
+    loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
+    if all(word.silent for word in words):
+        loud = [next((word for word in loud if word != "copy"), "copy")]
+    return _collapse(_derivatives_once(_match_patterns(loud)))
+
+
+def is_formula(word: str) -> bool:
+    """Whether a word is a known formula's, and not that of one operation among others."""
+    return _TELLING.get(word, 1) >= _FORMULA
+
+
+def provenance_of(node: fx.Node) -> Provenance:
+    """Where a node came from; an empty one if that is not known."""
+    found: Provenance = node.meta.get("provenance", Provenance())
+    return found
+
+
+def derivative_word(origin: Provenance) -> str:
+    """``d_gelu``, for a node that differentiates a gelu."""
+    return f"d_{_SPELLED.get(origin.differentiated, origin.differentiated).strip('_')}"
+
+
+def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
+    """The words of the nodes; a run that differentiates one op is one word: ``d_gelu``."""
+    found: list[OpWord] = []
+    before = ""
+    for node in nodes:
+        origin = provenance_of(node)
+        if not origin.differentiated:
+            found.append(op_word(node))
+        elif origin.differentiates != before:
+            found.append(OpWord(derivative_word(origin)))
+        before = origin.differentiates
+    return found
+
+
+def _rotates(nodes: list[fx.Node]) -> bool:
+    """Whether halves are rotated, or the user's own words say that positions are: nothing in cat, mul and add does."""
+    if any(rotated_half(node) is not None for node in nodes):
+        return True
+    where = [node.meta.get("provenance") for node in nodes]
+    return any(
+        "rotar" in f"{origin.qualname} {origin.statement} {origin.module_class}".lower()
+        or "rotate_half" in origin.statement
+        for origin in where
+        if origin is not None
+    )
+
+
+def _rotation_as_one(words: list[OpWord], name: str) -> list[OpWord]:
+    """cat, mul and add in a row (neg and a second mul where they were not fused away) as ``rotary``."""
+    loud = [word.word for word in words if not word.silent]
+    for length in (5, 4, 3):
+        for start in range(len(loud) - length + 1):
+            run = loud[start : start + length]
+            if run[-1] in ("add", "sub") and set(run) <= {"neg", "cat", "mul", "add", "sub"} and "mul" in run:
+                return [OpWord(word) for word in [*loud[:start], name, *loud[start + length :]]]
+    return words
+
+
+def _repeats(words: list[str], position: int) -> int:
+    return words.count(words[position])
+
+
+def _match_patterns(words: list[str]) -> list[str]:
+    found: list[str] = []
+    position = 0
+    while position < len(words):
+        for pattern, name in _PATTERNS:
+            if tuple(words[position : position + len(pattern)]) == pattern:
+                found.append(name)
+                position += len(pattern)
+                break
+        else:
+            found.append(words[position])
+            position += 1
+    return found
+
+
+def _derivatives_once(words: list[str]) -> list[str]:
+    """A derivative in several parts, with other work between them, is named once: where it ends."""
+    return [word for i, word in enumerate(words) if not (word.startswith("d_") and word in words[i + 1 :])]
+
+
+def _collapse(words: list[str]) -> list[str]:
+    """Neighbours that are equal count once; several norms beside each other are ``batch_norms``."""
+    found: list[str] = []
+    for word, run in itertools.groupby(words):
+        is_several = len(list(run)) > 1 and word.endswith("_norm") and not word.startswith("d_")
+        found.append(f"{word}s" if is_several else word)
+    return found
+
+
+def field_word(node: fx.Node) -> str | None:
+    """What the field calls the result of operations that have no name in the user's code: ``gated``, ``rstd``."""
+    operands = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+    if aten_name(node) == "mul" and len(operands) == 2 and not provenance_of(node).differentiates:
+        is_gate = any(op_word(operand).word in _GATES for operand in operands)
+        return "gated" if is_gate else None
+    if aten_name(node) == "rsqrt" and operands and aten_name(operands[0]) == "add":
+        return "rstd" if any(isinstance(argument, int | float) for argument in operands[0].args) else None
+    return None
+
+
+def noun_of(value: Value) -> str:
+    """What an operation of a kernel makes, as a thing: ``product``, ``sum``."""
+    if isinstance(value, Pointwise):
+        return PRIMITIVES[value.op].noun or value.op.value
+    if isinstance(value, Reduce):
+        return REDUCTIONS[value.op].noun or value.op.value
+    return "value"

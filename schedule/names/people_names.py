@@ -1,0 +1,189 @@
+"""Names of kernels that no operation gives: those that people gave their functions, modules and variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from torch import fx
+
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.call_frames import (
+    CallFrame,
+    frame_of,
+    frame_of_backward,
+    has_arithmetic,
+    is_derivative,
+    is_forward,
+    is_nearly_whole,
+    is_nearly_whole_backward,
+    is_whole,
+)
+from longhand.schedule.names.operation_names import is_formula, loud_words, provenance_of
+from longhand.schedule.names.words import identifier, layer_and_leaf, snake_case, without_counter
+
+_LONGEST = 40
+# So many operations without a name of their own read well beside one that has: add_layer_norm.
+_PLAINLY_SAID = 1
+# What functions and modules are called that say nothing of what they compute.
+_SAYS_LITTLE_TEXT = """
+    step update forward call f fn func function inner loop foreach run main wrapper body g op ops compute apply model
+    module layer block net network encoder decoder head activation act function_impl prepare_inputs helper
+    reshape view split unsplit shape
+"""
+_SAYS_LITTLE = frozenset(_SAYS_LITTLE_TEXT.split())
+_BEFORE = re.compile(r"^(get|compute|calculate|make|apply|build|create|eager|maybe)_(?=\w{3})")
+_AFTER = re.compile(r"(?<=\w{3})_(forward|fn|func|function|impl|activation|layer|module|op)$")
+_JOINS = frozenset({"cat", "stack"})
+# Variables that are called alike whatever they hold.
+_ANY_VALUE_TEXT = """
+    out outs output outputs result results ret res hidden hidden_state hidden_states states state value values tensor
+    data input inputs input_tensor temp tmp new left right total final current features feature embeddings embedding
+    embeds inputs_embeds residual
+"""
+_ANY_VALUE = frozenset(_ANY_VALUE_TEXT.split())
+
+
+def is_list_of_ops(nodes: Sequence[fx.Node]) -> bool:
+    """Whether the operations alone make a name that only lists them."""
+    return sum(not is_formula(word) for word in loud_words(list(nodes))) > _PLAINLY_SAID
+
+
+def name_of_people(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+    """The name for a kernel whose operations would only be listed; None where people have none for it either.
+
+    Args:
+        nodes: What it does, in order.
+        stored: The buffers that it writes.
+        words: The captured graph's.
+    """
+    frame = frame_of(nodes)
+    told = _told(frame) if frame is not None else None
+    is_all = frame is not None and is_whole(frame, nodes, words.nodes)
+    is_most = frame is not None and is_nearly_whole(frame, nodes, words.nodes)
+    return (
+        (told if is_all else None)
+        or _of_formulas(nodes)
+        or _of_variables(stored, words)
+        or (told if is_most else None)
+        or _of_part(told, stored, words)
+    )
+
+
+def name_of_copy(nodes: Sequence[fx.Node], words: BufferWords) -> str | None:
+    """``repeat_kv``: the one function, which is no module's forward(), of a kernel that only moves data.
+
+    None where the function computes something elsewhere.
+    """
+    frames = {(provenance_of(node).qualname, provenance_of(node).module) for node in nodes}
+    frame = frames.pop() if len(frames) == 1 else None
+    if frame is None or not frame[0] or is_forward(frame) or has_arithmetic(frame, words.nodes):
+        return None
+    return _told(frame)
+
+
+def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+    """``d_llama_rms_norm``: the module or function whose gradient a kernel computes; else the value whose gradient.
+
+    None where nothing is differentiated, where a known formula says what (``d_rotary``), or where people have no name.
+
+    Args:
+        nodes: What it does, in order.
+        stored: The buffers that it writes.
+        words: The captured graph's.
+    """
+    loud = loud_words(list(nodes))
+    is_listed = is_list_of_ops(nodes) or _JOINS.issuperset(loud)
+    if any(word.startswith("d_") for word in loud) or not is_listed or not any(map(is_derivative, nodes)):
+        return None  # a sum of columns alone is that, whatever layer's bias it is for
+    frame = frame_of_backward(nodes)
+    told = _told(frame) if frame is not None else None
+    if frame is None or told is None or not is_nearly_whole_backward(frame, nodes, words.nodes):
+        return _of_gradients(told, stored, words) or _of_part(told, stored, words)
+    leaf = _leaf(stored[0], words) if len(stored) == 1 else ""
+    return _short_enough(f"d_{told}_{leaf}" if leaf else f"d_{told}")
+
+
+def _leaf(buffer: str, words: BufferWords) -> str:
+    """``weight``, of a buffer that is the gradient of a layer's weight, or a view of it."""
+    leaf = words.provenance(buffer).gradient_of.rpartition("_")[2]
+    return leaf if leaf in ("weight", "bias") else ""
+
+
+def _path_of_gradient(buffer: str, words: BufferWords) -> str | None:
+    """The path of the parameter that a result is the gradient of; None where it is no parameter's."""
+    return None if buffer in words.inputs else words.paths.get(buffer)
+
+
+def _named_gradient(buffer: str, words: BufferWords) -> str | None:
+    """``d_qkv``: the word for the gradient of a value; None of what is none."""
+    return next(words.candidates(buffer), None) if words.provenance(buffer).gradient_of else None
+
+
+def _of_gradients(told: str | None, stored: Sequence[str], words: BufferWords) -> str | None:
+    """``d_qkv_and_bias``, ``d_token_embedding_weight``: the values that a kernel makes the gradients of."""
+    found: list[str | None] = []
+    leaves: list[str] = []
+    for buffer in stored:
+        path, leaf = _path_of_gradient(buffer, words), _leaf(buffer, words)
+        if path is None and not leaf:
+            found.append(_named_gradient(buffer, words))
+        elif found or leaves:
+            leaves.append(leaf or layer_and_leaf(path or ""))
+        elif path is not None:
+            leaves.append(f"d_{layer_and_leaf(path)}")
+        else:
+            found.append(f"d_{told}_{leaf}" if told is not None else None)
+    if not all(word is not None and _is_telling(word.removeprefix("d_")) for word in found):
+        return None
+    told_once = list(dict.fromkeys(identifier(word) for word in [*found, *leaves] if word))
+    is_bare = len(stored) == 1 and told_once[0] == _named_gradient(
+        stored[0], words
+    )  # as its result is called
+    return _short_enough(f"{'make_' if is_bare else ''}{'_and_'.join(told_once)}")
+
+
+def _of_part(told: str | None, stored: Sequence[str], words: BufferWords) -> str | None:
+    """``d_attention_hidden_states``: of a function's variable that is called as many others, with the function."""
+    named = {_named_gradient(buffer, words) or words.provenance(buffer).local for buffer in stored}
+    word = named.pop() if len(named) == 1 else None
+    if not word or told is None:
+        return None
+    prefix = "d_" if word.startswith("d_") else ""
+    return _short_enough(f"{prefix}{told}_{without_counter(identifier(word.removeprefix('d_')))}")
+
+
+def _short_enough(name: str) -> str | None:
+    return name if 0 < len(name) <= _LONGEST else None
+
+
+def _told(frame: CallFrame) -> str | None:
+    """A word for a function, ``bloom_gelu`` for ``bloom_gelu_forward``; None if its name says little."""
+    *owners, function = frame[0].replace("<locals>.", "").split(".")
+    if is_forward(frame) and owners:
+        function = owners[-1]
+    word = snake_case(identifier(function.strip("_"))).strip("_")
+    word = _AFTER.sub("", _BEFORE.sub("", word))
+    is_telling = word not in _SAYS_LITTLE and len(word) > 2 and "lambda" not in word
+    return word if is_telling and len(word) <= _LONGEST else None
+
+
+def _of_formulas(nodes: Sequence[fx.Node]) -> str | None:
+    """``softmax``, of a scaled and masked one; an embedding alone is only a lookup."""
+    found = dict.fromkeys(word for word in loud_words(list(nodes)) if is_formula(word))
+    name = "_".join(found)
+    return name if found.keys() - {"embedding", "dropout"} and len(name) <= _LONGEST else None
+
+
+def _of_variables(stored: Sequence[str], words: BufferWords) -> str | None:
+    """``make_alibi``: what the user assigns the results to."""
+    named = [words.provenance(buffer).local for buffer in stored]
+    found = list(dict.fromkeys(identifier(word) for word in named if word))
+    if len(found) != len(named) or not all(_is_telling(word) for word in found):
+        return None
+    name = "_and_".join(found)
+    return f"make_{name}" if len(name) + len("make_") <= _LONGEST else None
+
+
+def _is_telling(variable: str) -> bool:
+    return len(variable) > 2 and without_counter(variable) == variable and variable not in _ANY_VALUE

@@ -1,0 +1,340 @@
+"""The words inside a kernel: for its axes, and for the values of its body that get a line of their own.
+
+row and col where there is one of each, otherwise what the axis runs over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from longhand.capture.graph import GradientPart
+from longhand.lower.ir import (
+    Buffer,
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    Scalar,
+    Store,
+    Value,
+    arguments,
+    memory_order,
+)
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimension_propagation import PRODUCT, grouped
+from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.unit_names import AxisNames
+from longhand.schedule.names.value_rules import Nameless, one_of, words_by_rule
+from longhand.schedule.names.words import Scope, element_words, further_words, plural, without_counter
+from longhand.schedule.plan import Access, AxisRole, KernelPlan, Launch, PlanAxis
+
+# From the innermost axis outwards: words for axes that came without one.
+_ROW_LADDER = ("row", "group", "batch", "outer")
+_COL_LADDER = ("col", "lane", "slab", "outer_col")
+_INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
+# What the indices of dimensions are called, by the customary words for the sizes.
+_INDEX_OF = {
+    ("batch",): "batch",
+    ("seq",): "position",
+    ("channels",): "channel",
+    ("height",): "line",
+    ("height", "width"): "pixel",
+}
+_IMAGE = ("batch", "channels", "height", "width")  # ``conv1_channels``: those of what a layer makes
+
+
+def name_axes(
+    plan: KernelPlan, scope: Scope, dimensions: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, AxisNames]:
+    """Words for each of the plan's axes, taken from `scope`.
+
+    Args:
+        plan: The kernel.
+        scope: Its names so far.
+        dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
+    """
+    names: dict[str, AxisNames] = {}
+    for role, ladder in ((AxisRole.ROW, _ROW_LADDER), (AxisRole.COL, _COL_LADDER)):
+        axes = [axis for axis in plan.axes if axis.role is role]
+        for steps_out, axis in enumerate(reversed(axes)):
+            index = _index_of((dimensions or {}).get(axis.name, ()))
+            found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
+            if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
+                found.insert(0, (index, f"n_{plural(index)}"))
+            names[axis.name] = _pick(found, scope)
+    return {axis.name: names[axis.name] for axis in plan.axes}
+
+
+def dimensions_of(
+    plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], dims: DimWords
+) -> dict[str, tuple[str, ...]]:
+    """For each axis the words of the dimensions that it walks in a launch, where all of them have one."""
+    sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
+    passed = [pointer for pointer in plan.pointers if not pointer.scratch]
+    found: dict[str, tuple[str, ...]] = {}
+    for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
+        buffer = buffers[name]
+        order, words = memory_order(buffer), dims.of(name, len(buffer.shape))
+        parts = grouped(
+            [buffer.shape[dim] for dim in order],
+            tuple(words[dim] for dim in order),
+            [sizes[axis] for axis in pointer.dims or ()],
+        )
+        for axis, group in zip(pointer.dims or (), parts or (), strict=False):
+            known = [word for _, word in group if word is not None]
+            if known and len(known) == len(group):
+                found.setdefault(axis, tuple(part for word in known for part in word.split(PRODUCT)))
+    return found
+
+
+def _index_of(words: tuple[str, ...]) -> str | None:
+    """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word."""
+    made = tuple(word.removeprefix("out_") for word in words)
+    parts = tuple(next((part for part in _IMAGE if word.endswith(f"_{part}")), word) for word in made)
+    if parts in _INDEX_OF:
+        return _INDEX_OF[parts]
+    counted = re.fullmatch(r"n_([a-z_]{2,}[^s])s", words[0]) if len(words) == 1 else None
+    return counted[1] if counted else None
+
+
+def _candidates(
+    plan: KernelPlan, axis: PlanAxis, steps_out: int, ladder: tuple[str, ...], n_axes: int
+) -> Iterator[tuple[str, str]]:
+    """(index, size), best first."""
+    is_only = n_axes == 1
+    if is_only and not plan.rows:
+        yield "i", "n_elements"
+    if is_only:
+        yield ladder[0], f"n_{plural(ladder[0])}"
+    word = _word(axis.name)
+    if word is not None:
+        index = _INDEX_WORDS.get(word, word)
+        yield index, f"n_{plural(index)}"
+    step = ladder[min(steps_out, len(ladder) - 1)]
+    yield step, f"n_{plural(step)}"
+    yield f"{step}_index", f"n_{plural(step)}"
+
+
+def _word(name: str) -> str | None:
+    """An axis's name if it is a word and no number of lowering's or fusion's."""
+    if re.fullmatch(r"[a-z]{3,}(_[a-z]+)*", name) and name not in ("row", "col"):
+        return name
+    return None
+
+
+def _pick(candidates: list[tuple[str, str]], scope: Scope) -> AxisNames:
+    for index, size in candidates:
+        if scope.is_free(index) and scope.is_free(size):
+            return AxisNames(scope.take(index), scope.take(size))
+    index, size = candidates[-1]
+    return AxisNames(scope.pick([index]), scope.pick([size]))
+
+
+_LONGEST = 72  # characters of an expression without a name
+_DEEPEST = 4
+_PREFIXED = ("left", "right", "inner", "outer", "first", "second", "last")
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueWords:
+    """Names the values of one kernel.
+
+    Attributes:
+        plan: The kernel.
+        words: The captured graph's names.
+        pointers: The words of the kernel's pointers, by key.
+        scope: Names given out in the kernel so far.
+        loads_have_lines: Whether every load gets a line (Triton), or only one that is used twice (C++ reads in place).
+    """
+
+    plan: KernelPlan
+    words: BufferWords
+    pointers: Mapping[str, str]
+    scope: Scope
+    loads_have_lines: bool
+
+    def name_values(self) -> dict[int, str]:
+        """The names of the values that get lines of their own, by position."""
+        body = self.plan.body
+        uses = Counter(argument for value in body for argument in set(arguments(value)))
+        locals_of = self._locals()
+        names: dict[int, str] = {}
+        length: dict[int, int] = {}
+        depth: dict[int, int] = {}
+        for position, value in enumerate(body):
+            if isinstance(value, Store):
+                continue
+            if self._wants_line(position, value, uses, locals_of):
+                names[position] = self._name(position, names, locals_of)
+            self._measure(position, value, names, length, depth)
+            if position not in names and self._is_too_long(position, value, length, depth):
+                for argument in self._to_name(value, names, length, depth):
+                    names[argument] = self._name(argument, names, locals_of)
+                    length[argument], depth[argument] = len(names[argument]), 0
+                self._measure(position, value, names, length, depth)
+        return dict(sorted(names.items()))
+
+    def _locals(self) -> dict[int, str]:
+        """For the value that is an origin's result: the user's local for it."""
+        last: dict[str, int] = {}
+        for position, value in enumerate(self.plan.body):
+            if isinstance(value, Pointwise | Reduce) and value.origin and not self._is_condition(value):
+                last[value.origin] = position
+        found = {}
+        for origin, position in last.items():
+            where = self.words.provenance(origin)
+            is_summand = where.part is GradientPart.SUMMAND
+            local = next(self.words.candidates(origin)) if is_summand else where.local
+            if local:
+                found[position] = local
+        return found
+
+    def _is_condition(self, value: Pointwise | Reduce) -> bool:
+        """Whether a value only says where an operation's result comes from."""
+        node = self.words.nodes.get(value.origin)
+        made = node.meta.get("val") if node is not None else None
+        return value.dtype is torch.bool and isinstance(made, torch.Tensor) and made.dtype is not torch.bool
+
+    def _wants_line(self, position: int, value: Value, uses: Counter[int], locals_of: dict[int, str]) -> bool:
+        body = self.plan.body
+        if isinstance(value, Constant | Scalar | Extent):
+            return False
+        if isinstance(value, Position):
+            return uses[position] > 1 and bool(value.index.offset or len(value.index.axes) > 1)
+        if isinstance(value, Reduce):
+            return True
+        if isinstance(value, Load):
+            return self.loads_have_lines or uses[position] > 1 or value.mask is not None
+        if uses[position] > 1:
+            return True
+        only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))
+        word = locals_of.get(position) or value.name
+        # A word that stands for something else already would have to give way to a worse one.
+        return not only_stored and word is not None and self.scope.is_free(word)
+
+    def _measure(
+        self,
+        position: int,
+        value: Value,
+        names: Mapping[int, str],
+        length: dict[int, int],
+        depth: dict[int, int],
+    ) -> None:
+        """How long and how deep the text of a value is where it is used."""
+        if position in names:
+            length[position], depth[position] = len(names[position]), 0
+            return
+        inner = arguments(value)
+        depth[position] = 1 + max((depth[argument] for argument in inner), default=-1)
+        total = sum(length[argument] for argument in inner)
+        match value:
+            case Pointwise(op=op):
+                is_infix = op in (PointwiseOp.ADD, PointwiseOp.SUB, PointwiseOp.MUL, PointwiseOp.DIV)
+                total += 4 if is_infix else len(op.value) + 6 + 2 * len(inner)
+            case Load(buffer=buffer):
+                total += len(self.pointers.get(buffer, buffer)) + 10
+            case Constant(value=number):
+                total += len(repr(number)) + 1
+            case Scalar(name=name):
+                total += len(name or "scalar")
+            case _:
+                total += 8
+        length[position] = total
+
+    def _is_too_long(
+        self, position: int, value: Value, length: Mapping[int, int], depth: Mapping[int, int]
+    ) -> bool:
+        return isinstance(value, Pointwise) and (length[position] > _LONGEST or depth[position] > _DEEPEST)
+
+    def _to_name(
+        self, value: Value, names: Mapping[int, str], length: Mapping[int, int], depth: Mapping[int, int]
+    ) -> list[int]:
+        """The arguments to put on lines of their own so that the value becomes short: the longest ones."""
+        body = self.plan.body
+        inner = [a for a in arguments(value) if a not in names and isinstance(body[a], Pointwise | Load)]
+        if not inner:
+            return []
+        longest = max(inner, key=lambda a: (depth[a], length[a], a))
+        rest = [a for a in inner if a != longest and length[a] > _LONGEST // 2]
+        return [longest, *rest]
+
+    def _name(self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]) -> str:
+        return self.scope.pick(self._candidates(position, names, locals_of))
+
+    def _candidates(
+        self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]
+    ) -> Iterator[str]:
+        value = self.plan.body[position]
+        if isinstance(value, Load):
+            yield from self._load_words(value)
+            return
+        local = locals_of.get(position)
+        one = Nameless(position, self.plan, self.words, self.pointers, names, self.loads_have_lines)
+        stored = one.stored
+        if stored and self._is_updated(stored):
+            yield f"new_{stored}"
+        for word in (local, stored):
+            if word and not self.loads_have_lines:  # C++: one element of what the word stands for
+                yield one_of(word)
+            if word:
+                yield word
+        role = getattr(value, "name", None)
+        if role and role != local:
+            yield role
+            if role == stored:
+                yield from one.once_more(role)
+            yield from (f"{word}_{role}" for word in self._places(value))
+        yield from words_by_rule(one)
+        if local:
+            yield from one.once_more(local)
+        origin = getattr(value, "origin", "")
+        hint = without_counter(origin).strip("_") if origin else ""
+        yield from (f"{word}_{noun_of(value)}" for word in self._places(value))
+        word = role or noun_of(value)
+        if hint:
+            yield f"{hint}_{word}"
+        for prefix in _PREFIXED:
+            yield f"{prefix}_{word}"
+
+    def _is_updated(self, word: str) -> bool:
+        """Whether the kernel reads and writes a tensor: then a value for it is its new one."""
+        both = (pointer.name for pointer in self.plan.pointers if pointer.access is Access.READ_WRITE)
+        return word in {self.pointers.get(name) for name in both}
+
+    def _places(self, value: Value) -> Iterator[str]:
+        """Words that tell which of several modules of a kind a value belongs to: ``shortcut``."""
+        parts = self.words.provenance(getattr(value, "origin", "")).module.split(".")
+        for part in reversed(parts):
+            if part and not part.isdigit():
+                yield part
+
+    def _load_words(self, value: Load) -> Iterator[str]:
+        pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
+        if value.name and (value.index.values or value.mask is not None):
+            yield value.name
+        if not self.loads_have_lines or self._is_one(value):
+            yield one_of(pointer)
+        yield pointer
+        if value.name and pointer.endswith(value.name):
+            yield value.name
+        local = self.words.provenance(value.origin).local if value.origin else None
+        if local:
+            yield local
+        further = further_words if self.loads_have_lines else element_words
+        yield from itertools.islice(further(pointer), 10)
+
+    def _is_one(self, value: Load) -> bool:
+        """Whether a program loads one element, not a block of them."""
+        return self.plan.schedule.is_row_by_row and not {a.name for a in self.plan.cols} & {
+            axis for axis, _ in value.index.axes
+        }

@@ -1,0 +1,329 @@
+"""Words from what a value of a kernel is: ``exp_scores``, ``row_sum``, ``product``. A list of rules, best first.
+
+What a ``where`` chooses is a thing, too: ``rotated``, ``wrapped_index``, ``masked_scores``, ``additive_mask``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+
+from longhand.lower.ir import (
+    PRIMITIVES,
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Position,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Store,
+    Value,
+    arguments,
+    domains,
+)
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.words import element_words, plural
+from longhand.schedule.plan import KernelPlan
+
+_HIDES = -1e4  # what is added to a score that shall not count is below
+
+
+def choice_words(value: Pointwise, body: Sequence[Value], operands: Mapping[int, str]) -> Iterator[str]:
+    """Words for a ``where``, best first.
+
+    Args:
+        value: The choice.
+        body: The kernel's values.
+        operands: The words of its arguments that have one, by position.
+    """
+    condition, chosen, other = value.args
+    constants = {at: one.value for at in (chosen, other) if isinstance(one := body[at], Constant)}
+    if counts_from_the_end(value, body):
+        yield f"wrapped_{operands[other]}" if other in operands else "wrapped"
+    if len(constants) == 2:
+        if value.dtype is not torch.bool and min(constants.values()) < _HIDES:
+            yield "additive_mask"
+    elif constants:
+        (number,) = constants.values()
+        kept = other if chosen in constants else chosen
+        if number == 0 or number < _HIDES:
+            yield f"masked_{operands[kept]}" if kept in operands else "masked"
+    elif _is_negated(body[chosen]) != _is_negated(body[other]) and _is_of_places(condition, body):
+        yield "rotated"
+
+
+def counts_from_the_end(value: Pointwise, body: Sequence[Value]) -> bool:
+    """``where(index < 0, index + size, index)``: an index that may count from the end."""
+    condition, chosen, other = (body[at] for at in value.args)
+    return (
+        isinstance(condition, Pointwise)
+        and condition.op is PointwiseOp.LT
+        and condition.args[0] == value.args[2]
+        and isinstance(chosen, Pointwise)
+        and chosen.op is PointwiseOp.ADD
+        and value.args[2] in chosen.args
+        and not other.dtype.is_floating_point  # type: ignore[union-attr]
+    )
+
+
+def _is_negated(value: Value) -> bool:
+    return isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
+
+
+def _is_of_places(position: int, body: Sequence[Value]) -> bool:
+    """Whether a value follows from where an element is, and from no tensor."""
+    value = body[position]
+    if isinstance(value, Pointwise):
+        return all(_is_of_places(argument, body) for argument in arguments(value))
+    return isinstance(value, Constant | Scalar | Extent | Position)
+
+
+_SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
+_SHORT = 12  # an operand's word that takes the operation's in front of it
+
+
+@dataclasses.dataclass(frozen=True)
+class Nameless:
+    """A value that wants a name, and what is known around it.
+
+    Attributes:
+        position: Where it stands in the body.
+        plan: The kernel.
+        words: The captured graph's names.
+        pointers: The words of the kernel's pointers, by key.
+        names: The names that earlier values have, by position.
+        loads_have_lines: Whether every load gets a line; else a value is one element of what a tensor's word says.
+    """
+
+    position: int
+    plan: KernelPlan
+    words: BufferWords
+    pointers: Mapping[str, str]
+    names: Mapping[int, str]
+    loads_have_lines: bool
+
+    @property
+    def value(self) -> Value:
+        """The value itself."""
+        return self.plan.body[self.position]
+
+    @property
+    def operands(self) -> dict[int, str]:
+        """The words of its arguments, by position, of those that have one."""
+        return {a: word for a in arguments(self.value) if (word := self.operand(a))}
+
+    @property
+    def named(self) -> list[str]:
+        """The words of its arguments, in order."""
+        return [word for a in arguments(self.value) if (word := self.operand(a))]
+
+    @property
+    def stored(self) -> str | None:
+        """The word of the result that it is."""
+        users = (v for v in self.plan.body if isinstance(v, Store) and v.value == self.position)
+        return next((self.pointers[v.buffer] for v in users if v.buffer in self.pointers), None)
+
+    def operand(self, position: int) -> str | None:
+        """The word of an argument: its name, or for a load that is written in place its pointer's."""
+        value = self.plan.body[position]
+        if position in self.names:
+            return self.names[position]
+        return one_of(self.pointers[value.buffer]) if isinstance(value, Load) else None
+
+    def once_more(self, word: str) -> Iterator[str]:
+        """Words for what would have one that stands for something else: one element of it in C++, else a new one."""
+        yield from [f"new_{word}"] if self.loads_have_lines else itertools.islice(element_words(word), 5)
+
+
+NamingRule = Callable[[Nameless], Iterator[str]]
+
+
+def _sum_of_squares(one: Nameless) -> Iterator[str]:
+    value = one.value
+    if isinstance(value, Reduce) and value.op is ReduceOp.SUM and _is_square(one.plan, value.arg):
+        yield "sum_of_squares"
+
+
+def _one_of_several_reductions(one: Nameless) -> Iterator[str]:
+    is_one_of_several = sum(isinstance(other, Reduce) for other in one.plan.body) > 1
+    if isinstance(one.value, Reduce) and one.stored and is_one_of_several:
+        yield f"{one.stored}_{noun_of(one.value)}"
+
+
+def _reduction_of_a_side(one: Nameless) -> Iterator[str]:
+    """``row_sum``; of everything ``total_sum``."""
+    value, plan = one.value, one.plan
+    if isinstance(value, Reduce):
+        is_of_rows = plan.rows and set(value.axes) == {axis.name for axis in plan.cols}
+        place = ("row" if is_of_rows else "col") if domains(plan.body)[one.position] else "total"
+        yield f"{place}_{noun_of(value)}"
+
+
+def _reduction_of_a_word(one: Nameless) -> Iterator[str]:
+    if isinstance(one.value, Reduce):
+        yield from (f"{name}_{noun_of(one.value)}" for name in one.named)
+
+
+def _sum_of_products(one: Nameless) -> Iterator[str]:
+    value = one.value
+    if isinstance(value, Reduce) and value.op is ReduceOp.SUM:
+        inner = one.plan.body[value.arg]
+        if isinstance(inner, Pointwise) and inner.op is PointwiseOp.MUL:
+            yield "sum_of_products"
+
+
+def _position(one: Nameless) -> Iterator[str]:
+    if not isinstance(one.value, Reduce | Pointwise):
+        yield "position"
+
+
+def _function_of_a_word(one: Nameless) -> Iterator[str]:
+    """``exp_scores``"""
+    value, named = one.value, one.named
+    if not isinstance(value, Pointwise) or not PRIMITIVES[value.op].leads_names or len(named) != 1:
+        return
+    if len(named[0]) <= _SHORT and value.op.value not in named[0]:
+        yield f"{value.op.value}_{named[0]}"
+
+
+def _scaled(one: Nameless) -> Iterator[str]:
+    value, named = one.value, one.named
+    is_scale = isinstance(value, Pointwise) and value.op in (PointwiseOp.MUL, PointwiseOp.DIV)
+    if is_scale and _with_number(one):
+        yield f"scaled_{named[0]}" if named else noun_of(value)
+
+
+def _shifted(one: Nameless) -> Iterator[str]:
+    value, named = one.value, one.named
+    is_shift = isinstance(value, Pointwise) and value.op in (PointwiseOp.ADD, PointwiseOp.SUB)
+    if is_shift and _with_number(one):
+        yield f"shifted_{named[0]}" if named else "shifted"
+
+
+def _squared(one: Nameless) -> Iterator[str]:
+    value, named = one.value, one.named
+    if isinstance(value, Pointwise) and value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
+        yield f"{named[0]}_squared" if named else "square"
+
+
+def _in_a_piece(one: Nameless) -> Iterator[str]:
+    value = one.value
+    if isinstance(value, Pointwise) and value.op is PointwiseOp.LT:
+        limits = [one.plan.body[argument] for argument in value.args]
+        if any(isinstance(limit, Scalar) and limit.name == "boundary" for limit in limits):
+            yield "in_first"
+            yield "in_first_two"
+
+
+def _negated(one: Nameless) -> Iterator[str]:
+    if isinstance(one.value, Pointwise) and one.value.op is PointwiseOp.NEG and one.named:
+        yield f"minus_{one.named[0]}"
+
+
+def _inverse_deviation(one: Nameless) -> Iterator[str]:
+    if is_rstd(one.value, one.plan.body):
+        yield "rstd"
+
+
+def _sum_of_the_users(one: Nameless) -> Iterator[str]:
+    """What a sum is to the user: with a bias, of embeddings, of a stream and what a layer adds to it."""
+    value, body = one.value, one.plan.body
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.ADD:
+        return
+    if one.words.adds_bias(value.origin):
+        yield "biased"
+    sides = [body[argument] for argument in value.args]
+    if any(isinstance(side, Load) and side.index.values for side in sides):
+        yield "embedded"
+    elif all(isinstance(side, Load) for side in sides) and any(isinstance(v, Reduce) for v in body):
+        yield "residual"
+
+
+def _choice(one: Nameless) -> Iterator[str]:
+    if isinstance(one.value, Pointwise) and one.value.op is PointwiseOp.WHERE:
+        yield from choice_words(one.value, one.plan.body, one.operands)
+
+
+def _element_of_a_result(one: Nameless) -> Iterator[str]:
+    stored = one.stored
+    if isinstance(one.value, Pointwise) and stored:
+        yield from one.once_more(stored)
+
+
+def _noun(one: Nameless) -> Iterator[str]:
+    if isinstance(one.value, Pointwise):
+        yield noun_of(one.value)
+
+
+def _noun_of_a_word(one: Nameless) -> Iterator[str]:
+    if isinstance(one.value, Pointwise):
+        yield from (f"{name}_{noun_of(one.value)}" for name in one.named)
+
+
+RULES: tuple[NamingRule, ...] = (
+    _sum_of_squares,
+    _one_of_several_reductions,
+    _reduction_of_a_side,
+    _reduction_of_a_word,
+    _sum_of_products,
+    _position,
+    _function_of_a_word,
+    _scaled,
+    _shifted,
+    _squared,
+    _in_a_piece,
+    _negated,
+    _inverse_deviation,
+    _sum_of_the_users,
+    _choice,
+    _element_of_a_result,
+    _noun,
+    _noun_of_a_word,
+)
+
+
+def words_by_rule(one: Nameless) -> Iterator[str]:
+    """The words that the rules have for a value, best first."""
+    for rule in RULES:
+        yield from rule(one)
+
+
+def _is_square(plan: KernelPlan, position: int) -> bool:
+    """Whether a value is another one times itself."""
+    value = plan.body[position]
+    if not isinstance(value, Pointwise) or len(value.args) != 2:
+        return False
+    power = plan.body[value.args[1]]
+    is_two = isinstance(power, Constant) and power.value == 2
+    return (value.op is PointwiseOp.MUL and value.args[0] == value.args[1]) or (
+        value.op is PointwiseOp.POW and is_two
+    )
+
+
+def _with_number(one: Nameless) -> bool:
+    return any(isinstance(one.plan.body[argument], Constant | Scalar) for argument in arguments(one.value))
+
+
+def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:
+    """Whether a value is 1 / sqrt(x + a number)."""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.RSQRT:
+        return False
+    inner = body[value.args[0]]
+    return (
+        isinstance(inner, Pointwise)
+        and inner.op is PointwiseOp.ADD
+        and any(isinstance(body[argument], Constant | Scalar) for argument in inner.args)
+    )
+
+
+def one_of(word: str) -> str:
+    """``scores`` is ``score``; a word that is no plural stays."""
+    is_plural = len(word) > 3 and plural(word[:-1]) == word and not word.endswith(_SINGULAR_ENDINGS)
+    return word[:-1] if is_plural else word

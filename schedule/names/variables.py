@@ -1,0 +1,376 @@
+"""The Python variables of model.py: one for each buffer that is live, in the user's words.
+
+A word may be used again once nothing reads what it stood for, as the user does (``x = x + attn; x = x + mlp``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from longhand.capture.graph import InputKind
+from longhand.lower.ir import Extern, View
+from longhand.schedule.layers.model_steps import (
+    Choice,
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    layers_called,
+    loops_of,
+    plain_steps,
+    steps_of,
+)
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.parameter_names import parameter_specs
+from longhand.schedule.names.value_origins import words_in_module
+from longhand.schedule.names.view_names import named_views, view_key
+from longhand.schedule.names.weight_names import inside_layer, name_weights
+from longhand.schedule.names.words import (
+    OWN_WORDS,
+    RESERVED_IN_MODULE,
+    Scope,
+    identifier,
+    own_name,
+    plural,
+    singular,
+)
+from longhand.schedule.plan import Allocate, Release, Reuse, UnitPlan, buffers_made, buffers_read
+
+# What the templates of model.py bind themselves.
+_TAKEN = OWN_WORDS
+
+
+def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep]) -> dict[str, str]:
+    """The variable of each buffer of forward() itself; what the module holds is not among them."""
+    names: dict[str, str] = {}
+    graph = plan.program.graph
+    own = set() if graph.is_module else {own_name(graph.name)}
+    # Arguments that are taken apart, and those whose names stand for something else.
+    own |= {name for name, spec in parameter_specs(graph) if spec.num_leaves != 1 or name.endswith("_")}
+    scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
+    of_layers = given_to_layers(steps)
+    in_records: set[int] = set()
+    loops = loops_of(steps)
+    for key, word in list_words(steps).items():
+        if any(loop.own and (loop.owner, loop.positions) == key for loop in loops):
+            scope.take(word)  # what each layer saved, and its gradients
+    for gradients in dict.fromkeys(gradients_word(loop, steps) for loop in loops if loop.own):
+        scope.take(gradients)
+    for loop in loops:
+        if loop.record is not None:
+            scope.take(loop.record.word)
+            scope.take(SAVED)
+            in_records |= loop.record.places
+    _name_weights(words, names, scope, {*of_layers, *_made_in_loops(steps)})
+    names |= of_layers
+    entries = [entry for entry in plan.program.graph.inputs if entry.node not in names]
+    first = Counter(next(words.candidates(entry.node)) for entry in entries)
+    for entry in entries:
+        if first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
+            plain = list(words.variables(entry.node))
+            names[entry.node] = scope.pick([*words_in_module(words.module_of(entry.node), plain), *plain])
+        elif entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+            names[entry.node] = scope.pick(words.variables(entry.node))
+        elif not plan.program.graph.is_module:
+            names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
+    held = {buffer for _, _, buffers in records_apart(steps) for buffer in buffers}
+    kept = held | {
+        result.buffer
+        for place, result in enumerate(plan.results)
+        if isinstance(result, View) and place not in in_records
+    }
+    _Namer(words, names, scope, kept).name(steps)
+    return names
+
+
+def list_of(word: str) -> str:
+    """What the list of every layer's is called: ``q_projs``, and ``all_hidden_states`` of what is many already."""
+    is_many = word != singular(word) and not word.endswith(("as", "os"))
+    return f"all_{word}" if is_many else plural(word)
+
+
+def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]) -> None:
+    """Names the weights of a backward pass and their gradients, but for those that only layers of loops have."""
+    own = {buffer: path for buffer, path in words.weights.items() if buffer not in inside}
+    if not own:
+        return
+    found = name_weights(own.values(), words.weights.values(), scope.is_free)
+    for buffer, path in own.items():
+        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
+
+
+def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:
+    loops = loops_of(steps)
+    return {buffer for loop in loops for outputs in loop.repeat.outputs for buffer in outputs}
+
+
+def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
+    """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart."""
+    found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
+    for loop in loops_of(steps):
+        if loop.record is not None:
+            inside = layers_called(loop)
+            layers = sorted(loop.record.buffers.items())
+            found += [
+                (loop.record, number, buffers)
+                for number, (position, buffers) in enumerate(layers)
+                if position not in inside
+            ]
+    return found
+
+
+def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], str]:
+    """By owner and positions of each loop: a word for its layers, ``blocks``, that no other loop has.
+
+    It stands beside what the templates bind: the list ``encoder.layer`` is ``layers``, for ``layer`` is one of it.
+    """
+    loops = loops_of(steps)
+    short = [_free(identifier(loop.owner.rpartition(".")[2]), "s") for loop in loops]
+    owners = {
+        word: {loop.owner for loop, own in zip(loops, short, strict=True) if own == word} for word in short
+    }
+    words = [
+        word if len(owners[word]) == 1 else _free(identifier(loop.owner.replace(".", "_")), "_list")
+        for loop, word in zip(loops, short, strict=True)
+    ]
+    return {
+        (loop.owner, loop.positions): (
+            word if words.count(word) == 1 else f"{word}_from_{min(loop.positions)}"
+        )
+        for loop, word in zip(loops, words, strict=True)
+    }
+
+
+def gradients_word(loop: Loop, steps: Sequence[ModelStep]) -> str:
+    """The word of the dictionary of a loop's gradients: ``d_blocks``; layers in turn have one together."""
+    words = list_words(steps)
+    key = loop.owner, loop.positions
+    others = [one for one in loops_of(steps) if one.owner == loop.owner]
+    if loop.is_in_turn and all(one.is_in_turn for one in others):
+        return f"d_{words[key].removesuffix(f'_from_{min(loop.positions)}')}"
+    return f"d_{words[key]}"
+
+
+def _free(word: str, ending: str) -> str:
+    return f"{word}{ending}" if word in RESERVED_IN_MODULE | _TAKEN else word
+
+
+def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
+    """What only one layer of a backward pass reads, and how the function around the loop would reach it."""
+    outside = (
+        plain
+        for step in steps
+        if not isinstance(step, Loop | FirstCall | LayerCall)
+        for plain in plain_steps(step)
+    )
+    elsewhere = {buffer for plain in outside for buffer in buffers_read(plain)}
+    words = list_words(steps)
+    return {
+        buffer: f"{words[loop.owner, loop.positions]}[{position}][{place}]"
+        for loop in loops_of(steps)
+        for position, run in zip(loop.positions, loop.own, strict=False)
+        for place, buffer in enumerate(run)
+        if buffer not in elsewhere
+    }
+
+
+def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out.
+
+    Args:
+        loop: The layers.
+        words: The graph's.
+        fields: Of a backward pass: by placeholder the word of what the layer saved, after which its gradient is called.
+    """
+    fields = fields or {}
+    record = {SAVED} if loop.record is not None else set()
+    scope = Scope(RESERVED_IN_MODULE | record | _TAKEN - {"block", "layer"})
+    made = {
+        buffer for step in steps_of(loop) for plain in plain_steps(step) for buffer in buffers_made(plain)
+    }
+    names = {
+        gradient: scope.take(f"d_{fields[value]}")
+        for gradient, value in words.differentiated.items()
+        if value in fields and gradient in made
+    }
+    layer = f"{loop.repeat.paths[loop.pattern]}."
+    given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
+    _name_weights_inside(loop, words, names, scope, made.union(given))
+    for buffer in given:
+        if buffer in names:
+            continue
+        names[buffer] = scope.pick(words.variables(buffer, layer))
+    for buffer, path in loop.previous.items():
+        names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
+    # Of steps that only some layers do, each takes words of its own.
+    steps: list[ModelStep] = []
+    apart: set[str] = set()
+    for step in steps_of(loop):
+        steps += step.steps if isinstance(step, Choice) else [step]
+        if isinstance(step, Choice):
+            apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
+    _Namer(words, names, scope, (*loop.outputs, *loop.saved), apart, layer).name(steps)
+    return names
+
+
+def _name_weights_inside(
+    loop: Loop, words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]
+) -> None:
+    """Names a layer's weights and their gradients after what they are in the layer."""
+    paths = {
+        buffer: inside_layer(path, loop.owner, loop.positions) or path
+        for buffer, path in words.weights.items()
+        if buffer in inside and buffer not in names
+    }
+    if not paths:
+        return
+    found = name_weights(paths.values(), (), scope.is_free)
+    for buffer, path in paths.items():
+        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
+
+
+EVERY = "every_"  # before the word of what every layer of a backward pass hands on
+
+
+class _Namer:
+    """Names what steps make, in order.
+
+    Args:
+        words: The graph's.
+        names: The variables so far; more are added.
+        scope: The names that are taken.
+        kept: Buffers that are read after the steps.
+        apart: Buffers that some layers make anew: there they never are what the others write over.
+        layer: The path of the layer whose steps they are, with a dot behind it.
+    """
+
+    def __init__(
+        self,
+        words: BufferWords,
+        names: dict[str, str],
+        scope: Scope,
+        kept: Iterable[str],
+        apart: Iterable[str] = (),
+        layer: str = "",
+    ) -> None:
+        self.words = words
+        self.layer = layer
+        self.names = names
+        self.scope = scope
+        self.kept = frozenset(kept)
+        self.apart = frozenset(apart)
+        self.steps: Sequence[ModelStep] = ()
+        self.handed_on: set[str] = set()  # buffers whose word a later one took over while it was in use
+
+    def name(self, steps: Sequence[ModelStep]) -> None:
+        last_use = _last_uses(steps, self.kept)
+        self.steps = steps
+        given = set(self.names)
+        for number, step in enumerate(steps):
+            if isinstance(step, Release):
+                continue
+            dying = [buffer for buffer, last in last_use.items() if last == number and buffer in self.names]
+            # The result of a library call may take the word of what the call reads last: neither is needed twice.
+            early = isinstance(step, Extern | Loop | FirstCall | LayerCall)
+            seen_as = self._name_views(step, dying) if isinstance(step, Extern) else []
+            if early:
+                self._release(dying, given)
+            if isinstance(step, Reuse) and step.in_place and step.of not in self.kept:
+                self._keep_word(step)
+            if isinstance(step, Loop):
+                self._name_loop(step, last_use, number)
+            else:
+                if isinstance(step, LayerCall) and step.loop.own:
+                    self._name_gradients(step.loop, step.number)
+                unread = self._unread_results(step, last_use, number)
+                for buffer in (made for plain in plain_steps(step) for made in buffers_made(plain)):
+                    if buffer and buffer not in self.names and buffer not in unread:
+                        self.names[buffer] = self.scope.pick(self.words.variables(buffer, self.layer))
+            if not early:
+                self._release(dying, given)
+            for variable in seen_as:
+                self.scope.release(variable)
+
+    def _unread_results(self, step: ModelStep, last_use: Mapping[str, int], number: int) -> set[str]:
+        """What a library call returns besides and nothing reads: ``_``."""
+        if not isinstance(step, Extern) or len(step.outputs) < 2:
+            return set()
+        return {buffer for buffer in step.outputs if last_use.get(buffer) == number}
+
+    def _name_views(self, step: Extern, dying: list[str]) -> list[str]:
+        """Names the views that get lines before the call; the names of those that hold them still.
+
+        A view may take the word of what it is taken of (``q = q.view(...)``) if that is not read again; `dying` loses
+        what gave its word away.
+        """
+        held: list[str] = []
+        for line in named_views(step, self.words):
+            if line.is_last and line.source in held:
+                held.remove(line.source)
+                self.scope.release(self.names[view_key(step, line.source)])
+            elif line.is_last and line.source in dying and line.source not in self.kept | self.handed_on:
+                dying.remove(line.source)
+                self.scope.release(self.names[line.source])
+            for key in line.keys:
+                local = self.words.provenance(key).local or "view"
+                self.names[view_key(step, key)] = self.scope.pick(
+                    [local, f"{local}_view", f"viewed_{local}", f"{local}_as_seen"]
+                )
+                held.append(key)
+        return [self.names[view_key(step, key)] for key in held]
+
+    def _keep_word(self, step: Reuse) -> None:
+        """A value that is changed in place keeps its word if the user calls the new one the same."""
+        if step.buffer in self.names or step.buffer in self.apart:
+            return
+        old = self.names.get(step.of, "")
+        if next(iter(self.words.candidates(step.buffer)), None) == old and old.isidentifier():
+            self.names[step.buffer] = old
+            self.handed_on.add(step.of)
+
+    def _release(self, buffers: Iterable[str], given: set[str]) -> None:
+        for buffer in buffers:
+            if buffer not in self.kept | self.handed_on:
+                self.scope.release(self.names[buffer])
+
+    def _name_loop(self, loop: Loop, last_use: dict[str, int], number: int) -> None:
+        """What the loop carries keeps its variable; lists take the plural."""
+        if loop.own:
+            for layer in range(len(loop.positions)):
+                self._name_gradients(loop, layer)
+        first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
+        for place, buffer in enumerate(last):
+            if place in loop.collected and loop.own:
+                continue
+            if place in loop.collected or place in loop.gathered:
+                words = self.words.variables(buffer, f"{loop.repeat.paths[-1]}.", is_of_all=True)
+                is_gathered = place in loop.gathered
+                word = self.scope.pick(f"{EVERY}{word}" if is_gathered else list_of(word) for word in words)
+                for layer, run in enumerate(loop.repeat.outputs):
+                    self.names[run[place]] = f"{word}[{layer}]"
+                continue
+            if place in loop.carried:
+                begin = first[loop.carried.index(place)]
+                variable = self.names.get(begin, "")
+                # Two results of the loop cannot keep the word of one input.
+                if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
+                    self.names[buffer] = self.scope.take(variable)
+                    continue
+            self.names[buffer] = self.scope.pick(self.words.variables(buffer, self.layer))
+
+    def _name_gradients(self, loop: Loop, number: int) -> None:
+        """What a layer of a backward pass returns for its weights: ``d_blocks[3][0]``."""
+        of_layer = f"{gradients_word(loop, self.steps)}[{loop.positions[number]}]"
+        for place, collected in enumerate(loop.collected):
+            self.names[loop.repeat.outputs[number][collected]] = f"{of_layer}[{place}]"
+
+
+def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        for plain in plain_steps(step):
+            for buffer in (*buffers_read(plain), *buffers_made(plain)):
+                last[buffer] = number
+    return {buffer: number for buffer, number in last.items() if buffer not in kept}

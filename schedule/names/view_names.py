@@ -1,0 +1,205 @@
+"""Views that the user gave a name to: which ones get a line of their own before the library call that reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from longhand.lower.ir import Extern, Size, View, ViewCall
+from longhand.schedule.names.buffer_names import BufferWords
+
+_RESHAPES = ("view", "reshape", "_unsafe_view")
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedView:
+    """One line.
+
+    Attributes:
+        keys: The nodes that it names: one, or all parts of a split, in order.
+        view: The buffer through all calls up to here (of a split: those before it).
+        source: What it is taken of: a node that an earlier line names, or the buffer.
+        n_before: How many of the view's calls `source` has behind it already.
+        is_last: Whether nothing else in this library call reads `source`.
+        split: Of a split: the sizes of its parts and the dimension.
+        unbind: The dimension of the view whose indices are the parts, in a line that takes all of them at once.
+        heads: In such a line: the node that is one part's heads, for the words of their sizes.
+    """
+
+    keys: tuple[str, ...]
+    view: View
+    source: str
+    n_before: int
+    is_last: bool = False
+    split: tuple[tuple[Size, ...], int] | None = None
+    unbind: int | None = None
+    heads: str = ""
+
+
+def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
+    """The lines before a library call, in order; none before one that only lays out anew what it is given."""
+    if step.target is torch.ops.aten.contiguous.default:
+        return ()
+    views = list(_views((step.args, [value for _, value in step.kwargs])))
+    splits = _whole_splits(views, words)
+    lines: dict[tuple[str, ...], NamedView] = {}
+    reads: Counter[str] = Counter()
+    for view in views:
+        source, n_before = view.buffer, 0
+        for number, call in enumerate(view.calls):
+            if not words.provenance(call.origin).local:
+                continue
+            parts = splits.get(call.origin)
+            through = dataclasses.replace(view, calls=view.calls[: number if parts else number + 1])
+            line = NamedView(
+                parts or (call.origin,),
+                through,
+                source,
+                n_before,
+                split=_sizes(call.origin, words) if parts else None,
+            )
+            if line.keys not in lines:
+                lines[line.keys] = line
+                reads[source] += 1
+            source, n_before = call.origin, number + 1
+        reads[source] += 1
+    found = [dataclasses.replace(line, is_last=reads[line.source] == 1) for line in lines.values()]
+    return tuple(_without_detours(_heads_at_once(found, words), words))
+
+
+def _without_detours(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
+    """Not two lines where the first only gives a value the shape that the second, of the same name, changes again."""
+    found: list[NamedView] = []
+    for line in lines:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and (line.source,) == last.keys
+            and last.is_last
+            and last.split is None
+            and last.unbind is None
+            and words.provenance(line.source).local == words.provenance(line.keys[0]).local
+            and all(_op(call) in _RESHAPES for call in last.view.calls[last.n_before :])
+            and _op(line.view.calls[line.n_before]) in _RESHAPES
+        ):
+            found.pop()
+            line = dataclasses.replace(line, source=last.source, n_before=last.n_before, is_last=last.is_last)
+        found.append(line)
+    return found
+
+
+def view_key(step: Extern, node: str) -> str:
+    """What the variable of a view is known by: each library call names the views before it anew."""
+    return f"{node} before {', '.join(step.outputs) or step.origin}"
+
+
+def _heads_at_once(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
+    """Equal parts that are all viewed as heads alike, in one line instead of one for each and one for the split.
+
+    ``q, k, v = qkv.view(batch, seq, 3, 12, 64).transpose(1, 3).unbind(2)``: seven calls become three, and each costs
+    a microsecond or two in a model that waits for Python.
+    """
+    found = list(lines)
+    for split in lines:
+        parts = [line for line in found if line.source in split.keys]
+        merged = _merged(split, parts, words)
+        if merged is not None:
+            first = found.index(parts[0])
+            found = [
+                merged if line is found[first] else line for line in found if line not in (split, *parts[1:])
+            ]
+    return found
+
+
+def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferWords) -> NamedView | None:
+    """A split of the last dimension and the lines of its parts as one line; None if they are not that alike."""
+    if split.split is None or sorted(part.source for part in parts) != sorted(split.keys) or len(parts) < 2:
+        return None
+    parts = sorted(parts, key=lambda part: split.keys.index(part.source))
+    sizes, dim = split.split
+    lead = [_as_size(size) for size in words.nodes[split.keys[0]].meta["val"].shape[:-1]]
+    rest = parts[0].view.calls[parts[0].n_before :]
+    is_alike = all(part.is_last and part.view.calls[part.n_before :] == rest for part in parts)
+    if not is_alike or len(set(map(str, sizes))) > 1 or dim not in (-1, len(lead)) or len(rest) != 2:
+        return None
+    reshape, transpose = rest
+    if _op(reshape) not in _RESHAPES or _op(transpose) != "transpose":
+        return None
+    shape = list(reshape.args[0])
+    if len(shape) != len(lead) + 2 or list(map(str, shape[:-2])) != list(map(str, lead)):
+        return None
+    if shape[-2] == -1:  # of the two open sizes of the new view, the heads' number is said
+        if not isinstance(sizes[0], int) or not isinstance(shape[-1], int):
+            return None
+        shape[-2] = sizes[0] // shape[-1]
+    place = len(lead)  # of the new dimension, whose indices are the parts
+    moved = [dim % len(shape) for dim in transpose.args]
+    calls = (
+        *split.view.calls,
+        ViewCall(torch.ops.aten.view.default, ([*shape[:place], len(parts), *shape[place:]],)),
+        ViewCall(torch.ops.aten.transpose.int, tuple(dim + (dim >= place) for dim in moved)),
+    )
+    return dataclasses.replace(
+        split,
+        keys=tuple(part.keys[0] for part in parts),
+        view=dataclasses.replace(split.view, calls=calls),
+        split=None,
+        unbind=place,
+        heads=reshape.origin,
+    )
+
+
+def _op(call: ViewCall) -> str:
+    return str(call.target.overloadpacket.__name__)
+
+
+def _views(value: object) -> Iterator[View]:
+    if isinstance(value, View):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _views(item)
+
+
+def _whole_splits(views: Sequence[View], words: BufferWords) -> dict[str, tuple[str, ...]]:
+    """For each part of a split all of whose parts are read here and have names: all of them in order."""
+    read = {call.origin for view in views for call in view.calls}
+    found: dict[str, tuple[str, ...]] = {}
+    for origin in sorted(read):
+        split = _split_of(origin, words)
+        if split is None:
+            continue
+        parts = {int(str(user.args[1])): user.name for user in split.users if user.target is operator.getitem}
+        is_whole = len(parts) == len(split.meta["val"]) and set(parts.values()) <= read
+        if is_whole and all(words.provenance(part).local for part in parts.values()):
+            found[origin] = tuple(parts[number] for number in sorted(parts))
+    return found
+
+
+def _split_of(origin: str, words: BufferWords) -> fx.Node | None:
+    """The split that a node is a part of."""
+    node = words.nodes.get(origin)
+    if node is None or node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
+        return None
+    name = getattr(getattr(node.args[0].target, "overloadpacket", None), "__name__", "")
+    return node.args[0] if name in ("split", "split_with_sizes", "chunk") else None
+
+
+def _sizes(origin: str, words: BufferWords) -> tuple[tuple[Size, ...], int]:
+    split = _split_of(origin, words)
+    assert split is not None
+    dim = split.kwargs.get("dim", split.args[2] if len(split.args) > 2 else 0)
+    assert isinstance(dim, int)
+    return tuple(_as_size(part.shape[dim]) for part in split.meta["val"]), dim
+
+
+def _as_size(size: Any) -> Size:
+    """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
+    node = getattr(size, "node", None)
+    return node.expr if node is not None else size

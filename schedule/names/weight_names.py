@@ -1,0 +1,71 @@
+"""What a backward pass calls the weights that it reads, and their gradients: ``q_proj_weight``, ``d_q_proj_weight``.
+
+A gradient has exactly the word of its weight. A word that several weights could have is nobody's: each of them goes by
+more of its path, ``layers_3_q_proj_weight``, so that no gradient stands beside a weight that it is not the gradient of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from longhand.capture.graph import CapturedGraph
+from longhand.lower.ir import View
+from longhand.schedule.names.words import further_words, identifier, path_words
+from longhand.schedule.plan import UnitPlan
+
+_BARE = frozenset({"weight", "bias"})  # say nothing of whose they are
+
+
+def weights_of(plan: UnitPlan) -> dict[str, str]:
+    """Of a backward pass: the path of the weight that a buffer is, or holds the gradient of."""
+    graph: CapturedGraph = plan.program.graph
+    found = {entry.node: graph.paths[entry.node] for entry in graph.inputs if entry.node in graph.paths}
+    for output, result in zip(graph.outputs, plan.results, strict=True):
+        path = graph.paths.get(output.value) if isinstance(output.value, str) else None
+        if path is not None and isinstance(result, View):
+            found.setdefault(result.buffer, path)
+    return found
+
+
+def name_weights(
+    wanted: Iterable[str], paths: Iterable[str], is_free: Callable[[str], bool]
+) -> dict[str, str]:
+    """A word for each weight, by its path; with ``d_`` before it, it is free too.
+
+    Args:
+        wanted: The paths of the weights that need a word.
+        paths: Those of all weights that they have to be told from.
+        is_free: Whether a word may be given out.
+    """
+    n_claims = Counter(word for path in {*paths, *wanted} for word in set(_words(path)))
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(wanted):
+        words = list(_words(path))
+        own = [word for word in words if n_claims[word] == 1] or words[-1:]
+        taken = set(found.values())
+        found[path] = next(
+            word
+            for word in chain(own, further_words(own[-1]))
+            if word not in taken and is_free(word) and is_free(f"d_{word}")
+        )
+    return found
+
+
+def inside_layer(path: str, owner: str, positions: Iterable[int]) -> str | None:
+    """``mlp.fc1.weight`` of ``blocks.3.mlp.fc1.weight``; None of what is in no such layer of the list."""
+    below = path.removeprefix(f"{owner}." if owner else "")
+    position, _, rest = below.partition(".")
+    is_inside = (not owner or below != path) and position.isdigit() and int(position) in positions
+    return rest if is_inside and rest else None
+
+
+def _words(path: str) -> Iterator[str]:
+    """Shortest first; positions in lists come in where nothing shorter tells."""
+    parts = path.split(".")
+    bare = _BARE if len(parts) > 1 else frozenset()
+    yield from (word for word in path_words(path) if word not in bare)
+    for start in range(len(parts) - 1, -1, -1):
+        if any(part.isdigit() for part in parts[start:]) and not parts[start].isdigit():
+            yield identifier("_".join(parts[start:]))

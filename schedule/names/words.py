@@ -1,0 +1,246 @@
+"""What may stand in a unit's files as a name, in Python and in C++; which names a scope has given away."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+import unicodedata
+from collections.abc import Container, Iterable, Iterator
+
+# Builtins that users shadow all the time and that generated code never calls.
+_HARMLESS = frozenset(
+    {"input", "id", "type", "filter", "hash", "format", "vars", "bin", "next", "iter", "dir"}
+)
+_PYTHON = (
+    frozenset(keyword.kwlist) | frozenset(dir(builtins)) - _HARMLESS | {"self", "torch", "nn", "F", "kernels"}
+)
+_CPP_TEXT = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const
+    constexpr const_cast continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+    operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+    typename union unsigned using virtual void volatile wchar_t while xor xor_eq std abs acos asin atan cbrt
+    ceil cos cosh div erf erfc exp fabs floor fma fmax fmin fmod gamma hypot index isinf isnan j0 j1 jn labs log
+    logb main max min modf pow random remainder rint round signal signbit sin sinh sqrt stdin stdout stderr tan
+    tanh time trunc y0 y1 yn copysign drem exp10 fdim finite frexp ilogb ldexp lgamma lrint lround nan nearbyint
+    nextafter nexttoward rand roundeven scalb scalbn significand sincos tgamma
+"""
+_CPP = frozenset(_CPP_TEXT.split())
+# Words that the kernel templates use for their own lines.
+_TEMPLATES_TEXT = """
+    tl triton torch reference at pid in_row in_col in_range in_rows in_cols mask acc grid chunk tile block
+    lane start end split row_start running_max running_sum new_max n_splits row_tiles col_tiles row_tile col_tile
+    col_blocks
+    tiles rows cols
+    fast_launch ceil_div next_power_of_2 libdevice times sign_of nan_maximum nan_minimum first_max first_min
+    floor_quotient floor_remainder floor_quotient_float floor_remainder_float
+"""
+_CPP_TEMPLATES_TEXT = """
+    begin end place kept sign maximum minimum maximum_ignoring_nan minimum_ignoring_nan floor_divide trunc_divide
+    remainder_of_divisor_sign remainder_of_dividend_sign integer_power shift_left shift_right bfloat16 float16
+    exp2 expm1 log2 log10 log1p asinh acosh atanh atan2
+    Tensor Exchange CPU tensor_class exchange take parameters arrange call plain_call method longhand_binding
+"""
+_TEMPLATES = frozenset(_CPP_TEMPLATES_TEXT.split()) | frozenset(_TEMPLATES_TEXT.split())
+RESERVED_IN_MODULE = _PYTHON
+RESERVED_IN_KERNEL = (_PYTHON - {"self", "nn", "F"}) | _CPP | _TEMPLATES
+# What a C++ kernel's headers may define; they write most of it in capitals, as kernels write their tunables.
+_MACRO = re.compile(
+    r"NULL|EOF|NAN|INFINITY|MAXFLOAT|errno|linux|unix|i386|assert|alloca|issubnormal|math_errhandling"
+    r"|HUGE_VAL\w*|S?NANF?\w*|(BIG|LITTLE|PDP)_ENDIAN|BYTE_ORDER|EXIT_\w+|FD_\w+|FP_\w+"
+    r"|M_\w+|MATH_\w+|MB_CUR_MAX|NFDBITS|W[A-Z]+|RAND_MAX|BUFSIZ|SEEK_\w+|CHAR_BIT|PATH_MAX|L_tmpnam|P_tmpdir|[A-Z]+_MAX"
+    r"|U?INT\w*_(C|MAX|MIN|WIDTH)|(PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT|[SU]?CHAR|U?SHRT|U?L?LONG|U?INT)_(MAX|MIN|WIDTH)"
+    r"|E[A-Z0-9]{2,}|SIG[A-Z0-9]+|[a-z0-9_]+_t|Py\w*|PY_\w*|omp_\w+"
+)
+# What the runtime and the templates of model.py call their own.
+_OWN_TEXT = """
+    runtime kernels backward model launch empty Weights CudaGraph TrainingGraph buffer constant constants filters tie
+    block layer load_constants channels_last check_tensor check_tensors check_dim check_weights check_condition
+    check_size check_value check_text check_apart check_lists_apart check_mode check_frozen check_distinct
+    check_is_plain parameters_of
+"""
+OWN_WORDS = frozenset(_OWN_TEXT.split())
+_FALLBACKS = ("other", "further", "another", "extra", "spare")
+
+
+def identifier(text: str) -> str:
+    """`text` as an identifier: other characters become underscores; a leading digit gets one before it."""
+    word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    return f"_{word}" if word[:1].isdigit() else word
+
+
+def is_attribute(name: str) -> bool:
+    """Whether ``self.NAME`` reaches an attribute of this name, in the body of any class.
+
+    Not a keyword; not what Python reads as another name (``ﬁ`` is ``fi``) or mangles (``__x``).
+    """
+    is_mangled = name.startswith("__") and not name.endswith("__")
+    return is_identifier(name) and not is_mangled
+
+
+def is_identifier(name: str) -> bool:
+    """Whether Python reads it as this very name."""
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+
+
+def is_word(value: object) -> bool:
+    """Whether it may be printed as a name, in Python and in C++."""
+    return isinstance(value, str) and value.isascii() and len(value) <= 200 and is_identifier(value)
+
+
+def own_name(name: str, taken: Iterable[str] = ()) -> str:
+    """The user's name for a class, function or parameter, with ``_`` behind it where it stands for something else."""
+    taken = {*taken, *OWN_WORDS, *RESERVED_IN_MODULE}
+    word = name if is_attribute(name) else identifier(name) or "unnamed"
+    while word in taken:
+        word += "_"
+    return word
+
+
+def is_macro(name: str) -> bool:
+    """Whether a header of C or Python may have given the name another meaning."""
+    return _MACRO.fullmatch(name) is not None
+
+
+def without_counter(name: str) -> str:
+    """A node's name without the number that capture appended to make it unique: ``add_3`` is ``add``."""
+    return re.sub(r"(_\d+)+$", "", name) or name
+
+
+def snake_case(name: str) -> str:
+    """``LlamaRMSNorm`` is ``llama_rms_norm``, and ``ResNetBlock`` ``resnet_block``, as torchvision writes it."""
+    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", name)
+    spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
+
+
+def path_words(path: str) -> Iterator[str]:
+    """Names for a dotted path, shortest first, positions in lists left out while a word is left.
+
+    ``h.0.ln_1.weight`` gives ``weight``, ``ln_1_weight``, ``h_ln_1_weight``, and at last ``h_0_ln_1_weight``; the
+    fourth layer of an nn.Sequential is ``layer_3``.
+    """
+    whole = path.split(".")
+    if (
+        len(whole) > 2 and whole[-2].isdigit()
+    ):  # of a layer that a list holds: its place is all that tells which
+        yield identifier(whole[-1])
+        # Of lists in lists, the layer's own place says most: a word cannot begin with the place of the outer one.
+        owner = "layer" if whole[-3].isdigit() else whole[-3]
+        yield identifier("_".join((owner, *whole[-2:])))
+    parts = [part for part in whole if not part.isdigit()]
+    for start in range(len(parts) - 1, -1, -1):
+        yield identifier("_".join(parts[start:]))
+    if any(part.isdigit() for part in whole):
+        yield identifier(f"layer_{path}" if path[0].isdigit() else path)
+
+
+def layer_and_leaf(path: str) -> str:
+    """``token_embedding_weight`` of ``model.token_embedding.weight``; ``layer_3_bias`` of a layer in a list."""
+    *owners, leaf = path.split(".")
+    positions: list[str] = []
+    while owners and owners[-1].isdigit():
+        positions.insert(0, owners.pop())
+    owner = owners[-1] if owners else "layer" if positions else ""
+    return identifier("_".join(word for word in (owner, *positions, leaf) if word))
+
+
+def plural(word: str) -> str:
+    """The plural of an axis's word: heads, batches."""
+    return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def singular(word: str) -> str:
+    """One of what a list's name says: exp_avg of exp_avgs."""
+    for ending, one in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh")):
+        if word.endswith(ending):
+            return word.removesuffix(ending) + one
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+def listed(words: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    items = list(words)
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def further_words(word: str) -> Iterator[str]:
+    """Without an end: what else a second thing of a name may be called: ``other_total``."""
+    prefix = ""
+    while True:
+        for before in _FALLBACKS:
+            yield f"{prefix}{before}_{word}"
+        prefix += "yet_"
+
+
+def element_words(word: str) -> Iterator[str]:
+    """Without an end: what one element of a tensor is called where the tensor has the word: ``x_i``, ``x_j``."""
+    yield from (f"{word}_{index}" for index in "ijklm")
+    yield from further_words(word)
+
+
+def first_free(words: Iterable[str], taken: Container[str]) -> str:
+    """The first of the words that is not taken."""
+    return next(word for word in words if word not in taken)
+
+
+class Scope:
+    """The names given out so far, each once."""
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self._reserved = frozenset(reserved)
+        self._taken: set[str] = set()
+
+    def is_free(self, name: str) -> bool:
+        """Whether `name` may still be given out."""
+        return is_identifier(name) and name not in self._reserved and name not in self._taken
+
+    def take(self, name: str) -> str:
+        """Mark `name` as given out."""
+        self._taken.add(name)
+        return name
+
+    def release(self, name: str) -> None:
+        """`name` may be given out again: nothing reads what it stood for any more."""
+        self._taken.discard(name)
+
+    def pick(self, candidates: Iterable[str]) -> str:
+        """The first free candidate, marked as given out; the first one with a plain word before it if none is free."""
+        seen = []
+        for candidate in candidates:
+            word = identifier(candidate)
+            if self.is_free(word):
+                return self.take(word)
+            if word:
+                seen.append(word)
+        stem = seen[0] if seen else "value"
+        for word in self._last_resorts(stem):
+            if self.is_free(word):
+                return self.take(word)
+        raise AssertionError("unreachable: the last resorts do not end")
+
+    @staticmethod
+    def _last_resorts(stem: str) -> Iterator[str]:
+        return further_words(stem)
+
+
+class KernelScope(Scope):
+    """Names in the file of a kernel, where words in capitals are macros and tunables."""
+
+    def is_free(self, name: str) -> bool:
+        """Whether `name` may still be given out."""
+        is_loud = len(name) > 1 and name == name.upper() and name != name.lower()
+        return not is_loud and not is_macro(name) and super().is_free(name)
+
+    @staticmethod
+    def _last_resorts(stem: str) -> Iterator[str]:
+        if is_macro(f"other_{stem}"):  # size_t, whatever stands before it
+            stem += "_name"
+            yield stem
+        yield from further_words(stem)
+
+    def pick(self, candidates: Iterable[str]) -> str:
+        """The first free candidate; words in capitals in small letters."""
+        return super().pick(one.lower() if len(one) > 1 and one.isupper() else one for one in candidates)

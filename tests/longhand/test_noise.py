@@ -1,0 +1,60 @@
+"""How far off a result may be where it is a sum of large parts: what its conditions allow, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.factory import Call
+from longhand.verify.eager_check import compare_whole, compare_within_noise
+
+
+class Cancelling(nn.Module):
+    """Large parts whose sum is small."""
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x[0] * w + x[1] * w) + x[2] * w
+
+
+class Reordered(nn.Module):
+    """The same, summed in another order, and off by a factor."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x[0] * w + (x[1] * w + x[2] * w)) * self.factor
+
+
+@pytest.fixture(scope="module")
+def unit(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Call]:
+    """A unit that trains, and a call of its original: both the result and w's gradient cancel."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 64)
+    x[0] *= 4096
+    x[1] = -x[0]
+    call = Call(Cancelling(), (x, torch.ones(64, requires_grad=True)), {})
+    folder = tmp_path_factory.mktemp("noise") / "unit"
+    longhand.generate(call.model, call.args, out=folder, train=True)
+    return folder, call
+
+
+def wrong(compared: Callable[..., object], unit: tuple[Path, Call], factor: float = 1.0) -> list[str]:
+    folder, call = unit
+    rows = compared(folder, lambda: Reordered(factor), call)
+    return [row.name for row in rows if not row.is_right]  # type: ignore[attr-defined]
+
+
+def test_another_order_of_large_parts_is_right(unit: tuple[Path, Call]) -> None:
+    assert wrong(compare_whole, unit)  # eager happens to be exact: no order but its own would be right
+    assert wrong(compare_within_noise, unit) == []
+
+
+def test_what_is_farther_off_than_the_parts_allow_is_wrong(unit: tuple[Path, Call]) -> None:
+    assert wrong(compare_within_noise, unit, 1.01) == ["result", "gradient of argument[1]"]
