@@ -317,8 +317,8 @@ def _new_values(writer: LibraryWriter, step: Extern) -> str | None:
     """``inv_perm.index_put((perm,), values)``: a tensor with some of its elements replaced."""
     given = writer.named(step)
     indices = given["indices"]
-    if any(index is None for index in indices):
-        return None
+    if any(index is None for index in indices):  # which the public one does not take
+        return f"torch.ops.aten.index_put.default({writer._raw_arguments(step)})"
     places = ", ".join(writer.value(index) for index in indices)
     added = ", accumulate=True" if given["accumulate"] else ""
     of = writer.value(given["self"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -301,6 +302,9 @@ def built(
     return returned
 
 
+_ATOMS = (ast.Call, ast.Name, ast.Attribute, ast.Subscript)
+
+
 def end_with(paragraphs: list[Paragraph], returned: str, n_results: int) -> None:
     """Appends the return statement, or makes the last statement it."""
     if returned == "None" and paragraphs:
@@ -311,6 +315,8 @@ def end_with(paragraphs: list[Paragraph], returned: str, n_results: int) -> None
     is_single = n_results == 1 and target.isidentifier() and is_assignment and head == target
     if is_single and "#" not in expression and not expression.startswith("empty("):
         rest = returned[len(target) :]
+        if rest and not isinstance(ast.parse(expression, mode="eval").body, _ATOMS):
+            expression = f"({expression})"
         paragraphs[-1].lines[-1] = f"return {expression}{rest}"
         return
     if paragraphs and paragraphs[-1].lines and not paragraphs[-1].lines[-1].startswith("del "):

@@ -33,6 +33,26 @@ def larger_with_corners(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.interpolate((x * y)[None], size=(9, 5), mode="bilinear", align_corners=True)
 
 
+def padded(x: torch.Tensor) -> torch.Tensor:
+    return F.pad(x, (-1, 2), "replicate")  # its derivative writes at places of the second dimension alone
+
+
+def turned(x: torch.Tensor) -> torch.Tensor:
+    return (x * x.imag).t()  # square: x * x.imag.t() would have the same shape
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"), [(padded, torch.float32), (turned, torch.complex64)], ids=["padded", "turned"]
+)
+def test_a_trained_call_computes_the_same(function: Any, dtype: torch.dtype) -> None:
+    x = torch.randn(4, 4, dtype=dtype, requires_grad=True)
+    found = longhand.compile(function)(x)
+    expected = function(x)
+    torch.testing.assert_close(found, expected)
+    grads = [torch.autograd.grad(result.abs().sum(), x)[0] for result in (found, expected)]
+    torch.testing.assert_close(*grads)
+
+
 @pytest.mark.parametrize(
     ("function", "wanted"),
     [
