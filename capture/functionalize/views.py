@@ -284,16 +284,16 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
             "Call it on the whole tensor.",
         )
     is_plain = order == list(range(len(order)))
-    # A later argument may begin elsewhere in its memory: without an offset in the source, none is said.
-    begins_anywhere = offset is None and start == 0
-    is_said = owner.fake.storage_offset() == 0 and (begins_anywhere or offset is not None)
 
     def look(parent: fx.Node) -> fx.Node:
-        if not (is_said and parent.op == "placeholder"):
+        if parent.op != "placeholder" or owner.fake.storage_offset() != 0:
             return rewriter.emit(aten.as_strided.default, (laid_out(parent), *layout), value=eager)
+        if offset is None:  # a later argument may begin elsewhere in its memory, so where it does is not said
+            return rewriter.emit(
+                aten.as_strided.default, (_taken(source, parent), sizes, strides), value=eager
+            )
         flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
-        said = (sizes, strides) if begins_anywhere else layout
-        return rewriter.emit(aten.as_strided.default, (flat, *said), value=eager)
+        return rewriter.emit(aten.as_strided.default, (flat, *layout), value=eager)
 
     def laid_out(parent: fx.Node) -> fx.Node:
         flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
@@ -307,6 +307,13 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
         return rewriter.emit(aten.permute.default, (written, back), value=owner.fake)
 
     return rewriter.view(owner, eager, look, put)
+
+
+def _taken(view: Proxy, owner: fx.Node) -> fx.Node:
+    """The view, taken of its owner's value."""
+    if view.parent is None or view.take is None:
+        return owner
+    return view.take(_taken(view.parent, owner))
 
 
 def _is_within(outer: torch.Tensor, inner: torch.Tensor) -> bool:
