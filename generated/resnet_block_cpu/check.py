@@ -11,8 +11,8 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.batch_norm_add_relu import reference as batch_norm_add_relu_reference
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
+from .kernels.batch_norms_add_relu import reference as batch_norms_add_relu_reference
 from .model import ResNetBlock
 
 DEVICE = "cpu"
@@ -79,7 +79,22 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def batch_norm_add_relu_windows(
+def batch_norm_relu_windows(
+    conv1, running_mean, running_var, weight, bias, out, n_batches, n_channels, n_pixels, eps
+):
+    read = {
+        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "running_mean": window(running_mean, (n_channels, 1), (1, 0)),
+        "running_var": window(running_var, (n_channels, 1), (1, 0)),
+        "weight": window(weight, (n_channels, 1), (1, 0)),
+        "bias": window(bias, (n_channels, 1), (1, 0)),
+        "eps": eps,
+    }
+    written = [window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
+    return read, written
+
+
+def batch_norms_add_relu_windows(
     conv2,
     bn2_running_mean,
     bn2_running_var,
@@ -113,24 +128,9 @@ def batch_norm_add_relu_windows(
     return read, written
 
 
-def batch_norm_relu_windows(
-    conv1, running_mean, running_var, weight, bias, out, n_batches, n_channels, n_pixels, eps
-):
-    read = {
-        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "running_mean": window(running_mean, (n_channels, 1), (1, 0)),
-        "running_var": window(running_var, (n_channels, 1), (1, 0)),
-        "weight": window(weight, (n_channels, 1), (1, 0)),
-        "bias": window(bias, (n_channels, 1), (1, 0)),
-        "eps": eps,
-    }
-    written = [window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
-    return read, written
-
-
 KERNELS = {
-    "batch_norm_add_relu": (batch_norm_add_relu_windows, batch_norm_add_relu_reference),
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
+    "batch_norms_add_relu": (batch_norms_add_relu_windows, batch_norms_add_relu_reference),
 }
 
 

@@ -13,7 +13,7 @@ import torch
 from . import kernels
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
 from .kernels.to_channels_last import reference as to_channels_last_reference
-from .kernels.transpose_batch_norm_add_relu import reference as transpose_batch_norm_add_relu_reference
+from .kernels.transpose_batch_norms_add_relu import reference as transpose_batch_norms_add_relu_reference
 from .model import ResNetBlock
 
 DEVICE = "cuda"
@@ -103,7 +103,7 @@ def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels
     return read, written
 
 
-def transpose_batch_norm_add_relu_windows(
+def transpose_batch_norms_add_relu_windows(
     conv2,
     bn2_running_mean,
     bn2_running_var,
@@ -142,9 +142,9 @@ def transpose_batch_norm_add_relu_windows(
 KERNELS = {
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
     "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
-    "transpose_batch_norm_add_relu": (
-        transpose_batch_norm_add_relu_windows,
-        transpose_batch_norm_add_relu_reference,
+    "transpose_batch_norms_add_relu": (
+        transpose_batch_norms_add_relu_windows,
+        transpose_batch_norms_add_relu_reference,
     ),
 }
 

@@ -91,7 +91,7 @@ class ResNetBlock(nn.Module):
         activated = torch.empty(
             (batch, conv2_channels, conv1_height, conv1_width), dtype=torch.bfloat16, device=x.device
         )
-        kernels.transpose_batch_norm_add_relu(
+        kernels.transpose_batch_norms_add_relu(
             conv2,
             self.bn2.running_mean,
             self.bn2.running_var,

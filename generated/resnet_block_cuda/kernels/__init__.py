@@ -2,6 +2,6 @@
 
 from .batch_norm_relu import batch_norm_relu
 from .to_channels_last import to_channels_last
-from .transpose_batch_norm_add_relu import transpose_batch_norm_add_relu
+from .transpose_batch_norms_add_relu import transpose_batch_norms_add_relu
 
-__all__ = ["batch_norm_relu", "to_channels_last", "transpose_batch_norm_add_relu"]
+__all__ = ["batch_norm_relu", "to_channels_last", "transpose_batch_norms_add_relu"]

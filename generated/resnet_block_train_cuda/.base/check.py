@@ -12,8 +12,8 @@ import torch
 
 from . import kernels
 from .kernels.add_gradients import reference as add_gradients_reference
-from .kernels.batch_norm_add_relu import reference as batch_norm_add_relu_reference
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
+from .kernels.batch_norms_add_relu import reference as batch_norms_add_relu_reference
 from .kernels.batch_statistics import reference as batch_statistics_reference
 from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
 from .kernels.increment import reference as increment_reference
@@ -99,7 +99,19 @@ def add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_elements):
     return read, written
 
 
-def batch_norm_add_relu_windows(
+def batch_norm_relu_windows(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_batches, n_channels, n_pixels):
+    read = {
+        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "bn1_mean": window(bn1_mean, (n_channels, 1), (1, 0)),
+        "bn1_rstd": window(bn1_rstd, (n_channels, 1), (1, 0)),
+        "weight": window(weight, (n_channels, 1), (1, 0)),
+        "bias": window(bias, (n_channels, 1), (1, 0)),
+    }
+    written = [window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
+    return read, written
+
+
+def batch_norms_add_relu_windows(
     conv2,
     bn2_mean,
     bn2_rstd,
@@ -128,18 +140,6 @@ def batch_norm_add_relu_windows(
         "shortcut_1_bias": window(shortcut_1_bias, (n_channels, 1), (1, 0)),
     }
     written = [window(activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
-    return read, written
-
-
-def batch_norm_relu_windows(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_batches, n_channels, n_pixels):
-    read = {
-        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "bn1_mean": window(bn1_mean, (n_channels, 1), (1, 0)),
-        "bn1_rstd": window(bn1_rstd, (n_channels, 1), (1, 0)),
-        "weight": window(weight, (n_channels, 1), (1, 0)),
-        "bias": window(bias, (n_channels, 1), (1, 0)),
-    }
-    written = [window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
     return read, written
 
 
@@ -233,8 +233,8 @@ def piece_statistics_windows(conv1, bn1_piece_means, bn1_piece_squares, n_channe
 
 KERNELS = {
     "add_gradients": (add_gradients_windows, add_gradients_reference),
-    "batch_norm_add_relu": (batch_norm_add_relu_windows, batch_norm_add_relu_reference),
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
+    "batch_norms_add_relu": (batch_norms_add_relu_windows, batch_norms_add_relu_reference),
     "batch_statistics": (batch_statistics_windows, batch_statistics_reference),
     "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
     "increment": (increment_windows, increment_reference),

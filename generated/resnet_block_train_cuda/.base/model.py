@@ -171,7 +171,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    return F.relu(out)
         activated = torch.empty_like(conv2)
-        kernels.batch_norm_add_relu(
+        kernels.batch_norms_add_relu(
             conv2,
             bn2_mean,
             bn2_rstd,

@@ -1,13 +1,13 @@
-"""batch_norm_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+"""batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
 
-The kernel is batch_norm_add_relu.cpp, built when it changes.
+The kernel is batch_norms_add_relu.cpp, built when it changes.
 """
 
 import torch
 
 from ..runtime import load_kernel
 
-batch_norm_add_relu = load_kernel("batch_norm_add_relu.cpp")
+batch_norms_add_relu = load_kernel("batch_norms_add_relu.cpp")
 
 
 def reference(
@@ -23,7 +23,7 @@ def reference(
     shortcut_1_bias,
     eps,
 ):
-    """What batch_norm_add_relu() must fill activated with."""
+    """What batch_norms_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
     product = (
         (shortcut - shortcut_1_running_mean) * torch.rsqrt(shortcut_1_running_var + eps) * shortcut_1_weight

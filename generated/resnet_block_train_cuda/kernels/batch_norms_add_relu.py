@@ -1,4 +1,4 @@
-"""batch_norm_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+"""batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
 
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -27,7 +27,7 @@ def nan_maximum(a, b):
 
 @fast_launch
 @triton.jit
-def batch_norm_add_relu_kernel(
+def batch_norms_add_relu_kernel(
     conv2_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     bn2_mean_ptr,  # float32 (n_channels,)
     bn2_rstd_ptr,  # float32 (n_channels,)
@@ -67,14 +67,13 @@ def batch_norm_add_relu_kernel(
 
     centered = conv2 - bn2_mean
     normalized = centered * bn2_rstd
-    shortcut_centered = shortcut - shortcut_mean
-    shortcut_normalized = shortcut_centered * shortcut_rstd
-    out = normalized * bn2_weight + bn2_bias + (shortcut_normalized * shortcut_1_weight + shortcut_1_bias)
+    product = (shortcut - shortcut_mean) * shortcut_rstd * shortcut_1_weight
+    out = normalized * bn2_weight + bn2_bias + (product + shortcut_1_bias)
 
     tl.store(activated_ptr + at, nan_maximum(out, 0.0), mask=in_range)
 
 
-def batch_norm_add_relu(
+def batch_norms_add_relu(
     conv2,
     bn2_mean,
     bn2_rstd,
@@ -95,7 +94,7 @@ def batch_norm_add_relu(
     cols = min(COLS, next_power_of_2(n_pixels))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_pixels, cols))
-    batch_norm_add_relu_kernel[grid](
+    batch_norms_add_relu_kernel[grid](
         conv2,
         bn2_mean,
         bn2_rstd,
@@ -128,7 +127,7 @@ def reference(
     shortcut_1_weight,
     shortcut_1_bias,
 ):
-    """What batch_norm_add_relu() must fill activated with."""
+    """What batch_norms_add_relu() must fill activated with."""
     out = (
         (conv2 - bn2_mean) * bn2_rstd * bn2_weight
         + bn2_bias

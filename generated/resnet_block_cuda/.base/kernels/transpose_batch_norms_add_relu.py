@@ -1,4 +1,4 @@
-"""transpose_batch_norm_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+"""transpose_batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
 
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -26,7 +26,7 @@ def nan_maximum(a, b):
 
 @fast_launch
 @triton.jit
-def transpose_batch_norm_add_relu_kernel(
+def transpose_batch_norms_add_relu_kernel(
     conv2_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_running_mean_ptr,  # bf16 (n_channels,)
     bn2_running_var_ptr,  # bf16 (n_channels,)
@@ -81,7 +81,7 @@ def transpose_batch_norm_add_relu_kernel(
     )
 
 
-def transpose_batch_norm_add_relu(
+def transpose_batch_norms_add_relu(
     conv2,
     bn2_running_mean,
     bn2_running_var,
@@ -100,7 +100,7 @@ def transpose_batch_norm_add_relu(
 ):
     """Fill activated."""
     tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
-    transpose_batch_norm_add_relu_kernel[(n_batches * tiles,)](
+    transpose_batch_norms_add_relu_kernel[(n_batches * tiles,)](
         conv2,
         bn2_running_mean,
         bn2_running_var,
@@ -133,7 +133,7 @@ def reference(
     shortcut_1_bias,
     eps,
 ):
-    """What transpose_batch_norm_add_relu() must fill activated with."""
+    """What transpose_batch_norms_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
     product = (
         (shortcut - shortcut_1_running_mean) * torch.rsqrt(shortcut_1_running_var + eps) * shortcut_1_weight

@@ -1,4 +1,4 @@
-// batch_norm_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+// batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
 //
 //     ResNetBlock.forward    out = self.bn2(self.conv2(out))
 //     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -13,7 +13,7 @@
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
-extern "C" void batch_norm_add_relu(
+extern "C" void batch_norms_add_relu(
     const float *conv2,                    // (n_batches, n_channels, n_pixels)
     const float *bn2_running_mean,         // (n_channels,)
     const float *bn2_running_var,          // (n_channels,)
