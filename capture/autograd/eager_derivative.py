@@ -17,6 +17,7 @@ from longhand.capture.autograd.randomness import draws
 
 __all__ = ["Differentiated", "differentiable_twin", "differentiated", "gradient_op", "is_twin"]
 
+aten = torch.ops.aten
 _NAMESPACE = "longhand_autograd"
 
 
@@ -83,7 +84,7 @@ def is_twin(target: Any) -> bool:
     return target in _TWINS.values()
 
 
-_TWINS = {torch.ops.aten._embedding_bag_forward_only.default: torch.ops.aten._embedding_bag.default}
+_TWINS = {aten._embedding_bag_forward_only.default: aten._embedding_bag.default}
 _TENSORS = ("Tensor", "Optional[Tensor]")
 
 
