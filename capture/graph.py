@@ -131,7 +131,7 @@ class AliasKind(enum.Enum):
 
     FRESH = "fresh"
     INPUT = "input"  # a view of (or the very same as) an input: `GraphOutput.base` is that placeholder's name
-    OUTPUT = "output"  # a view of an earlier result: `GraphOutput.base` is its position among the outputs
+    OUTPUT = "output"  # a view of an earlier result, or of a base: `GraphOutput.base` is its position among the outputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +144,7 @@ class GraphOutput:
         base: See AliasKind; None when fresh. With INPUT and a `value` that is that placeholder, or the value that a
             Mutation writes into it, the result is the input object itself. A fresh result's node is never a view of a
             placeholder or of another result: where eager clones such a value, so does the graph.
-        is_detached: In training, of a view of an input that requires grad: whether it carries no gradients.
+        is_detached: In training, of a view of what carries gradients: whether it carries none.
     """
 
     value: str | Literal
@@ -216,8 +216,9 @@ class CapturedGraph:
         conditions: What else must hold of the symbols where the graph is to be right: ``Eq(Mod(s0, 4), 0)``.
         grad_inputs: Placeholders whose tensor required grad at capture.
         rewritten: Placeholders that the caller writes into after the call: the backward pass cannot read them.
-        n_saved: How many of the last `outputs` are no results but what the backward pass reads: they are not among
-            the leaves of `out_spec`.
+        n_bases: In training: how many `outputs` after the results are no results, but what results are views of.
+        n_saved: How many of the last `outputs` are no results but what the backward pass reads. Neither bases nor
+            these are among the leaves of `out_spec`.
         facts: What the graph relies on besides its tensors, for people: ``blocks.*.attn: n_heads = 4``. Only
             longhand's own capture tells them.
         mode: Whether the module was in training mode, where it computes otherwise in the other mode; else None.
@@ -245,6 +246,7 @@ class CapturedGraph:
     conditions: tuple[sympy.Basic, ...] = ()
     grad_inputs: tuple[str, ...] = ()
     rewritten: tuple[str, ...] = ()
+    n_bases: int = 0
     n_saved: int = 0
     facts: tuple[str, ...] = ()
     mode: bool | None = None
@@ -262,6 +264,11 @@ class CapturedGraph:
         """Whether the host reads what the call computes: how many elements there are, or a number to return."""
         reads = (node.target in READS for node in self.graph.nodes)
         return bool(self.data_sizes) or any(reads)
+
+    @property
+    def n_results(self) -> int:
+        """How many of the first `outputs` the call returns."""
+        return len(self.outputs) - self.n_bases - self.n_saved
 
     @property
     def overwritten(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from longhand.capture.graph import AliasKind
 from longhand.lower.draft import LoweringDraft, fork
 from longhand.lower.fixpoint_check import is_settled
 from longhand.lower.host_values import host_values
@@ -73,7 +74,10 @@ def _return_results(draft: LoweringDraft) -> LoweringDraft:
     if draft.options.mode.records_cuda_graphs:
         unmapped = Unmapped.REFUSED  # a recording gives back its own memory
     outputs = draft.short.outputs
-    results = tuple(result_of(context, output, replay_view, unmapped=unmapped) for output in outputs)
+    # What has memory of its own comes first: it may be laid out anew, and then what is a view of it.
+    order = sorted(range(len(outputs)), key=lambda place: outputs[place].alias is AliasKind.OUTPUT)
+    made = {place: result_of(context, outputs[place], replay_view, unmapped=unmapped) for place in order}
+    results = tuple(made[place] for place in range(len(outputs)))
     return dataclasses.replace(draft.with_context(context), results=results)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from longhand.lower.sizes import as_size
 from longhand.lower.unsupported import LOOP_DTYPES
 from longhand.lower.views import TensorView, as_strided, overlaps
 
+aten = torch.ops.aten
 Replay = Callable[[Context, fx.Node, TensorView], TensorView]
 
 
@@ -89,9 +90,21 @@ def _on_result(
     assert isinstance(output.base, int) and isinstance(output.value, str)
     base = ctx.graph.outputs[output.base].value
     assert isinstance(base, str)
-    if value.buffer == ctx.values[base].buffer:
+    whole: TensorView = ctx.values[base]
+    is_said = unmapped is Unmapped.SAID  # of what the Function returns: words for a view of it
+    if value.buffer == whole.buffer and not (is_said and not _says_more(value, whole)):
         return value
-    return _view_of(ctx, nodes[output.value], base, frozenset({base}), replay, unmapped)
+    view = _view_of(ctx, nodes[output.value], base, frozenset({base}), replay, unmapped)
+    if is_said and (view.buffer != whole.buffer or not _says_more(view, whole)):
+        raise _no_view(nodes[output.value], base)
+    return view
+
+
+def _says_more(view: TensorView, whole: TensorView) -> bool:
+    """Whether the words for a view begin with those for another one: it can be taken of that."""
+    return (
+        view.calls is not None and whole.calls is not None and view.calls[: len(whole.calls)] == whole.calls
+    )
 
 
 def _is_taken(ctx: Context, value: TensorView) -> bool:
@@ -142,7 +155,9 @@ def _looks(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return False
     # An op that ATen makes of others (atleast_1d) does not say so.
-    made_of_others: Any = "CompositeImplicitAutograd"  # torch takes the name; the type that it declares is private
+    made_of_others: Any = (
+        "CompositeImplicitAutograd"  # torch takes the name; the type that it declares is private
+    )
     is_implicit = target.has_kernel_for_dispatch_key(made_of_others)
     return is_implicit or any(one.alias_info is not None for one in target._schema.returns)
 
@@ -173,6 +188,15 @@ def _said(ctx: Context, chain: list[fx.Node], view: TensorView, base: str) -> Te
     """The words for a chain of methods, on an index map that nobody reads."""
     for node in chain:
         target = node.target
+        if any(user.target is operator.getitem for user in node.users):
+            continue  # what it gives is several: each part has words of its own
+        if target is operator.getitem:
+            shape, strides = (
+                map(as_size, sizes) for sizes in (node.meta["val"].shape, node.meta["val"].stride())
+            )
+            for call in _part(node, base):
+                view = as_strided(view, tuple(shape), tuple(strides), 0).said(view, call)
+            continue
         name = target._schema.name.partition("::")[2] if isinstance(target, torch._ops.OpOverload) else ""
         is_known = hasattr(torch.Tensor, name.strip("_")) or node.target in _OF_TORCH
         value = node.meta["val"]
@@ -184,6 +208,24 @@ def _said(ctx: Context, chain: list[fx.Node], view: TensorView, base: str) -> Te
         call = ViewCall(target, tuple(map(_plain, node.args[1:])))
         view = as_strided(view, tuple(shape), tuple(strides), 0).said(view, call)
     return view
+
+
+def _part(node: fx.Node, base: str) -> Iterator[ViewCall]:
+    """The words for one of several parts of a tensor (split, unbind): a slice of it, or one position."""
+    several, number = node.args
+    assert isinstance(several, fx.Node) and isinstance(number, int)
+    if len(several.all_input_nodes) > 1 or several.kwargs:
+        raise _no_view(several, base)
+    target: Any = several.target
+    whole = torch.empty(several.all_input_nodes[0].meta["val"].shape, device="meta")
+    part = target(whole, *several.args[1:])[number]
+    if part.dim() < whole.dim():  # unbind
+        yield ViewCall(aten.select.int, ((*several.args[1:], 0)[0], number), origin=node.name)
+        return
+    for dim in range(whole.dim()):
+        if part.shape[dim] != whole.shape[dim]:
+            start = part.storage_offset() // whole.stride(dim)
+            yield ViewCall(aten.slice.Tensor, (dim, start, start + part.shape[dim]), origin=node.name)
 
 
 def _plain(value: Any) -> Any:

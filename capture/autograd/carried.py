@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import fx
 
-from longhand.capture.autograd.shared_results import is_shared, refuse_views_of_results
+from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import host_nodes
 from longhand.capture.functionalize.gradient_tracking import can_carry, stops
 from longhand.capture.graph import CapturedGraph
@@ -58,7 +58,6 @@ def refuse_unsound(captured: CapturedGraph) -> None:
             f"Gradients flow through tensors on the CPU ({min(node.name for node in moved)}) in a call for a GPU.",
             hint="Move them to the GPU once, outside the call.",
         )
-    refuse_views_of_results(captured)
 
 
 def names_carrying(captured: CapturedGraph) -> frozenset[str]:

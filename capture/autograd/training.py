@@ -6,7 +6,7 @@ from longhand.capture.autograd.carried import names_carrying, refuse_unsound
 from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.partition import partition
-from longhand.capture.autograd.shared_results import computes_nothing, with_detached
+from longhand.capture.autograd.shared_results import computes_nothing, with_bases, with_detached
 from longhand.capture.autograd.split import split
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.capture.trace_isolation import own_types
@@ -16,7 +16,7 @@ from longhand.options import Target
 
 def ready_to_train(captured: CapturedGraph) -> CapturedGraph:
     """The call with what autograd says of results that are no tensors of their own."""
-    return with_detached(captured, names_carrying(captured))
+    return with_detached(with_bases(captured), names_carrying(captured))
 
 
 def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0) -> TrainingGraphs | None:

@@ -273,7 +273,7 @@ def signature_lines(
             for size, word in zip(value.shape, dims.of(node, value.ndim), strict=True)
         ]
         yield f"{path:<{width}}  {_described(value.dtype, entries)}"
-    for result in plan.results[: len(plan.results) - graph.n_saved]:
+    for result in plan.results[: graph.n_results]:
         if isinstance(result, View):
             entries = _sizes_of_view(plan, result, dims, sizes)
             yield f"{'->':<{width}}  {_described(plan.buffers[result.buffer].dtype, entries)}"

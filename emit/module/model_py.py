@@ -28,13 +28,13 @@ from longhand.emit.module.model_text import (
     end_with,
     layers_by_class,
     recorder,
-    trained_lines,
     write_layers,
 )
 from longhand.emit.module.model_weights import constants_of_function, construct
 from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
 from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trained_results import trained_lines
 from longhand.emit.module.trees import (
     MadeList,
     Parameter,

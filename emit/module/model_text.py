@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 import torch.utils._pytree as pytree
 
-from longhand.capture.graph import AliasKind, CapturedGraph, GraphOutput, InputKind, Literal
+from longhand.capture.graph import CapturedGraph, GraphOutput, InputKind
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
 from longhand.emit.module.model_body import BodyWriter
@@ -17,10 +17,9 @@ from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
 from longhand.emit.module.paragraphs import Paragraph
 from longhand.emit.module.trained_call import TrainedCall
-from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, children, parameters
-from longhand.emit.module.view_calls import argument, write_view
+from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
+from longhand.emit.module.view_calls import argument
 from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     FirstCall,
     LayerCall,
@@ -338,61 +337,6 @@ def recorder(launch: str, is_module: bool, mutated: tuple[int, ...], training: T
         return f"CudaGraph({launch}, mutates={mutated})"
     owner = ["self"] if is_module else []
     return f"TrainingGraph({', '.join([training.forward, training.backward, *owner, f'mutates={mutated}'])})"
-
-
-def trained_lines(
-    call: str,
-    plan: UnitPlan,
-    variables: Mapping[str, str],
-    paths: Mapping[str, str],
-    sizes: SizeWriter,
-    build_leaves: Callable[[list[str]], str],
-) -> tuple[str, ...]:
-    """The lines of forward() in training: the autograd.Function's results as the user's call returns them.
-
-    What shares an argument's memory is no result of the Function: it is taken here, of what the caller gave.
-
-    Args:
-        call: Of the Function.
-        plan: Of the forward pass.
-        variables: The variable of each buffer.
-        paths: How forward() reaches its arguments' tensors.
-        sizes: Writes numbers.
-        build_leaves: What is returned of the leaves' texts.
-    """
-    graph = plan.program.graph
-    leaves = list(zip(plan.results, graph.outputs, strict=True))[: len(graph.outputs) - graph.n_saved]
-    own = [
-        result for result, output in leaves if isinstance(result, View) and output.alias is AliasKind.FRESH
-    ]
-    words = [variables[result.buffer] for result in own]
-    words = [
-        (
-            word
-            if words.count(word) == 1 and word.isidentifier() and word not in paths.values()
-            else f"result_{i}"
-        )
-        for i, word in enumerate(words)
-    ]
-    if len(own) == len(leaves):
-        if graph.out_spec.is_leaf():
-            return (f"return {call}[0]",)
-        is_flat = graph.out_spec.type is tuple and all(one.is_leaf() for one in children(graph.out_spec))
-        if is_flat and len(words) > 1:
-            return (f"return {call}",)
-    texts: list[str] = []
-    left = iter(words)
-    for result, output in leaves:
-        if not isinstance(result, View):
-            texts.append(argument(result.value if isinstance(result, Literal) else result, sizes))
-        elif output.alias is AliasKind.FRESH:
-            texts.append(next(left))
-        elif isinstance(output.base, int):  # that result once more
-            texts.append(texts[output.base])
-        else:
-            base = paths.get(result.buffer, variables[result.buffer])
-            texts.append(detached(write_view(result, base, sizes, plan.buffers[result.buffer]), output))
-    return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {build_leaves(texts)}")
 
 
 def detached(text: str, output: GraphOutput) -> str:

@@ -150,6 +150,8 @@ def _without_minus_one(shape: tuple[Size, ...], old: tuple[Size, ...]) -> tuple[
 
 
 def _base(call: ViewCall) -> str:
+    if call.target is torch.ops.aten.view.dtype:
+        return "view_dtype"  # no reshape, although it has the name of one
     return str(call.target.overloadpacket.__name__)
 
 
@@ -217,6 +219,7 @@ _METHODS: dict[str, Callable[[tuple[Any, ...], SizeWriter], str]] = {
         else ".squeeze()"
     ),
     "t": lambda args, sizes: ".t()",
+    "view_dtype": lambda args, sizes: f".view({literal_text(args[0])})",
 }
 
 

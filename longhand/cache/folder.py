@@ -104,6 +104,7 @@ def unit_key(graph: CapturedGraph, options: Options) -> str:
         graph.is_module,
         graph.inputs,
         graph.outputs,
+        graph.n_bases,
         graph.signature,
         graph.in_spec,
         graph.argument_leaves,

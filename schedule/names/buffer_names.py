@@ -72,7 +72,7 @@ class BufferWords:
         self._given = given or {}
         self.paths = graph.paths
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
-        returned = graph.outputs[: len(graph.outputs) - graph.n_saved]
+        returned = graph.outputs[: graph.n_results]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
         self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
 

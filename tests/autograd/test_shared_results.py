@@ -1,4 +1,5 @@
-"""generate --train of calls whose results are views of arguments: memory, gradients and flags are eager's."""
+"""generate --train of calls whose results are views of arguments or of one another: memory, gradients and flags are
+eager's."""
 
 from __future__ import annotations
 
@@ -65,6 +66,28 @@ def by_strides(x):
     return x.as_strided((2, 3), (1, 2), 1), x.t().as_strided((3,), (2,)), torch.exp(x)
 
 
+def parts_of_one(x):
+    y = x * 2
+    first, second = y.t().chunk(2, -1)
+    return first, {"second": second}, second[1:], x * 3
+
+
+def a_value_and_views_of_it(x):
+    y = x.exp()
+    return y.detach()[0], y, y.t(), y, y.sum(), y[1].detach().view(torch.int32)
+
+
+def parts_of_complex_numbers(x):
+    y = torch.complex(x, x * 2)
+    return *y.unbind(), *torch.hsplit(y.sin(), 3), *y.split([1, 3])
+
+
+def views_of_a_copy(x):
+    y = x.exp()
+    rows = y.t().reshape(-1)  # it copies
+    return rows[0], rows[1:], y
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -85,6 +108,10 @@ CASES: list[tuple[Callable[..., Any], Callable[[], Args]]] = [
     (named_like_an_argument, lambda: (grad(3, 2), grad(2))),
     (unused_in_the_results, lambda: (grad(3, 2), grad(2))),
     (by_strides, lambda: (grad(4, 6),)),
+    (parts_of_one, lambda: (grad(4, 6),)),
+    (a_value_and_views_of_it, lambda: (grad(4, 6),)),
+    (parts_of_complex_numbers, lambda: (grad(4, 6),)),
+    (views_of_a_copy, lambda: (grad(4, 6),)),
     (Tied(), lambda: (grad(5, 6),)),
 ]
 
@@ -103,6 +130,10 @@ def step(function: Callable[..., Any], args: Args) -> dict[str, Any]:
         "flags": [result.requires_grad for result in tensors],
         "memory": [given.get(result.untyped_storage().data_ptr()) for result in tensors],
         "is": [[result is leaf for leaf in leaves] for result in tensors],
+        "shared": [
+            [one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() for one in tensors]
+            for other in tensors
+        ],
         "twins": [[one is other for one in tensors] for other in tensors],
     }
     carrying = [result for result in tensors if result.requires_grad]
@@ -169,9 +200,8 @@ def for_command_line() -> tuple[Any, Args]:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: (x * 2).chunk(2, -1), "shares memory with 0"),
+        (lambda x: (lambda y: (y[0].mul_(3), y[1]))(x * 2), "returns a view of"),
         (lambda x: x[1:].as_strided((3,), (1,), 1) * 2, "autograd gives that no gradient"),
-        (lambda x: torch.hsplit(x * 1j, 2), "shares memory with 0"),
         (lambda x: (x.argmax(), x.t()), "No result of .* depends on anything that requires grad"),
     ],
 )
