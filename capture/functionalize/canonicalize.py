@@ -197,6 +197,11 @@ def _lerp(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -
     return rewriter.call(aten.sub.Tensor, (end, rewriter.call(aten.mul.Tensor, (way, 1 - weight), {})), {})
 
 
+def _converted(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """What torch's decompositions say for a cast: as the cast that it is, it has a derivative."""
+    return rewriter.call(aten._to_copy.default, (args[0],), {"dtype": args[1]})
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ALIAS_IDENTITIES, _identity),
     **dict.fromkeys(FRESH_IDENTITIES, _fresh_identity),
@@ -236,4 +241,5 @@ def _drawn(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
 TRAINING_RULES: dict[str, Rule] = {
     **dict.fromkeys(["detach", "detach_copy"], _detach),
     "bernoulli": _drawn,
+    "convert_element_type": _converted,
 }

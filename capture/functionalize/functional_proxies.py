@@ -98,7 +98,7 @@ def on_storage_of(eager: Any, results: Any, given: Any) -> Any:
 
 
 # Arguments that choose a backend, not a value.
-_HINTS = frozenset(("cudnn_enable", "pin_memory", "layout", "non_blocking"))
+_HINTS = frozenset(("cudnn_enable", "cudnn_enabled", "pin_memory", "layout", "non_blocking"))
 
 
 def without_defaults(
@@ -107,14 +107,20 @@ def without_defaults(
     """The arguments without those at the end that say what is the default anyway, and without hints."""
     schema = {argument.name: argument for argument in target._schema.arguments}
     order = list(schema)
-    while args and (order[len(args) - 1] in _HINTS or _is_default(schema[order[len(args) - 1]], args[-1])):
+    while args and (
+        _is_hint(schema[order[len(args) - 1]]) or _is_default(schema[order[len(args) - 1]], args[-1])
+    ):
         args = args[:-1]
     kept = {
         name: value
         for name, value in kwargs.items()
-        if name not in _HINTS and not (name in schema and _is_default(schema[name], value))
+        if not (name in schema and (_is_hint(schema[name]) or _is_default(schema[name], value)))
     }
     return args, kept
+
+
+def _is_hint(argument: Any) -> bool:
+    return argument.name in _HINTS and argument.has_default_value()
 
 
 def _is_default(argument: Any, value: Any) -> bool:

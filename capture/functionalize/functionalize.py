@@ -88,7 +88,10 @@ class Rewriter(FunctionalGraph):
             eager = self.evaluate(target, args, kwargs)
         if of_data:
             return self.keep(target, args, kwargs, eager)
-        if target.namespace == "aten" and name in self.rules:
+        is_ruled = (
+            target.namespace == "aten" or name == "convert_element_type"
+        )  # prims' names mean other things
+        if is_ruled and name in self.rules:
             result = self.rules[name](self, target, args, kwargs, eager)
             if result is not NotImplemented:
                 return on_storage_of(eager, result, (args, kwargs))

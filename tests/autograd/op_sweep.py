@@ -148,7 +148,8 @@ def _through(case: Case, folder: Path, reasons: list[str]) -> Callable[..., Any]
     function = case.program.function()
     if case.door is Door.GENERATE:
         arguments = tuple(case.program.arguments(train=case.train))
-        longhand.generate(function, arguments, out=folder / "unit", train=case.train)
+        is_compared = case.program.name not in UNINITIALIZED  # generate compares what the unit gives, too
+        longhand.generate(function, arguments, out=folder / "unit", train=case.train, run=is_compared)
         unit: Callable[..., Any] = longhand.load(folder / "unit")
         return unit
 

@@ -105,3 +105,12 @@ def test_a_loss_that_depends_on_a_phase_raises_as_in_eager(tmp_path):
     for call in (first, longhand.load(tmp_path / "unit")):
         with pytest.raises(RuntimeError, match="ill-defined"):
             torch.autograd.grad(call(x).real.sum(), x)
+
+
+def test_a_cast_in_a_decomposition_has_its_derivative(tmp_path):
+    x = torch.randn(4, 3).bfloat16().requires_grad_()
+    longhand.generate(lambda x: torch.renorm(x, 2, 0, 1.0), (x,), out=tmp_path / "unit", train=True)
+    found, expected = x.detach().clone().requires_grad_(), x.detach().clone().requires_grad_()
+    longhand.load(tmp_path / "unit")(found).sum().backward()
+    torch.renorm(expected, 2, 0, 1.0).sum().backward()
+    torch.testing.assert_close(found.grad, expected.grad)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import longhand
 from longhand.lower.ir import Load, Nest
 
 INF, NAN = math.inf, math.nan
@@ -71,6 +72,12 @@ def test_empty_inputs(check):
     check(lambda x: (x + 1, torch.softmax(x, -1), x.sum(-1)), x)
     check(lambda x: (x.sum(0), x.prod(0), x.mean()), x, externs=3)
     check(lambda x: torch.cat((x, torch.ones(2, 4))), x)
+
+
+def test_group_norm_of_nothing_is_python_s_call(tmp_path):
+    x, weight = torch.randn(0, 2), torch.randn(2)
+    longhand.generate(lambda x, w: F.group_norm(x, 1, w), (x, weight), out=tmp_path / "unit")
+    assert longhand.load(tmp_path / "unit")(x, weight).shape == (0, 2)
 
 
 def test_integer_types_wrap_and_round_as_eager(check):
