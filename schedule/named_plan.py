@@ -19,7 +19,7 @@ from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.backward_names import backward_dims
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
-from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimension_names import DimWords, symbol_words
 from longhand.schedule.names.dimension_propagation import PaddedWord, ProductWord, Words, grouped, reshaped
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.naming import externs, launches
@@ -119,6 +119,7 @@ __all__ = [
     "reshaped",
     "rotated_half",
     "steps_of",
+    "symbol_words",
     "view_key",
     "words_of",
 ]

@@ -10,10 +10,7 @@ from pathlib import Path
 # what a statement needs is to travel with it. (emit/unit reads users' files and merges them, the others that are not
 # named here read the user's words.)
 READS_OWN_TEXT = {
-    "emit/cpp/body.py": 1,
-    "emit/cpp/kernel.py": 7,
     "emit/text/sizes.py": 1,
-    "emit/triton/block.py": 2,
     "emit/triton/functions.py": 1,
 }
 OF_USERS = ("emit/unit/", "emit/cpp/syntax.py")

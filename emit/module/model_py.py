@@ -45,7 +45,7 @@ from longhand.emit.module.trees import (
 )
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.quoting import python_docstring
-from longhand.emit.text.sizes import SizeWriter, bind_sizes, symbol_words
+from longhand.emit.text.sizes import SizeWriter, bind_sizes
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
@@ -58,6 +58,7 @@ from longhand.schedule.named_plan import (
     UnitNames,
     externs,
     records_apart,
+    symbol_words,
 )
 from longhand.schedule.names.words import identifier, own_name
 from longhand.schedule.plan import UnitPlan

@@ -5,17 +5,39 @@ Sizes that only the data tell are bound where the tensor is made that has them: 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 import sympy
 
-from longhand.capture.graph import CapturedGraph, DataSize
+from longhand.capture.graph import DataSize
 from longhand.emit.text.expression import size_text
-from longhand.emit.text.size_text import SizeText, is_path, read_from
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeText:
+    """A size as it is written.
+
+    Attributes:
+        text: By itself.
+        words: Those that it names.
+        is_factor: Whether it stands in a product without parentheses.
+        is_number: Whether it is one.
+    """
+
+    text: str
+    words: frozenset[str] = frozenset()
+    is_factor: bool = True
+    is_number: bool = False
+
+    @property
+    def factor(self) -> str:
+        """In a product."""
+        return self.text if self.is_factor else f"({self.text})"
 
 
 class SizeWriter:
@@ -188,7 +210,7 @@ class SizeWriter:
                 elif not any(text.is_number for text in texts):
                     found[axis] = self._product(texts) if len(texts) > 1 else self._use(texts[0])
                 else:
-                    literal.setdefault(axis, self._product(read_from(variable, buffer, group, texts)))
+                    literal.setdefault(axis, self._product(_read_from(variable, buffer, group, texts)))
         rest = {
             axis: literal[axis] if axis in literal else self.text(size)
             for axis, size in sizes.items()
@@ -316,26 +338,34 @@ def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
     return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
 
 
-def symbol_words(
-    graph: CapturedGraph, taken: Set[str], tensors: Iterable[tuple[str, Words, object]]
-) -> tuple[dict[str, str], frozenset[str]]:
-    """The word of each symbol, and the symbols whose words are variables without a shape that binds them.
+_LARGEST_BARE = 9  # of a number that needs no word
 
-    Args:
-        graph: What was captured.
-        taken: Names that are variables.
-        tensors: Those of the call, with the words of their dimensions.
+
+def is_bare(text: str) -> bool:
+    """Whether a size is a number that a reader would ask about."""
+    return text.isdigit() and int(text) > _LARGEST_BARE
+
+
+def is_path(text: str) -> bool:
+    """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
+    return text.replace(".", "").isidentifier()
+
+
+def _read_from(
+    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[SizeText]
+) -> list[SizeText]:
+    """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
+
+    Small numbers stay, and those of a tensor that has several dimensions so large.
     """
-    words = {str(size.symbol): size.name for size in graph.symbols}
-    given = {str(size.symbol) for size in graph.symbols if size.dim is None}
-    known = {*taken, *words.values(), *(word for _, each, _ in tensors for word in each if word is not None)}
-    for size in graph.data_sizes:
-        word = size.name
-        while word in known:
-            word += "_"
-        known.add(word)
-        words[str(size.symbol)] = word
-    return words, frozenset(given | {str(size.symbol) for size in graph.data_sizes})
+    shape = [str(size) for size in buffer.shape]
+    is_last = [bool(group) and str(size) == shape[-1] for size, _ in group]
+    found = []
+    for (size, _), text, last in zip(group, texts, is_last, strict=True):
+        is_told = is_path(variable) and shape.count(str(size)) == 1
+        place = -1 if last else shape.index(str(size))
+        found.append(SizeText(f"{variable}.shape[{place}]") if is_bare(text.text) and is_told else text)
+    return found
 
 
 def data_size_lines(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -27,6 +26,7 @@ from longhand.lower.ir import (
     Extent,
     Load,
     Pointwise,
+    PointwiseOp,
     Position,
     Reduce,
     Scalar,
@@ -39,9 +39,8 @@ from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, scalar_at
 
 _WIDEST = 106  # of a statement in a function
-
-# A mask that reads well where it is used: ``in_range & ~in_first_half``.
-_READABLE_MASK = re.compile(r"\w+( & ~?\w+)?")
+_CONJUNCTIONS = frozenset({PointwiseOp.LOGICAL_AND, PointwiseOp.BITWISE_AND})
+_NEGATIONS = frozenset({PointwiseOp.LOGICAL_NOT, PointwiseOp.BITWISE_NOT})
 
 
 def _writes_narrow(plan: KernelPlan) -> bool:
@@ -83,7 +82,7 @@ class Block:
         self.bases: dict[str, str] = {}  # shared part of the rows -> variable
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed
         self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
-        self.functions: set[str] = set()  # device functions needed
+        self.functions: set[str] = set()  # that are called, device functions among them
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_numbers(plan.body, scope.constants, ONE_WAY, OF_TENSORS)
         self._copied = plan.numerics.copied
@@ -94,8 +93,7 @@ class Block:
     def expression(self, position: int, top: bool = True) -> Text:
         """A value as text; named values below it by their names."""
         text = render(position, self.body, self.names, self.operators, self._leaf, self.known, top)
-        for function in re.findall(r"(?<![\w.])(\w+)\(", text.text):
-            self.functions.add(function)
+        self.functions |= text.needs
         return text
 
     def _leaf(self, position: int) -> Text:
@@ -304,13 +302,31 @@ class Block:
         mask = self.mask(position)
         if mask is None or mask.isidentifier():
             return []
-        if _READABLE_MASK.fullmatch(mask) and self._fits(position):
+        if self._has_readable_mask(position, value.mask) and self._fits(position):
             return []
         word = self.names.values.get(position, self.names.pointers[value.buffer])
         verb = "reads" if isinstance(value, Load) else "writes"
         self._masks[position] = self.scope.name(("mask", position), f"{verb}_{word}")
         kind = StatementKind.LOAD if isinstance(value, Load) else StatementKind.COMPUTE
         return [Line(kind, f"{self._masks[position]} = {mask}")]
+
+    def _has_readable_mask(self, position: int, condition: int) -> bool:
+        """Whether a mask reads well where it is used: of no more than two names, ``in_range & ~in_first_half``."""
+        if self.bounds(self._varying(position)):
+            return self._is_name(condition) or self._is_name_negated(condition)
+        both = self.body[condition]
+        if isinstance(both, Pointwise) and both.op in _CONJUNCTIONS and not self._is_name(condition):
+            one, other = both.args
+            return self._is_name(one) and (self._is_name(other) or self._is_name_negated(other))
+        return self._is_name(condition)
+
+    def _is_name(self, position: int) -> bool:
+        return self.expression(position, top=False).text.isidentifier()
+
+    def _is_name_negated(self, position: int) -> bool:
+        value = self.body[position]
+        is_negation = isinstance(value, Pointwise) and value.op in _NEGATIONS
+        return is_negation and not self._is_name(position) and self._is_name(arguments(value)[0])
 
     def _fits(self, position: int) -> bool:
         """Whether the statement of a load or store fits a line with its mask written out, or does not even without."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 import torch
@@ -272,3 +272,25 @@ def _shape_of(value: ast.AST) -> str | None:
     ):
         return identifier(value.value.id)
     return None
+
+
+def symbol_words(
+    graph: CapturedGraph, taken: Set[str], tensors: Iterable[tuple[str, Words, object]]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The word of each symbol, and the symbols whose words are variables without a shape that binds them.
+
+    Args:
+        graph: What was captured.
+        taken: Names that are variables.
+        tensors: Those of the call, with the words of their dimensions.
+    """
+    words = {str(size.symbol): size.name for size in graph.symbols}
+    given = {str(size.symbol) for size in graph.symbols if size.dim is None}
+    known = {*taken, *words.values(), *(word for _, each, _ in tensors for word in each if word is not None)}
+    for size in graph.data_sizes:
+        word = size.name
+        while word in known:
+            word += "_"
+        known.add(word)
+        words[str(size.symbol)] = word
+    return words, frozenset(given | {str(size.symbol) for size in graph.data_sizes})
