@@ -19,8 +19,8 @@ def text(
     """Loops down the columns."""
     body = ColumnsPrinter(printer).text()
     if not plan.partials:
-        remark = ("One thread per block of columns; it walks down the rows.",)
-        return ScheduleText("columns.cpp.jinja", remark, body, frozenset({"std::min"}))
+        who = "One thread per block of columns; it walks down the rows."
+        return ScheduleText("columns.cpp.jinja", (who,), body, frozenset({"std::min"}))
     chunks = chunks_in_double(plan, body.partials)
     remark = ("One thread per chunk of rows and block of columns.", *chunks)
     return ScheduleText("columns_split.cpp.jinja", remark, body, OF_CHUNKS)
