@@ -302,31 +302,14 @@ class Block:
         mask = self.mask(position)
         if mask is None or mask.isidentifier():
             return []
-        if self._has_readable_mask(position, value.mask) and self._fits(position):
+        is_bounded = self.bounds(self._varying(position)) is not None
+        if _reads_well(self, value.mask, is_bounded) and self._fits(position):
             return []
         word = self.names.values.get(position, self.names.pointers[value.buffer])
         verb = "reads" if isinstance(value, Load) else "writes"
         self._masks[position] = self.scope.name(("mask", position), f"{verb}_{word}")
         kind = StatementKind.LOAD if isinstance(value, Load) else StatementKind.COMPUTE
         return [Line(kind, f"{self._masks[position]} = {mask}")]
-
-    def _has_readable_mask(self, position: int, condition: int) -> bool:
-        """Whether a mask reads well where it is used: of no more than two names, ``in_range & ~in_first_half``."""
-        if self.bounds(self._varying(position)):
-            return self._is_name(condition) or self._is_name_negated(condition)
-        both = self.body[condition]
-        if isinstance(both, Pointwise) and both.op in _CONJUNCTIONS and not self._is_name(condition):
-            one, other = both.args
-            return self._is_name(one) and (self._is_name(other) or self._is_name_negated(other))
-        return self._is_name(condition)
-
-    def _is_name(self, position: int) -> bool:
-        return self.expression(position, top=False).text.isidentifier()
-
-    def _is_name_negated(self, position: int) -> bool:
-        value = self.body[position]
-        is_negation = isinstance(value, Pointwise) and value.op in _NEGATIONS
-        return is_negation and not self._is_name(position) and self._is_name(arguments(value)[0])
 
     def _fits(self, position: int) -> bool:
         """Whether the statement of a load or store fits a line with its mask written out, or does not even without."""
@@ -367,3 +350,30 @@ def is_plain_load(body: Sequence[Value], position: int) -> bool:
     """Whether a value is read without a condition, from a place that no value decides."""
     value = body[position]
     return isinstance(value, Load) and value.mask is None and not value.index.values
+
+
+def _reads_well(block: Block, condition: int, is_bounded: bool) -> bool:
+    """Whether a mask is of no more than two names, so that it reads well where it is used: ``in_range & ~is_first``.
+
+    Args:
+        block: What prints it.
+        condition: What a load or store asks for.
+        is_bounded: Whether the mask that keeps lanes in range stands before it.
+    """
+    both = block.body[condition]
+    if is_bounded:
+        return _is_name(block, condition) or _is_name_negated(block, condition)
+    if isinstance(both, Pointwise) and both.op in _CONJUNCTIONS and not _is_name(block, condition):
+        one, other = both.args
+        return _is_name(block, one) and (_is_name(block, other) or _is_name_negated(block, other))
+    return _is_name(block, condition)
+
+
+def _is_name(block: Block, position: int) -> bool:
+    return block.expression(position, top=False).text.isidentifier()
+
+
+def _is_name_negated(block: Block, position: int) -> bool:
+    value = block.body[position]
+    is_negation = isinstance(value, Pointwise) and value.op in _NEGATIONS
+    return is_negation and not _is_name(block, position) and _is_name(block, arguments(value)[0])
