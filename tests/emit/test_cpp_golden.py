@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from longhand.emit.cpp.format import LINE_LENGTH, format_cpp
 from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.names.unit_names import Quote
 from tests.emit.cpp_kernels import plain_names
 from tests.emit.test_cpp_text import add_layer_norm, bias_gelu
 from tests.schedule import nests
@@ -82,6 +84,15 @@ def test_text_reads_well(name: str) -> None:
     assert len(body.splitlines()) <= 80
     for header in re.findall(r'#include "(.*)"', text):
         assert header in print_cpp_headers([source])
+
+
+def test_headers_declare_what_is_called_and_not_what_a_comment_quotes() -> None:
+    plan, names = bias_gelu(torch.float32)
+    quoted = dataclasses.replace(names, quotes=(Quote("Model.forward", "y = torch.pow(torch.sin(x), 2)"),))
+    source = print_cpp_kernel(plan, quoted)
+    header = print_cpp_headers([source])["vector_math.h"]
+    assert "torch.pow(torch.sin(x), 2)" in source
+    assert "vector_erf(" in header and "pow(" not in header and "sin(" not in header
 
 
 @pytest.mark.parametrize("flags", [["-march=x86-64"], ["-march=x86-64-v3"]])
