@@ -175,6 +175,8 @@ class _Sides:
             if not (node in self.checkpointed or node in allowed or self._may_run_twice(node))
         }
         found = self._cheapest(region, heavy)
+        if allowed:  # who wants less to be kept, takes more time for it
+            return found
         links = links_to_keep(region, found.recomputed, heavy) - self.checkpointed
         return self._cheapest(region, heavy | links) if links else found
 
