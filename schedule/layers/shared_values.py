@@ -95,7 +95,9 @@ def before_derivatives(
     for number in sorted(outside, reverse=True):
         read_by = {other for name in effects(steps[number]).writes for other in readers.get(name, ())}
         read_in = {layer for other in read_by for layer in layers[other]}
-        owners = {owner for owner, _ in read_in if len({place for path, place in read_in if path == owner}) > 1}
+        owners = {
+            owner for owner, _ in read_in if len({place for path, place in read_in if path == owner}) > 1
+        }
         found = [*(first[owner] for owner in owners), *(begins[n] for n in read_by if n in begins)]
         if found:
             begins[number] = min(found)
