@@ -19,7 +19,7 @@ from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
 from longhand.schedule.layers.replication import make_instances
-from longhand.schedule.layers.shared_values import before_layers
+from longhand.schedule.layers.shared_values import before_derivatives, before_layers
 from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps
@@ -65,9 +65,8 @@ def _fuse_column_sums(draft: Draft) -> Draft:
 
 
 def _order(draft: Draft) -> Draft:
-    places = draft.position_of
-    if not draft.program.graph.paths:  # a backward pass stays in the order of its gradients
-        places = before_layers(draft.loops, places, draft.nodes, draft.buffers)
+    first = before_derivatives if draft.program.graph.paths else before_layers
+    places = first(draft.loops, draft.position_of, draft.nodes, draft.buffers)
     return draft.with_steps(order_steps(draft.loops, places, draft.buffers, draft.kept, draft.hints))
 
 

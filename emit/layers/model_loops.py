@@ -34,7 +34,7 @@ from longhand.schedule.named_plan import (
     plain_steps,
     steps_of,
 )
-from longhand.schedule.names.words import own_name
+from longhand.schedule.names.words import RESERVED_IN_MODULE, own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
@@ -348,11 +348,11 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
 
 
 def _singular(name: str, buffer: str, outer: BodyWriter, layer: str) -> str:
-    """The word that a list's name is made of, told apart from a variable that is there already."""
+    """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
     words = outer.words.variables(buffer, layer, is_of_all=True)
     word = next((word for word in words if list_of(word) == name), f"one_of_{name}")
     others = {variable for other, variable in outer.variables.items() if other != buffer}
-    return f"layer_{word}" if word in others else word
+    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
 
 
 _WIDEST_REMARK = 96

@@ -214,8 +214,11 @@ def _forward_buffer(entry: BackwardInput, plan: UnitPlan) -> str | None:
 
 def _made_alike(twin: Loop, sources: Mapping[int, Sequence[str]]) -> list[int | None]:
     """For each field: a number for what all of the loop's layers have at the same place; None if they do not."""
+    repeat = twin.repeat
+    before = repeat.previous or ((),) * len(repeat.runs)  # weights of the layer before, which it is given
     runs = [
-        [*outputs, *inputs] for outputs, inputs in zip(twin.repeat.outputs, twin.repeat.inputs, strict=True)
+        [*outputs, *inputs, *given]
+        for outputs, inputs, given in zip(repeat.outputs, repeat.inputs, before, strict=True)
     ]
     order = _order_of_making(twin)
     found: list[int | None] = []
