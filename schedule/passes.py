@@ -24,6 +24,7 @@ from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Repeat
+from longhand.schedule.read_shapes import shape_for_readers
 from longhand.schedule.redundant_steps import clean_steps, drop_unread
 from longhand.schedule.targets import facts_of
 
@@ -62,6 +63,11 @@ def _split_wide_nests(draft: Draft) -> Draft:
 
 def _fuse_column_sums(draft: Draft) -> Draft:
     return draft.with_steps(take_column_sums_along(draft.loops, draft.buffers, draft.kept, draft.guess))
+
+
+def _shape_for_readers(draft: Draft) -> Draft:
+    shaped = shape_for_readers(draft.loops, draft.buffers, draft.results, draft.nodes)
+    return dataclasses.replace(draft, steps=shaped.steps, buffers=shaped.buffers, results=shaped.results)
 
 
 def _order(draft: Draft) -> Draft:
@@ -115,7 +121,7 @@ def _call_library(draft: Draft) -> Draft:
 
 
 def _fold_repeats(draft: Draft) -> Draft:
-    return draft.with_steps(fold_repeats(draft.plan_steps, draft.program, draft.kept))
+    return draft.with_steps(fold_repeats(draft.plan_steps, draft.whole, draft.kept))
 
 
 def _release_in_repeats(draft: Draft) -> Draft:
@@ -134,7 +140,7 @@ def _released_inside(repeat: Repeat, draft: Draft) -> Repeat:
 
 
 def _make_layers(draft: Draft) -> Draft:
-    made = make_instances(draft.unit_steps, draft.kernels, draft.program)
+    made = make_instances(draft.unit_steps, draft.kernels, draft.whole)
     return dataclasses.replace(
         draft, steps=tuple(made.steps), kernels=made.kernels, buffers=made.buffers, results=made.results
     )
@@ -170,6 +176,11 @@ PASSES: tuple[PlanPass, ...] = (
     ),
     PlanPass(
         "fuse_column_sums", "Sums over the rows join a nest that walks these rows anyway.", _fuse_column_sums
+    ),
+    PlanPass(
+        "shape_for_readers",
+        "Buffers have the shapes in which libraries read them, so that no view stands between.",
+        _shape_for_readers,
     ),
     PlanPass(
         "grow_contractions",
