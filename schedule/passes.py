@@ -20,6 +20,7 @@ from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
 from longhand.schedule.layers.replication import make_instances
 from longhand.schedule.layers.shared_values import before_layers
+from longhand.schedule.layout_copies import read_copies
 from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps
@@ -63,6 +64,10 @@ def _split_wide_nests(draft: Draft) -> Draft:
 
 def _fuse_column_sums(draft: Draft) -> Draft:
     return draft.with_steps(take_column_sums_along(draft.loops, draft.buffers, draft.kept, draft.guess))
+
+
+def _read_copies(draft: Draft) -> Draft:
+    return draft.with_steps(read_copies(draft.loops))
 
 
 def _shape_for_readers(draft: Draft) -> Draft:
@@ -187,6 +192,7 @@ PASSES: tuple[PlanPass, ...] = (
         "What makes factors, or is made of sums, joins a contraction with a template.",
         _take_neighbours_in,
     ),
+    PlanPass("read_copies", "Calls read the contiguous copies that are made for loops.", _read_copies),
     PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
     PlanPass(
         "order_bodies", "Bodies that may stand in lists alike, however fusion found them.", _order_bodies
