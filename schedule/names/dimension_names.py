@@ -107,8 +107,8 @@ class DimWords:
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
         found = self._words.get(buffer, ())
-        one, shape = self._buffers.get(buffer), self._shapes.get(buffer, ())
-        if one is not None and len(one.shape) == n_dims and len(found) == len(shape) and one.shape != shape:
+        one, shape = self._buffers.get(buffer), self._shapes.get(buffer)
+        if one is not None and shape not in (None, one.shape) and len(found) == len(shape):
             return reshaped(shape, found, one.shape)
         if len(found) == n_dims:
             return found
