@@ -12,11 +12,7 @@ from pathlib import Path
 READS_OWN_TEXT = {
     "emit/cpp/body.py": 1,
     "emit/cpp/kernel.py": 7,
-    "emit/module/backward_py.py": 1,
-    "emit/module/backward_writer.py": 1,
-    "emit/module/trained_call.py": 1,
-    "emit/text/reference.py": 1,
-    "emit/text/sizes.py": 3,
+    "emit/text/sizes.py": 1,
     "emit/triton/block.py": 2,
     "emit/triton/functions.py": 1,
 }

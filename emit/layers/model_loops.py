@@ -27,6 +27,7 @@ from longhand.schedule.named_plan import (
     Loop,
     ModelStep,
     SavedLayers,
+    list_holding,
     list_of,
     name_block,
     op_word,
@@ -301,7 +302,7 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
     lines: list[str] = []
     carried: dict[int, str] = {}
-    lists = {place: variables[last[place]].partition("[")[0] for place in loop.collected}
+    lists = {place: list_holding(variables[last[place]]) for place in loop.collected}
     layer = f"{loop.repeat.paths[-1]}."
     singular = {place: _singular(name, last[place], outer, layer) for place, name in lists.items()}
     for place, source in enumerate(loop.carried):
@@ -317,10 +318,7 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     before = tree.at(f"{loop.owner}.{loop.positions[0] - 1}") if loop.previous else branch
     given = list(carried.values())
-    given += [
-        member(expression(before, path)).replace("self", f"{owner}[layer - 1]", 1)
-        for path in loop.previous.values()
-    ]
+    given += [member(expression(before, path), f"{owner}[layer - 1]") for path in loop.previous.values()]
     given += [variables[buffer] for buffer in loop.shared]
     given += [*map(outer.sizes.word_of, block.methods[0].needed), *block.numbers.words]
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]

@@ -13,7 +13,8 @@ from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
-from longhand.emit.text.sizes import SizeWriter, is_bare, is_path
+from longhand.emit.text.size_text import is_bare, is_path
+from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Pointwise, PointwiseOp, Position, Scalar, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import SAVED, BufferWords, KernelNames, UnitNames, aten_name

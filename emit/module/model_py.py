@@ -54,6 +54,7 @@ from longhand.schedule.named_plan import (
     DimWords,
     Loop,
     ModelStep,
+    Reached,
     UnitNames,
     externs,
     records_apart,
@@ -144,7 +145,7 @@ class ModelWriter:
             found[node] = member(path) if is_held else identifier(path.replace(".", "_")).upper()
         lists: tuple[TensorList | MadeList, ...] = (*self.lists, *self.made_lists)
         for one in lists:
-            found |= {node: f"{one.name}[{place}]" for place, node in enumerate(one.nodes)}
+            found |= {node: Reached(one.name, place) for place, node in enumerate(one.nodes)}
         return found
 
     def _tensor_arguments(self) -> list[tuple[str, str]]:

@@ -9,10 +9,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+import sympy
+
 from longhand.capture.graph import CapturedGraph, DataSize
 from longhand.emit.text.expression import size_text
+from longhand.emit.text.size_text import SizeText, is_path, read_from
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
-from longhand.schedule.named_plan import PRODUCT, DimWords, PaddedWord, Words, grouped
+from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
 
 class SizeWriter:
@@ -64,7 +67,8 @@ class SizeWriter:
 
     def word_of(self, symbol: str) -> str:
         """The word of a symbol, which is used."""
-        return self._use(self._symbols[symbol])
+        word = self._symbols[symbol]
+        return self._use(SizeText(word, frozenset({word})))
 
     def for_tensors(
         self, tensors: Sequence[tuple[str, Words, Sequence[Size]]], taken: set[str]
@@ -115,23 +119,26 @@ class SizeWriter:
 
     def text(self, size: Size, word: str | None = None) -> str:
         """A size; `word` is preferred if it stands for it."""
+        return self._use(self._written(size, word))
+
+    def _written(self, size: Size, word: str | None) -> SizeText:
+        """A size that may not be printed in the end: its words are not used by that."""
         if word is not None and word in self._values and str(self._values[word]) == str(size):
-            return self._use(word)
+            return SizeText(word, frozenset({word}))
         if not isinstance(size, int):
             return self._symbolic(size)
-        if word is not None and PRODUCT in word:
-            parts = [self._values.get(part) for part in word.split(PRODUCT)]
-            if all(isinstance(part, int) for part in parts) and math.prod(parts) == size:  # type: ignore[arg-type]
-                return self._product(word.split(PRODUCT))
-            return str(size)
+        if isinstance(word, ProductWord):
+            parts = [part for part in map(self._values.get, word.of) if isinstance(part, int)]
+            is_known = len(parts) == len(word.of) and math.prod(parts) == size
+            return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
         if (
             word is not None
             and size > 1
             and self._may_state(word)
             and self._stated.setdefault(word, size) == size
         ):
-            return self._use(word)
-        return str(size)
+            return SizeText(word, frozenset({word}))
+        return SizeText(str(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
@@ -147,8 +154,9 @@ class SizeWriter:
             if str(buffer.stride[place - 1]) != str(stride):
                 continue
             inner = list(zip(buffer.shape, words, strict=True))[place:]
-            texts = [self._peek(size, word) for size, word in inner if str(size) != "1"]
-            if str(math.prod(size for size, _ in inner)) == str(stride) and not any(map(str.isdigit, texts)):
+            texts = [self._written(size, word) for size, word in inner if str(size) != "1"]
+            is_product = str(math.prod(size for size, _ in inner)) == str(stride)
+            if is_product and not any(text.is_number for text in texts):
                 return self._product(texts)
         return self.text(stride)
 
@@ -171,18 +179,16 @@ class SizeWriter:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 continue
             for axis, group in zip(axes, groups, strict=True):
-                texts = [self._peek(size, word) for size, word in group]
-                if len(texts) == 1:
-                    texts = [texts[0].removeprefix("(").removesuffix(")")]
+                texts = [self._written(size, word) for size, word in group]
                 if axis in found or not texts:
                     continue
-                is_whole = len(axes) == 1 and len(texts) > (1 if any(map(str.isdigit, texts)) else 2)
+                is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
                 if is_whole and is_path(variable):
                     found[axis] = f"{variable}.numel()"
-                elif all(not text.isdigit() for text in texts):
-                    found[axis] = self._product(texts)
+                elif not any(text.is_number for text in texts):
+                    found[axis] = self._product(texts) if len(texts) > 1 else self._use(texts[0])
                 else:
-                    literal.setdefault(axis, self._product(_read_from(variable, buffer, group, texts)))
+                    literal.setdefault(axis, self._product(read_from(variable, buffer, group, texts)))
         rest = {
             axis: literal[axis] if axis in literal else self.text(size)
             for axis, size in sizes.items()
@@ -223,26 +229,20 @@ class SizeWriter:
                 return self.text(size, word.of)
         return None
 
-    def _product(self, texts: list[str]) -> str:
-        for text in texts:
-            self.used |= set(re.findall(r"[A-Za-z_]\w*", text)) & {*self._values, *self._stated}
-        return " * ".join(texts)
+    def _product(self, texts: Sequence[SizeText]) -> str:
+        self.used.update(*(text.words for text in texts))
+        return " * ".join(text.factor for text in texts)
 
-    def _peek(self, size: Size, word: str | None) -> str:
-        used = set(self.used)
-        text = self.text(size, word)
-        self.used = used
-        return text if re.fullmatch(r"\w+( \* \w+)*", text) else f"({text})"
+    def _use(self, text: SizeText) -> str:
+        self.used |= text.words
+        return text.text
 
-    def _use(self, word: str) -> str:
-        self.used.add(word)
-        return word
-
-    def _symbolic(self, size: Size) -> str:
-        for symbol in sorted(map(str, getattr(size, "free_symbols", ()))):
-            if symbol in self._symbols:
-                self._use(self._symbols[symbol])
-        return size_text(size, self._symbols)
+    def _symbolic(self, size: sympy.Expr) -> SizeText:
+        symbols = sorted(map(str, size.free_symbols))
+        words = frozenset(self._symbols[symbol] for symbol in symbols if symbol in self._symbols)
+        is_number = bool(size.is_Integer)
+        is_factor = bool(size.is_Symbol) or (is_number and size >= 0)
+        return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
 
 
 def bind_sizes(
@@ -314,36 +314,6 @@ _WIDEST = 90  # of a line that says what words stand for
 def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
     """``dim, vocab_size = 64, 99``"""
     return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
-
-
-_LARGEST_BARE = 9  # of a number that needs no word
-
-
-def is_bare(text: str) -> bool:
-    """Whether a size is a number that a reader would ask about."""
-    return text.isdigit() and int(text) > _LARGEST_BARE
-
-
-def is_path(text: str) -> bool:
-    """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
-    return text.replace(".", "").isidentifier()
-
-
-def _read_from(
-    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[str]
-) -> list[str]:
-    """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
-
-    Small numbers stay, and those of a tensor that has several dimensions so large.
-    """
-    shape = [str(size) for size in buffer.shape]
-    is_last = [bool(group) and str(size) == shape[-1] for size, _ in group]
-    found = []
-    for (size, _), text, last in zip(group, texts, is_last, strict=True):
-        is_told = is_path(variable) and shape.count(str(size)) == 1
-        place = -1 if last else shape.index(str(size))
-        found.append(f"{variable}.shape[{place}]" if is_bare(text) and is_told else text)
-    return found
 
 
 def symbol_words(
