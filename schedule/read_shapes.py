@@ -63,7 +63,7 @@ def shape_for_readers(
     chosen = {shape: _most_read(shape, counts) for shape, counts in of_shape.items()}
     shapes = {name: chosen.get(buffers[name].shape, buffers[name].shape) for name in own - kept}
     for name in own & kept - {view.buffer for view in read_inside}:
-        returned = {_read_as(view, buffers[name].shape, nodes) for view in results if _is_of(view, name)}
+        returned = {_read_as(view, buffers[name].shape, nodes) for view in _views_of(name, results)}
         if len(returned) == 1:
             shapes[name] = returned.pop()
     changed = {
@@ -88,8 +88,8 @@ def shape_for_readers(
     )
 
 
-def _is_of(value: View | Literal, name: str) -> bool:
-    return isinstance(value, View) and value.buffer == name
+def _views_of(name: str, results: Iterable[View | Literal]) -> list[View]:
+    return [view for view in results if isinstance(view, View) and view.buffer == name]
 
 
 def _our_buffers(steps: Iterable[Step], buffers: Mapping[str, Buffer]) -> frozenset[str]:
