@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from benchmarks.architectures import catalog
+from benchmarks.architectures.calls import tensors
 from benchmarks.architectures.compiled import compiled_result
 from benchmarks.architectures.cubins import cubin_result
 from benchmarks.architectures.document import document
@@ -111,6 +112,17 @@ def test_inputs_are_those_that_a_compiled_model_takes():
     """LongT5 makes itself a mask in eager, and expects one where it is told that it is compiled."""
     _, _, kwargs = catalog.example("transformers/longt5")
     assert "attention_mask" in kwargs
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["qwen2_vl_text", "glm46v", "speech_to_text", "vibevoice_acoustic_tokenizer_encoder", "ovis2"],
+)
+def test_a_row_can_be_made(name):
+    """Whose configuration leaves out what its model's code names: sections that turn, filters that double."""
+    module, args, kwargs = catalog.example(f"transformers/{name}")
+    with torch.no_grad():
+        assert any(tensor.isfinite().all() for tensor in tensors(module(*args, **kwargs)))
 
 
 def test_results_are_kept_and_found_again(tmp_path):
