@@ -5,6 +5,7 @@ To compile those for a GPU, too, takes ten minutes of two cores: that, and the w
 (``python -m benchmarks.architectures --compile-only``), belongs to ``make sweep``.
 """
 
+import datetime
 import itertools
 
 import pytest
@@ -133,7 +134,9 @@ def test_results_are_kept_and_found_again(tmp_path):
     assert again.results == book.results and again.knows("family/a", "cpu fp32", Part.INFERENCE)
     assert again.measured_with == book.measured_with
     text = document(again.results, again.measured_with)
-    assert f"Measured, cpu fp32: {versions()}." in text and "| family | 1 |" in text
+    today = datetime.date.today().isoformat()
+    assert f"Measured, cpu fp32: {versions()}, {today}." in text and "| family | 1 |" in text
+    assert "More breaks than Dynamo on the same call: none of the 0 rows where both were counted." in text
     assert not again.knows("family/a", "cpu bf16", Part.INFERENCE)
 
 
