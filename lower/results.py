@@ -142,7 +142,9 @@ def _looks(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return False
     # An op that ATen makes of others (atleast_1d) does not say so.
-    made_of_others: Any = "CompositeImplicitAutograd"  # torch takes the name; the type that it declares is private
+    made_of_others: Any = (
+        "CompositeImplicitAutograd"  # torch takes the name; the type that it declares is private
+    )
     is_implicit = target.has_kernel_for_dispatch_key(made_of_others)
     return is_implicit or any(one.alias_info is not None for one in target._schema.returns)
 
