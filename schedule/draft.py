@@ -113,14 +113,18 @@ class Draft:
         """The same with other steps."""
         return dataclasses.replace(self, steps=tuple(steps))
 
+    @property
+    def whole(self) -> Program:
+        """The program with the buffers and results of now; its steps are those of the beginning."""
+        return dataclasses.replace(self.program, buffers=self.buffers, results=self.results)
+
     def as_program(self) -> Program:
         """The steps as a loop program, before kernels are planned."""
-        return dataclasses.replace(self.program, buffers=self.buffers, steps=self.loops, results=self.results)
+        return dataclasses.replace(self.whole, steps=self.loops)
 
     def as_plan(self) -> UnitPlan:
         """The steps as a plan, once kernels are planned."""
-        whole = dataclasses.replace(self.program, buffers=self.buffers, results=self.results)
-        return UnitPlan(whole, self.options, self.kernels, self.unit_steps, self._used(), self.refusals)
+        return UnitPlan(self.whole, self.options, self.kernels, self.unit_steps, self._used(), self.refusals)
 
     def _used(self) -> dict[str, Buffer]:
         """The buffers that the steps name, in the program's order."""

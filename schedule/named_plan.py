@@ -19,8 +19,8 @@ from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.backward_names import backward_dims
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
-from longhand.schedule.names.dimension_names import DimWords
-from longhand.schedule.names.dimension_propagation import PRODUCT, PaddedWord, Words, grouped, reshaped
+from longhand.schedule.names.dimension_names import DimWords, symbol_words
+from longhand.schedule.names.dimension_propagation import PaddedWord, ProductWord, Words, grouped, reshaped
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.naming import externs, launches
 from longhand.schedule.names.operation_names import (
@@ -33,6 +33,7 @@ from longhand.schedule.names.operation_names import (
     rotated_half,
 )
 from longhand.schedule.names.parameter_names import children, parameter_specs
+from longhand.schedule.names.reached import Reached, entry_of, list_holding
 from longhand.schedule.names.schedule_words import words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
@@ -59,7 +60,6 @@ from longhand.schedule.names.view_names import NamedView, named_views, view_key
 
 __all__ = [
     "EVERY",
-    "PRODUCT",
     "SAVED",
     "SILENT",
     "BufferWords",
@@ -76,7 +76,9 @@ __all__ = [
     "NamedUnit",
     "NamedView",
     "PaddedWord",
+    "ProductWord",
     "Quote",
+    "Reached",
     "SavedLayers",
     "UnitNames",
     "Words",
@@ -87,6 +89,7 @@ __all__ = [
     "counts_from_the_end",
     "derivative_word",
     "does_the_same",
+    "entry_of",
     "externs",
     "fills_padding",
     "frame_of_backward",
@@ -98,6 +101,7 @@ __all__ = [
     "kernels_of",
     "launches",
     "layers_called",
+    "list_holding",
     "list_of",
     "list_words",
     "loops_of",
@@ -115,6 +119,7 @@ __all__ = [
     "reshaped",
     "rotated_half",
     "steps_of",
+    "symbol_words",
     "view_key",
     "words_of",
 ]

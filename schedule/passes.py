@@ -19,11 +19,13 @@ from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
 from longhand.schedule.layers.replication import make_instances
-from longhand.schedule.layers.shared_values import before_layers
+from longhand.schedule.layers.shared_values import before_derivatives, before_layers
+from longhand.schedule.layout_copies import read_copies
 from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Repeat
+from longhand.schedule.read_shapes import shape_for_readers
 from longhand.schedule.redundant_steps import clean_steps, drop_unread
 from longhand.schedule.targets import facts_of
 
@@ -64,10 +66,18 @@ def _fuse_column_sums(draft: Draft) -> Draft:
     return draft.with_steps(take_column_sums_along(draft.loops, draft.buffers, draft.kept, draft.guess))
 
 
+def _read_copies(draft: Draft) -> Draft:
+    return draft.with_steps(read_copies(draft.loops))
+
+
+def _shape_for_readers(draft: Draft) -> Draft:
+    shaped = shape_for_readers(draft.loops, draft.buffers, draft.results, draft.nodes)
+    return dataclasses.replace(draft, steps=shaped.steps, buffers=shaped.buffers, results=shaped.results)
+
+
 def _order(draft: Draft) -> Draft:
-    places = draft.position_of
-    if not draft.program.graph.paths:  # a backward pass stays in the order of its gradients
-        places = before_layers(draft.loops, places, draft.nodes, draft.buffers)
+    first = before_derivatives if draft.program.graph.paths else before_layers
+    places = first(draft.loops, draft.position_of, draft.nodes, draft.buffers)
     return draft.with_steps(order_steps(draft.loops, places, draft.buffers, draft.kept, draft.hints))
 
 
@@ -115,7 +125,7 @@ def _call_library(draft: Draft) -> Draft:
 
 
 def _fold_repeats(draft: Draft) -> Draft:
-    return draft.with_steps(fold_repeats(draft.plan_steps, draft.program, draft.kept))
+    return draft.with_steps(fold_repeats(draft.plan_steps, draft.whole, draft.kept))
 
 
 def _release_in_repeats(draft: Draft) -> Draft:
@@ -134,7 +144,7 @@ def _released_inside(repeat: Repeat, draft: Draft) -> Repeat:
 
 
 def _make_layers(draft: Draft) -> Draft:
-    made = make_instances(draft.unit_steps, draft.kernels, draft.program)
+    made = make_instances(draft.unit_steps, draft.kernels, draft.whole)
     return dataclasses.replace(
         draft, steps=tuple(made.steps), kernels=made.kernels, buffers=made.buffers, results=made.results
     )
@@ -172,10 +182,16 @@ PASSES: tuple[PlanPass, ...] = (
         "fuse_column_sums", "Sums over the rows join a nest that walks these rows anyway.", _fuse_column_sums
     ),
     PlanPass(
+        "shape_for_readers",
+        "Buffers have the shapes in which libraries read them, so that no view stands between.",
+        _shape_for_readers,
+    ),
+    PlanPass(
         "grow_contractions",
         "What makes factors, or is made of sums, joins a contraction with a template.",
         _take_neighbours_in,
     ),
+    PlanPass("read_copies", "Calls read the contiguous copies that are made for loops.", _read_copies),
     PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
     PlanPass(
         "order_bodies", "Bodies that may stand in lists alike, however fusion found them.", _order_bodies

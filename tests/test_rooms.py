@@ -10,14 +10,7 @@ from pathlib import Path
 # what a statement needs is to travel with it. (emit/unit reads users' files and merges them, the others that are not
 # named here read the user's words.)
 READS_OWN_TEXT = {
-    "emit/cpp/body.py": 1,
-    "emit/cpp/kernel.py": 7,
-    "emit/module/backward_py.py": 1,
-    "emit/module/backward_writer.py": 1,
-    "emit/module/trained_call.py": 1,
-    "emit/text/reference.py": 1,
-    "emit/text/sizes.py": 3,
-    "emit/triton/block.py": 2,
+    "emit/text/sizes.py": 1,
     "emit/triton/functions.py": 1,
 }
 OF_USERS = ("emit/unit/", "emit/cpp/syntax.py")

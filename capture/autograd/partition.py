@@ -2,15 +2,16 @@
 
 Every value of the forward pass is an edge whose capacity is its size; the backward pass is the sink. What must not be
 computed twice (random numbers, matrix products, convolutions, attention, and whatever is no plain arithmetic) is
-connected to the source. The minimum cut is the cheapest set of values to keep. What stands in a checkpointed region
-(torch.utils.checkpoint) is never kept, only what one region hands to the next.
+connected to the source. The minimum cut is the cheapest set of values to keep. A second cut keeps the links of long
+chains of values that would be computed again from one another (`recomputed_chains`). What stands in a checkpointed
+region (torch.utils.checkpoint) is never kept, only what one region hands to the next.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import networkx as nx
 import torch
@@ -25,6 +26,7 @@ from longhand.capture.autograd.costs import (
 )
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.randomness import is_random
+from longhand.capture.autograd.recomputed_chains import links_to_keep
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.errors import OptionError
 
@@ -166,12 +168,24 @@ class _Sides:
 
     def cut(self, allowed: frozenset[fx.Node]) -> Partition:
         """The partition that may compute the heavy ops in `allowed` again."""
+        region = [node for node in self.nodes if node in self.region]
+        heavy = {
+            node
+            for node in region
+            if not (node in self.checkpointed or node in allowed or self._may_run_twice(node))
+        }
+        found = self._cheapest(region, heavy)
+        if allowed:  # who wants less to be kept, takes more time for it
+            return found
+        links = links_to_keep(region, found.recomputed, heavy) - self.checkpointed
+        return self._cheapest(region, heavy | links) if links else found
+
+    def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
+        """The minimum cut that computes nothing in `once` again."""
         graph = nx.DiGraph()
-        for node in self.nodes:
-            if node not in self.region:
-                continue
+        for node in region:
             graph.add_edge(f"{node.name} in", f"{node.name} out", capacity=self._price(node))
-            if not (node in self.checkpointed or node in allowed or self._may_run_twice(node)):
+            if node in once:
                 graph.add_edge(_SOURCE, f"{node.name} in")  # without a capacity: as much as you like
             for source in node.all_input_nodes:
                 graph.add_edge(f"{source.name} out", f"{node.name} in")

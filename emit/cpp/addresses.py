@@ -109,12 +109,14 @@ class RowPointer:
         pointer: The key of the pointer that it moves along.
         terms: What is added to that pointer.
         values: Positions of the gather values among the terms.
+        needs: Names in these that are none of the kernel's own.
     """
 
     name: str
     pointer: str
     terms: tuple[Term, ...]
     values: tuple[int, ...]
+    needs: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+
+import torch
 
 from longhand.emit.cpp.addresses import RowPointer, Term, sum_of_terms, term, turned_tiles
 from longhand.emit.cpp.operators import operator_table, prints_bare
@@ -57,6 +58,8 @@ class BodyPrinter:
         inverted_sums: Reduces of which the inverse is at hand, and that are multiplied by instead of divided by.
         turned: By position of a load: the array that holds what it reads, transposed.
         row_pointers: Base pointers that the row loop declares.
+        needs: Names in what was printed that are none of the kernel's own.
+        followed: The names of the base pointers that were printed since somebody asked.
     """
 
     def __init__(self, plan: KernelPlan, names: KernelNames) -> None:
@@ -75,7 +78,10 @@ class BodyPrinter:
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
         self.turned = turned_tiles(plan, self.names)
         self._constants = named_constants(plan.body, tunables, names.constants)
+        self.needs: set[str] = set()
+        self.followed: set[str] = set()
         self.row_pointers = self._choose_row_pointers()
+        self.needs.clear()
         self.asked: Counter[str] = Counter()  # how often each index behind a row pointer was printed
         self.shared_index = ""  # the one that has a line of its own
 
@@ -88,7 +94,7 @@ class BodyPrinter:
 
     def expression(self, position: int, known: Known | None = None, top: bool = False) -> Text:
         """A value where it is used (`top`: as the right-hand side of its own line)."""
-        return render(
+        text = render(
             position,
             self.plan.body,
             self.names,
@@ -97,13 +103,20 @@ class BodyPrinter:
             known,
             top,
         )
+        self.needs |= text.needs
+        return text
+
+    def type_of(self, dtype: torch.dtype) -> str:
+        """The C++ type of a variable, which the file needs."""
+        self.needs.add(cpp_type(dtype))
+        return cpp_type(dtype)
 
     def declaration(self, position: int, known: Known | None = None) -> str:
         """``const float mean = sum / n_cols;``"""
         value = self.plan.body[position]
         assert not isinstance(value, Store)
         text = self.expression(position, known, top=True).text
-        return f"const {cpp_type(value.dtype)} {self.names.values[position]} = {text};"
+        return f"const {self.type_of(value.dtype)} {self.names.values[position]} = {text};"
 
     def store(self, position: int, known: Known | None = None) -> str:
         """``out_row[col] = value;``; a 16-bit element rounds what it is assigned."""
@@ -129,6 +142,7 @@ class BodyPrinter:
                 rest = tuple(t for t in terms if t not in pointer.terms)
                 index = sum_of_terms(rest).text
                 self.asked[index] += 1
+                self.followed.add(pointer.name)
                 return f"{pointer.name}[{AT if index == self.shared_index else index}]"
         return f"{self.names.pointers[value.buffer]}[{sum_of_terms(terms).text}]"
 
@@ -142,8 +156,8 @@ class BodyPrinter:
                 if is_struct(self.pointers[value.buffer].dtype):
                     element = f"static_cast<float>({element})"
                 mask = self.expression(value.mask, known).within(Precedence.OR)
-                other = literal(value.other, value.dtype).text
-                return Text(f"{mask} ? {element} : {other}", Precedence.CONDITIONAL)
+                other = literal(value.other, value.dtype)
+                return Text(f"{mask} ? {element} : {other.text}", Precedence.CONDITIONAL, other.needs)
             case Constant() if position in self._constants:
                 return Text(self._constants[position].name)
             case Constant():
@@ -154,7 +168,7 @@ class BodyPrinter:
                 text = sum_of_terms(self._terms(self.plan.addresses[position], known))
                 if cpp_type(value.dtype) == "int64_t":
                     return text
-                return Text(f"static_cast<{cpp_type(value.dtype)}>({text.text})")
+                return Text(f"static_cast<{self.type_of(value.dtype)}>({text.text})")
             case Extent():
                 return self._extent(position, value)
         raise TypeError(f"{type(value).__name__} has no text of its own")
@@ -166,7 +180,7 @@ class BodyPrinter:
             return Text(product.within(Precedence.UNARY))
         if cpp_type(value.dtype) == "int64_t":
             return product
-        return Text(f"static_cast<{cpp_type(value.dtype)}>({product.text})")
+        return Text(f"static_cast<{self.type_of(value.dtype)}>({product.text})")
 
     # ---- addresses ----
 
@@ -204,22 +218,26 @@ class BodyPrinter:
             name = f"{self.names.pointers[value.buffer]}_{'column' if is_column else 'row'}"
             if not (fixed or gathers) or name in taken:
                 continue
+            self.needs.clear()
             terms = self._terms(Address(fixed, gathers), None)
-            chosen[value.buffer] = RowPointer(name, value.buffer, terms, tuple(p for p, _ in gathers))
+            chosen[value.buffer] = RowPointer(
+                name, value.buffer, terms, tuple(p for p, _ in gathers), frozenset(self.needs)
+            )
         return tuple(chosen[pointer.name] for pointer in self.plan.pointers if pointer.name in chosen)
 
     def _is_outer(self, position: int) -> bool:
         """Whether a value is known where the row pointers are declared, ahead of the loops over columns."""
         return not self.plan.schedule.is_down_columns and not self.domains[position] & self.col_axes
 
-    def pointer_declarations(self, lines: Iterable[str]) -> tuple[str, ...]:
-        """``const float *x_row = x + row * n_cols;`` for the row pointers that the lines mention."""
-        words = set(re.findall(r"\w+", "\n".join(lines)))
-        return tuple(self.pointer_declaration(p) for p in self.row_pointers if p.name in words)
+    def pointer_declarations(self) -> tuple[str, ...]:
+        """``const float *x_row = x + row * n_cols;`` for the row pointers that were printed since this was asked."""
+        followed, self.followed = self.followed, set()
+        return tuple(self.pointer_declaration(p) for p in self.row_pointers if p.name in followed)
 
     def pointer_declaration(self, pointer: RowPointer) -> str:
         """``const float *x_row = x + row * n_cols;``"""
         full = self.pointers[pointer.pointer]
+        self.needs |= pointer.needs
         const = "const " if full.access.value == "read" else ""
         base = self.names.pointers[pointer.pointer]
         return f"{const}{cpp_type(full.dtype)} *{pointer.name} = {base} + {sum_of_terms(pointer.terms).text};"

@@ -22,7 +22,7 @@ from longhand.emit.cpp.loops import (
 )
 from longhand.emit.cpp.reductions import ReductionVariable, accumulators, is_position, value_reduction
 from longhand.emit.cpp.splits import PartialText, number_of_splits, takes_over
-from longhand.emit.cpp.types import SumType, cpp_type, sum_type
+from longhand.emit.cpp.types import SumType, sum_type
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Reduce, Store, arguments
 
@@ -142,6 +142,7 @@ class ColumnsPrinter:
         stores = tuple(p for p in one_pass.stores if p not in self.levels)
         roots += [argument for p in stores for argument in arguments(self.plan.body[p])]
         by_row = self._row_values(roots, known)
+        self.printer.followed.clear()
         row_lines = tuple(self.printer.declaration(p, known) for p in by_row)
         lines, known_here = element_lines(
             roots,
@@ -153,7 +154,7 @@ class ColumnsPrinter:
         )
         end = [statement for p in reductions for statement in self._take(p, known_here)]
         end += [self.printer.store(p, known_here) for p in stores]
-        row_lines = (*self.printer.pointer_declarations((*row_lines, *lines, *end)), *row_lines)
+        row_lines = (*self.printer.pointer_declarations(), *row_lines)
         return ColumnsPass(row_lines, paragraphs(lines, tuple(end)), self._then(number))
 
     def _then(self, number: int) -> tuple[tuple[str, ...], ...]:
@@ -191,6 +192,7 @@ class ColumnsPrinter:
         accumulator = self._accumulator(position)
         value = accumulator.name + self.at
         if not is_position(reduce.op):
+            self.printer.needs |= accumulator.needs_to_combine
             return (accumulator.combine.format(acc=value, other=element),)
         place = self.names[position] + self.at
         better = takes_over(accumulator.clause, element, value, self._dtype(reduce.arg).is_floating_point)
@@ -221,7 +223,9 @@ class ColumnsPrinter:
             )
             if is_position(reduce.op):
                 found.append(Lanes(name, "long", self._first_place(), partials.get((position, True), "")))
-        found += [Lanes(self.printer.names.values[p], cpp_type(self._dtype(p)), "") for p in self.kept]
+        found += [
+            Lanes(self.printer.names.values[p], self.printer.type_of(self._dtype(p)), "") for p in self.kept
+        ]
         return tuple(found)
 
     def _accumulator(self, position: int) -> ReductionVariable:
@@ -234,7 +238,10 @@ class ColumnsPrinter:
         kind = sum_type(position, plan, of_elements, self.printer.names.values)
         if kind is SumType.DOUBLE and not self.is_split:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
-        return accumulators(value_reduction(reduce), self._value_name(position), self._dtype(reduce.arg))[0]
+        name, dtype = self._value_name(position), self._dtype(reduce.arg)
+        found = accumulators(value_reduction(reduce), name, dtype)[0]
+        self.printer.needs |= found.needs
+        return found
 
     def _first_place(self) -> str:
         if not self.is_split:
@@ -251,6 +258,7 @@ class ColumnsPrinter:
             accumulator = self._accumulator(position)
             other = f"{words[position, False]}[{place}]"
             if not is_position(reduce.op):
+                self.printer.needs |= accumulator.needs_to_combine
                 statements.append(accumulator.combine.format(acc=accumulator.name, other=other))
                 continue
             better = takes_over(accumulator.clause, other, accumulator.name, dtype.is_floating_point)

@@ -1,13 +1,12 @@
 """A kernel plan becomes the text of one C++ file: ``extern "C"`` function, OpenMP over rows, SIMD over columns.
 
-And the headers that such files include: found in their text, so that nothing unused is included or written.
+And the headers that such files include: those that their statements need, so that nothing unused is written.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -18,8 +17,9 @@ import torch
 from longhand.emit.cpp import schedules
 from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.format import LINE_LENGTH
+from longhand.emit.cpp.headers import CppSource, own_headers, standard_headers, vector_functions
 from longhand.emit.cpp.loops import CppLoop, loop_of, product_of_sizes
-from longhand.emit.cpp.operators import BINARY_FUNCTIONS, TORCH_FUNCTIONS, VECTOR_FUNCTIONS, WRITTEN_OUT
+from longhand.emit.cpp.operators import TORCH_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import head_lines, shape_comment
@@ -42,61 +42,22 @@ def render_template(name: str, **values: Any) -> str:
     return _ENVIRONMENT.get_template(name).render(**values)
 
 
-_VECTOR_NAMES = frozenset(name + suffix for name in VECTOR_FUNCTIONS.values() for suffix in ("", "f"))
-_CALLED = re.compile(r"(?<![\w:])(\w+)(?:<\w+>)?\(")
-_STANDARD = {
-    "algorithm": re.compile(r"std::(max|min|upper_bound)\b"),
-    "cmath": re.compile(r"\b(INFINITY|NAN|std::(?!max|min|upper_bound|vector|array|fill)\w+)\b"),
-    "cstdint": re.compile(r"\b(u?int(8|16|32|64)_t|INT(32|64)_(MIN|MAX))\b"),
-    "vector": re.compile(r"std::vector\b"),
-}
-
-
-def called_functions(text: str) -> frozenset[str]:
-    """The unqualified names that a C++ text calls."""
-    return frozenset(_CALLED.findall(text))
-
-
-def own_headers(text: str) -> tuple[str, ...]:
-    """The headers of ours that a kernel's text needs, sorted."""
-    called = called_functions(text)
-    needs = {
-        "bfloat16.h": re.search(r"\bbfloat16\b", text) is not None,
-        "float16.h": re.search(r"\bfloat16\b", text) is not None,
-        "torch_math.h": bool(called & TORCH_FUNCTIONS),
-        "transpose.h": "load_transposed" in called,
-        "vector_math.h": bool(called & {*_VECTOR_NAMES, *WRITTEN_OUT.values()}),
-    }
-    return tuple(header for header, needed in needs.items() if needed)
-
-
-def standard_headers(text: str) -> tuple[str, ...]:
-    """The headers of the standard library that a kernel's text needs, sorted."""
-    return tuple(header for header, pattern in _STANDARD.items() if pattern.search(text))
-
-
-def print_cpp_headers(kernels: Iterable[str]) -> Mapping[str, str]:
+def print_cpp_headers(kernels: Iterable[CppSource]) -> Mapping[str, str]:
     """The text of every header that a unit's kernels include, by file name, not yet through clang-format.
 
     Args:
-        kernels: The texts of all the C++ kernels of the unit, as printed.
+        kernels: All the C++ kernels of the unit.
     """
-    texts = tuple(kernels)
-    called = frozenset[str]().union(*(called_functions(text) for text in texts))
-    vector = [(name, _n_arguments(name)) for name in sorted(called & _VECTOR_NAMES)]
+    needs = frozenset[str]().union(*(kernel.needs for kernel in kernels))
     return {
         name: render_template(
             f"{name}.jinja",
-            vector_functions=vector,
-            written_out=called & set(WRITTEN_OUT.values()),
-            functions=called & TORCH_FUNCTIONS,
+            vector_functions=vector_functions(needs),
+            written_out=needs & set(WRITTEN_OUT.values()),
+            functions=needs & TORCH_FUNCTIONS,
         )
-        for name in sorted({header for text in texts for header in own_headers(text)})
+        for name in own_headers(needs)
     }
-
-
-def _n_arguments(function: str) -> int:
-    return 2 if function.removesuffix("f") in BINARY_FUNCTIONS else 1
 
 
 _COMMENT_WIDTH = LINE_LENGTH - len("// ")
@@ -136,7 +97,7 @@ class CppFunctionText:
     body: object
 
 
-def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
+def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> CppSource:
     """The text of kernels/<name>.cpp, not yet through clang-format.
 
     Args:
@@ -145,17 +106,17 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> str:
     """
     printer = BodyPrinter(*as_printed(plan, names))
     function = render_template("function.cpp.jinja", kernel=_kernel_text(plan, names, printer))
-    return render_template(
+    needs = frozenset(printer.needs)
+    text = render_template(
         "kernel.cpp.jinja",
         comment=_comment(names),
         constants=printer.constants,
-        headers=own_headers(function),
-        standard_headers=standard_headers(
-            function + " ".join(constant.type for constant in printer.constants)
-        ),
+        headers=own_headers(needs),
+        standard_headers=standard_headers(needs | {constant.type for constant in printer.constants}),
         tunables=tuple(tunable for tunable in _tunables(plan) if tunable.name in function),
         function=function,
     )
+    return CppSource(text, needs)
 
 
 def _comment(names: KernelNames) -> tuple[str, ...]:
@@ -192,10 +153,11 @@ def _kernel_text(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> 
     rows = tuple(loop_of(axis, printer) for axis in printer.plan.rows)
     cols = tuple(loop_of(axis, printer) for axis in printer.plan.cols)
     text = _printer(plan.schedule)(printer.plan, printer, rows, cols)
+    printer.needs |= text.needs
     return CppFunctionText(
         name=names.kernel,
         remark=tuple(textwrap.wrap(" ".join(text.remark), _COMMENT_WIDTH)),
-        parameters=_parameters(plan, names),
+        parameters=_parameters(plan, names, printer),
         template=text.template,
         rows=rows,
         cols=cols,
@@ -210,28 +172,36 @@ def _printer(schedule: KernelSchedule) -> SchedulePrinter:
     return cast(SchedulePrinter, module.text)
 
 
-def _parameters(plan: KernelPlan, names: KernelNames) -> tuple[CppParameter, ...]:
-    pointers = [_pointer_parameter(pointer, plan, names) for pointer in plan.pointers if not pointer.scratch]
+def _parameters(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> tuple[CppParameter, ...]:
+    pointers = [
+        _pointer_parameter(pointer, plan, names, printer) for pointer in plan.pointers if not pointer.scratch
+    ]
     sizes = [CppParameter(f"{SIZE_TYPE} {names.axes[axis.name].size}") for axis in plan.axes]
     ints = [CppParameter(f"{SIZE_TYPE} {names.ints[parameter.name]}") for parameter in plan.ints]
-    scalars = [CppParameter(f"{_scalar_type(s.dtype)} {names.scalars[s.position]}") for s in plan.scalars]
+    scalars = [
+        CppParameter(f"{_scalar_type(s.dtype, printer)} {names.scalars[s.position]}") for s in plan.scalars
+    ]
     if plan.schedule.is_over_lists:
         sizes = [
-            CppParameter(f"const int64_t *{names.axes[axis.name].size}", "of each tensor")
+            CppParameter(
+                f"const {printer.type_of(torch.int64)} *{names.axes[axis.name].size}", "of each tensor"
+            )
             for axis in plan.axes
         ]
         sizes.append(CppParameter(f"{SIZE_TYPE} n_tensors"))
     return (*pointers, *sizes, *ints, *scalars)
 
 
-def _scalar_type(dtype: torch.dtype) -> str:
+def _scalar_type(dtype: torch.dtype, printer: BodyPrinter) -> str:
     """A whole number is passed as sizes are."""
-    return SIZE_TYPE if dtype is torch.int64 else cpp_type(dtype)
+    return SIZE_TYPE if dtype is torch.int64 else printer.type_of(dtype)
 
 
-def _pointer_parameter(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> CppParameter:
+def _pointer_parameter(
+    pointer: Pointer, plan: KernelPlan, names: KernelNames, printer: BodyPrinter
+) -> CppParameter:
     const = "const " if pointer.access is Access.READ else ""
-    declaration = f"{const}{cpp_type(pointer.dtype)} *{names.pointers[pointer.name]}"
+    declaration = f"{const}{printer.type_of(pointer.dtype)} *{names.pointers[pointer.name]}"
     if pointer.many:
         declaration = f"{const}{cpp_type(pointer.dtype)} *const *{names.lists[pointer.name]}"
     comment = shape_comment(plan, names, pointer)

@@ -8,7 +8,6 @@ from collections import Counter
 
 from longhand.emit.cpp.body import BodyPrinter, Known, inline_closure
 from longhand.emit.cpp.reductions import ReductionVariable
-from longhand.emit.cpp.types import cpp_type
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load, Reduce, Store, arguments
 from longhand.schedule.names.words import element_words, first_free, further_words
@@ -181,7 +180,7 @@ def element_lines(
         assert not isinstance(value, Store)
         if position in known:
             name = names.get(position) or _unused(printer.names.pointers[waiting[position]], printer)
-            lines.append(f"const {cpp_type(value.dtype)} {name} = {known[position].text};")
+            lines.append(f"const {printer.type_of(value.dtype)} {name} = {known[position].text};")
             local[position] = Text(name)
         elif isinstance(value, Load) and _reads_in_place(position, uses[position], statements, printer):
             local[position] = printer.expression(position, local, top=True)
@@ -190,7 +189,7 @@ def element_lines(
         elif isinstance(value, Load) and _is_overwritten(position, value.buffer, statements, printer):
             name = _unused(printer.names.pointers[value.buffer], printer)
             text = printer.expression(position, local).text
-            lines.append(f"const {cpp_type(value.dtype)} {name} = {text};")
+            lines.append(f"const {printer.type_of(value.dtype)} {name} = {text};")
             local[position] = Text(name)
     return lines, local
 

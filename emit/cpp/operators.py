@@ -133,26 +133,27 @@ def _float_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
     if op in _FLOAT_FUNCTIONS:
         function, count = _FLOAT_FUNCTIONS[op]
         # Templates take their type in writing: a 16-bit element would be deduced as its struct.
-        return call(f"{function}<{cpp_type(dtype)}>" if op in _INTEGER_FUNCTIONS else function, count)
+        return call(function, count, cpp_type(dtype) if op in _INTEGER_FUNCTIONS else "")
     if op is P.TRUNC_DIV:
-        return Operator("std::trunc({0} / {1})", operands=(Precedence.PRODUCT, Precedence.UNARY))
+        operands = (Precedence.PRODUCT, Precedence.UNARY)
+        return Operator("std::trunc({0} / {1})", operands=operands, needs=frozenset({"std::trunc"}))
     if op is P.RECIPROCAL:
         return Operator(f"{one} / {{0}}", Precedence.PRODUCT, (Precedence.UNARY,))
     if op is P.RSQRT:
-        return Operator(f"{one} / std::sqrt({{0}})", Precedence.PRODUCT)
+        return Operator(f"{one} / std::sqrt({{0}})", Precedence.PRODUCT, needs=frozenset({"std::sqrt"}))
     if op is P.SIGMOID:
         exp = "exp" if dtype is torch.float64 else WRITTEN_OUT[P.EXP]
         text = f"{one} / ({one} + {exp}(-{{0}}))"
-        return Operator(text, Precedence.PRODUCT, (Precedence.ATOM,))
+        return Operator(text, Precedence.PRODUCT, (Precedence.ATOM,), frozenset({exp}))
     raise KeyError(f"{op} on {dtype} has no C++ spelling")
 
 
 def _integer_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
     if op in _INTEGER_FUNCTIONS:
         function, count = _INTEGER_FUNCTIONS[op]
-        return call(f"{function}<{cpp_type(dtype)}>", count)
+        return call(function, count, cpp_type(dtype))
     if op in _STANDARD_INTEGER:
-        return call(f"{_STANDARD_INTEGER[op]}<{cpp_type(dtype)}>", 2)
+        return call(_STANDARD_INTEGER[op], 2, cpp_type(dtype))
     if op is P.ABS:
         return call("std::abs")
     if op is P.SIGNBIT:
@@ -180,8 +181,10 @@ def _cast(value: Pointwise, source: torch.dtype) -> Operator:
         return SAME
     if target is torch.uint8 and source.is_floating_point:
         # A negative float has no meaning as an unsigned integer in C++; PyTorch goes through int64.
-        return Operator("static_cast<uint8_t>(static_cast<int64_t>({0}))")
-    return Operator(f"static_cast<{cpp_type(target)}>({{0}})")
+        return Operator(
+            "static_cast<uint8_t>(static_cast<int64_t>({0}))", needs=frozenset({"uint8_t", "int64_t"})
+        )
+    return Operator(f"static_cast<{cpp_type(target)}>({{0}})", needs=frozenset({cpp_type(target)}))
 
 
 def prints_bare(position: int, body: tuple[Value, ...]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import torch
 
 from longhand.emit.cpp.types import cpp_type, literal
+from longhand.emit.text.expression import Text
 from longhand.lower.ir import Reduce, ReduceOp
 
 
@@ -23,6 +25,8 @@ class ReductionVariable:
         comment: Half a line about it, or empty.
         repair: Statement after the SIMD loop, or empty.
         combine: Template of the statement that takes another accumulator's value ``{other}``.
+        needs: Names that are none of the kernel's own, in all but `combine`.
+        needs_to_combine: Those in `combine`.
     """
 
     name: str
@@ -33,26 +37,32 @@ class ReductionVariable:
     combine: str
     comment: str = ""
     repair: str = ""
+    needs: frozenset[str] = frozenset()
+    needs_to_combine: frozenset[str] = frozenset()
 
 
 _SMALLEST = {torch.int32: "INT32_MIN", torch.int64: "INT64_MIN", torch.bool: "0"}
 _LARGEST = {torch.int32: "INT32_MAX", torch.int64: "INT64_MAX", torch.bool: "1"}
 
 
-def identity(op: ReduceOp, dtype: torch.dtype) -> str:
+def identity(op: ReduceOp, dtype: torch.dtype) -> Text:
     """What a reduction of no elements yields."""
     match op:
         case ReduceOp.SUM:
-            return literal(0, dtype).text if dtype is not torch.bool else "0"
+            return literal(0, dtype) if dtype is not torch.bool else Text("0")
         case ReduceOp.PROD:
-            return literal(1, dtype).text
+            return literal(1, dtype)
         case ReduceOp.MAX | ReduceOp.ARGMAX:
-            return "-INFINITY" if dtype.is_floating_point else _SMALLEST[dtype]
+            return literal(-math.inf, dtype) if dtype.is_floating_point else _named(_SMALLEST[dtype])
         case ReduceOp.MIN | ReduceOp.ARGMIN:
-            return "INFINITY" if dtype.is_floating_point else _LARGEST[dtype]
+            return literal(math.inf, dtype) if dtype.is_floating_point else _named(_LARGEST[dtype])
         case ReduceOp.ANY:
-            return "0"
-    return "1"
+            return Text("0")
+    return Text("1")
+
+
+def _named(constant: str) -> Text:
+    return Text(constant, needs=frozenset({constant}))
 
 
 def is_position(op: ReduceOp) -> bool:
@@ -81,16 +91,15 @@ def accumulators(
         case ReduceOp.SUM | ReduceOp.PROD:
             symbol = "+" if reduce.op is ReduceOp.SUM else "*"
             start, take = identity(reduce.op, reduce.dtype), f"{{acc}} {symbol}= "
-            return (
-                ReductionVariable(
-                    name, cpp_type(reduce.dtype), start, symbol, take + "{element};", take + "{other};"
-                ),
-            )
+            kind = cpp_type(reduce.dtype)
+            takes = (take + "{element};", take + "{other};")
+            return (ReductionVariable(name, kind, start.text, symbol, *takes, needs=start.needs | {kind}),)
         case ReduceOp.ANY | ReduceOp.ALL:
             symbol = "|" if reduce.op is ReduceOp.ANY else "&"
             start, take = identity(reduce.op, torch.bool), f"{{acc}} {symbol}= "
             # int, not bool: g++ keeps a bool accumulator out of SIMD registers.
-            return (ReductionVariable(name, "int", start, symbol, take + "{element};", take + "{other};"),)
+            takes = (take + "{element};", take + "{other};")
+            return (ReductionVariable(name, "int", start.text, symbol, *takes),)
     return _extreme(reduce.op, name, element_dtype, drops_nan)
 
 
@@ -99,20 +108,22 @@ def _extreme(op: ReduceOp, name: str, dtype: torch.dtype, drops_nan: bool) -> tu
     clause, comparison = ("max", ">") if is_max else ("min", "<")
     kind = "int" if dtype is torch.bool else cpp_type(dtype)
     take = f"{{acc}} = {{element}} {comparison} {{acc}} ? {{element}} : {{acc}};"
-    if drops_nan or not dtype.is_floating_point:
-        combine = f"{{acc}} = std::{clause}({{acc}}, {{other}});"
-        return (ReductionVariable(name, kind, identity(op, dtype), clause, take, combine),)
-    function = "maximum" if is_max else "minimum"
-    nan_name = f"{name}_is_nan"
+    keeps_nan = dtype.is_floating_point and not drops_nan
+    function = ("maximum" if is_max else "minimum") if keeps_nan else f"std::{clause}"
+    start, nan_name = identity(op, dtype), f"{name}_is_nan"
     value = ReductionVariable(
         name,
         kind,
-        identity(op, dtype),
+        start.text,
         clause,
         take,
         f"{{acc}} = {function}({{acc}}, {{other}});",
-        repair=f"if ({nan_name}) {{ {name} = NAN; }}",
+        repair=f"if ({nan_name}) {{ {name} = NAN; }}" if keeps_nan else "",
+        needs=start.needs | {kind} | ({"NAN"} if keeps_nan else set()),
+        needs_to_combine=frozenset({function}),
     )
+    if not keeps_nan:
+        return (value,)
     nan = ReductionVariable(
         nan_name,
         "int",

@@ -9,6 +9,7 @@ import torch
 
 from longhand.emit.cpp.addresses import TurnedTile
 from longhand.emit.cpp.body import AT, BodyPrinter, Known
+from longhand.emit.cpp.headers import VECTOR
 from longhand.emit.cpp.loops import (
     ColumnLoop,
     LoopStatement,
@@ -23,7 +24,7 @@ from longhand.emit.cpp.loops import (
     stores_as_statements,
 )
 from longhand.emit.cpp.reductions import ReductionVariable, accumulators, is_position, value_reduction
-from longhand.emit.cpp.types import SumType, cpp_type, sum_type
+from longhand.emit.cpp.types import SumType, sum_type
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
 from longhand.schedule.names.words import first_free, further_words
@@ -141,6 +142,7 @@ class PassPrinter:
         if kind is not SumType.FLOAT:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
         found = accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
+        self.printer.needs.update(*(variable.needs for variable in found))
         if position in self.inverses:
             one = "1.0f" if kind is SumType.FLOAT else "1.0"
             repair = f"const float {self.inverses[position]} = {one} / {name};"
@@ -153,7 +155,9 @@ class PassPrinter:
     def column_sum(self, position: int) -> ReductionVariable:
         """What a sum across the rows of a chunk is accumulated in: as it is, chunks are short."""
         reduce = self._reduce(position)
-        return accumulators(reduce, self.accumulator_names[position], self._dtype(reduce.arg))[0]
+        (found,) = accumulators(reduce, self.accumulator_names[position], self._dtype(reduce.arg))
+        self.printer.needs |= found.needs
+        return found
 
     def _sum_type(self, position: int) -> SumType:
         """What a reduction accumulates in. Chunks of a row are combined in double, whatever they accumulate in."""
@@ -275,9 +279,9 @@ class PassPrinter:
         if stage.store is not None:
             return Text(self.printer.element(stage.store))
         word = self.printer.names.values.get(stage.position, "kept")
-        self.scratch.append(
-            Scratch(f"{word}_row", cpp_type(self._dtype(stage.position)), product_of_sizes(self.cols).text)
-        )
+        kind = self.printer.type_of(self._dtype(stage.position))
+        self.scratch.append(Scratch(f"{word}_row", kind, product_of_sizes(self.cols).text))
+        self.printer.needs.add(VECTOR)
         return Text(f"{word}_row[{flattened(self.cols).text}]")
 
     def _reduce(self, position: int) -> Reduce:

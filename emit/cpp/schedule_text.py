@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from longhand.emit.cpp.body import BodyPrinter
+from longhand.emit.cpp.headers import VECTOR
 from longhand.emit.cpp.loops import ColumnLoop, CppLoop
 from longhand.emit.cpp.rows import PassPrinter, RowsText
 from longhand.emit.cpp.splits import PartialText
@@ -24,13 +25,17 @@ class ScheduleText:
         template: Of templates/cpp/.
         remark: How threads divide the work, and what sums are kept in.
         body: What the template prints.
+        needs: Names in the template itself that are none of the kernel's own.
     """
 
     template: str
     remark: tuple[str, ...]
     body: object
+    needs: frozenset[str] = frozenset()
 
 
+# In the templates of kernels whose chunks leave results: the vectors of these, where a chunk ends, how many there are.
+OF_CHUNKS = frozenset({VECTOR, "std::min", "std::max"})
 # The plan, its printer, the loops over rows and those over columns, outermost first.
 SchedulePrinter = Callable[[KernelPlan, BodyPrinter, tuple[CppLoop, ...], tuple[CppLoop, ...]], ScheduleText]
 

@@ -70,10 +70,13 @@ def split_text(passes: PassPrinter, rows: tuple[CppLoop, ...]) -> SplitText:
     printer, body = passes.printer, passes.printer.plan.body
     reduces = [value for value in body if isinstance(value, Reduce)]
     after = [position for position, level in passes.levels.items() if level == 0]
+    printer.followed.clear()
     before = passes.outer_lines(-1, passes.needed_by([reduce.arg for reduce in reduces]))
+    loops = passes.column_loops(0)
+    before = (*printer.pointer_declarations(), *before)
     before_combined = passes.outer_lines(-1, passes.needed_by(after))
-    loops, then = passes.column_loops(0), passes.outer_lines(0)
-    texts = [line for loop in loops for paragraph in loop.lines for line in paragraph]
+    then = passes.outer_lines(0)
+    before_combined = (*printer.pointer_declarations(), *before_combined)
     first = flattened(rows).within(Precedence.PRODUCT)
     return SplitText(
         n_splits=number_of_splits(cols, "COLS"),
@@ -82,8 +85,8 @@ def split_text(passes: PassPrinter, rows: tuple[CppLoop, ...]) -> SplitText:
         n_partials=product_of_sizes(splits).text,
         place=flattened(splits).text,
         first_place=f"{first} * n_splits" if rows else "0",
-        before=(*printer.pointer_declarations((*before, *texts)), *before),
-        before_combined=(*printer.pointer_declarations((*before_combined, *then)), *before_combined),
+        before=before,
+        before_combined=before_combined,
         loops=loops,
         combine=_combine(passes, flattened(splits).text),
         then=then,
@@ -124,6 +127,7 @@ def _combine(passes: PassPrinter, place: str) -> tuple[str, ...]:
         other = f"{names.pointers[partial.pointer]}[{place}]"
         if partial.is_index or not is_position(reduce.op):
             if not partial.is_index:
+                passes.printer.needs |= accumulator.needs_to_combine
                 statements.append(accumulator.combine.format(acc=accumulator.name, other=other))
             continue
         index = next(p for p in plan.partials if p.is_index and p.position == partial.position)

@@ -50,14 +50,14 @@ def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
         return _float_literal(float(value), dtype)
     number = int(value)
     if number == _INT64_MIN:
-        return Text("INT64_MIN")
+        return Text("INT64_MIN", needs=frozenset({"INT64_MIN"}))
     text = f"{number}" if -_INT32_MAX <= number <= _INT32_MAX else f"{number}L"
     return Text(text, Precedence.UNARY if number < 0 else Precedence.ATOM)
 
 
 def _float_literal(value: float, dtype: torch.dtype) -> Text:
     if math.isnan(value):
-        return Text("NAN")
+        return Text("NAN", needs=frozenset({"NAN"}))
     if dtype is not torch.float64:
         with numpy.errstate(over="ignore"):
             rounded = numpy.float32(value)
@@ -67,7 +67,7 @@ def _float_literal(value: float, dtype: torch.dtype) -> Text:
     sign = "-" if math.copysign(1.0, value) < 0 else ""
     precedence = Precedence.UNARY if sign else Precedence.ATOM
     if math.isinf(value):
-        return Text(f"{sign}INFINITY", precedence)
+        return Text(f"{sign}INFINITY", precedence, frozenset({"INFINITY"}))
     if "." not in text and "e" not in text:
         text += ".0"
     return Text(text if dtype is torch.float64 else f"{text}f", precedence)

@@ -53,8 +53,7 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     if loop.previous:
         before = tree.at(f"{loop.owner}.{call.position - 1}")
         given += [
-            member(expression(before, path)).replace("self", f"{owner}[{layer_at(-1)}]", 1)
-            for path in loop.previous.values()
+            member(expression(before, path), f"{owner}[{layer_at(-1)}]") for path in loop.previous.values()
         ]
     given += [variables[buffer] for buffer in loop.shared]
     given += map(outer.sizes.word_of, block.methods[0].needed)

@@ -27,13 +27,14 @@ from longhand.schedule.named_plan import (
     Loop,
     ModelStep,
     SavedLayers,
+    list_holding,
     list_of,
     name_block,
     op_word,
     plain_steps,
     steps_of,
 )
-from longhand.schedule.names.words import own_name
+from longhand.schedule.names.words import RESERVED_IN_MODULE, own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
@@ -301,7 +302,7 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
     lines: list[str] = []
     carried: dict[int, str] = {}
-    lists = {place: variables[last[place]].partition("[")[0] for place in loop.collected}
+    lists = {place: list_holding(variables[last[place]]) for place in loop.collected}
     layer = f"{loop.repeat.paths[-1]}."
     singular = {place: _singular(name, last[place], outer, layer) for place, name in lists.items()}
     for place, source in enumerate(loop.carried):
@@ -317,10 +318,7 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     before = tree.at(f"{loop.owner}.{loop.positions[0] - 1}") if loop.previous else branch
     given = list(carried.values())
-    given += [
-        member(expression(before, path)).replace("self", f"{owner}[layer - 1]", 1)
-        for path in loop.previous.values()
-    ]
+    given += [member(expression(before, path), f"{owner}[layer - 1]") for path in loop.previous.values()]
     given += [variables[buffer] for buffer in loop.shared]
     given += [*map(outer.sizes.word_of, block.methods[0].needed), *block.numbers.words]
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
@@ -350,11 +348,11 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
 
 
 def _singular(name: str, buffer: str, outer: BodyWriter, layer: str) -> str:
-    """The word that a list's name is made of, told apart from a variable that is there already."""
+    """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
     words = outer.words.variables(buffer, layer, is_of_all=True)
     word = next((word for word in words if list_of(word) == name), f"one_of_{name}")
     others = {variable for other, variable in outer.variables.items() if other != buffer}
-    return f"layer_{word}" if word in others else word
+    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
 
 
 _WIDEST_REMARK = 96

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
 from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, InputKind, TrainingGraphs
 from longhand.emit.module.backward_writer import BackwardWriter
+from longhand.emit.module.layer_columns import column_of
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.module_tree import Branch
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
-from longhand.schedule.named_plan import NamedPlan, SavedLayers
+from longhand.schedule.named_plan import NamedPlan, Reached, SavedLayers, entry_of, list_holding
 from longhand.schedule.names.words import identifier, own_name, snake_case
 from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
 
@@ -234,7 +234,7 @@ class _Function:
                 (
                     layers.word,
                     tuple(
-                        _column([sources[own[n]] for own in layers.own], self._lengths, self._n_modules)
+                        column_of([sources[own[n]] for own in layers.own], self._lengths, self._n_modules)
                         for n in range(layers.n_each)
                     ),
                 )
@@ -275,12 +275,11 @@ class _Function:
         words = iter(named)
         return tuple("None" if place is None else next(words) for place in self.places)
 
-    def _n_modules(self, expression: str) -> int:
+    def _n_modules(self, modules: Reached) -> int:
         """How many modules the list has that the Function reaches as ``model.blocks``."""
-        path = expression.removeprefix("model").lstrip(".")
         holder: Branch | None = self.forward.tree.root
-        for part in path.split(".") if path else ():
-            holder = holder.branches.get(part) if holder is not None else None
+        for step in modules.steps[1:]:
+            holder = holder.branches.get(str(step).lstrip(".")) if holder is not None else None
         return len(holder.branches) if holder is not None else -1
 
     def _word(self, entry: BackwardInput) -> str:
@@ -301,20 +300,18 @@ class _Function:
         used |= {record.word for record in self.forward.training.records}
         words: dict[str, str] = {}
         for text in dict.fromkeys(returned):
-            plain = identifier(text.rpartition(".")[2].partition("[")[0])
+            plain = identifier(list_holding(text).rpartition(".")[2])
             unique, count = plain, 1
             while unique in used:
                 unique, count = f"{plain}_{count}", count + 1
             used.add(unique)
             words[text] = unique
-        entries = Counter(
-            text.partition("[")[0] for text in set(self.forward.variables.values()) if "[" in text
-        )
+        found = [entry_of(text) for text in set(self.forward.variables.values())]
+        entries = Counter(entry[0] for entry in found if entry is not None)
         self._lengths = {word: entries[text] for text, word in words.items()}
         expressions: dict[int, str] = {}
         for place, text in variables.items():
-            word, bracket, entry = text.partition("[")
-            expressions[place] = words.get(text) or f"{words[word]}{bracket}{entry}"
+            expressions[place] = words.get(text) or _entry_of_renamed(text, words)
         records = (record.word for record in self.forward.training.records)
         return (*(words[text] for text in returned), *records), expressions
 
@@ -326,46 +323,16 @@ class _Function:
         kinds = {given.node: given.kind for given in self.graph.inputs}
         if kinds[entry.source] is InputKind.CONSTANT and not self.graph.is_module:
             return f"model.{expression}"  # a function's constants stand at the top of model.py
-        return f"model{expression.removeprefix('self')}" if expression.startswith("self") else expression
+        if isinstance(expression, Reached) and expression.steps[0] == "self":
+            return Reached("model", *expression.steps[1:])
+        return expression
 
 
-_ENTRY = re.compile(r"""([^"'(]*?)\[(\d+)\]([^"'(]*)""")
-
-
-def _column(texts: Sequence[str], lengths: Mapping[str, int], n_modules: Callable[[str], int]) -> str:
-    """One tensor of each layer, first to last: ``[x, *xs]``, ``[layer.ln_1.weight for layer in model.blocks]``.
-
-    Args:
-        texts: How each is reached.
-        lengths: Of the lists that launch() returns.
-        n_modules: The number of modules in a list of the model's.
-    """
-    assert all(texts), "launch() does not return what the backward pass reads"
-    first = _ENTRY.fullmatch(texts[0])
-    start = int(first[2]) if first else 0
-    end = start + len(texts)
-    if first and first[3] and list(texts) == [f"{first[1]}[{n}]{first[3]}" for n in range(start, end)]:
-        stop = "" if end == n_modules(first[1]) else str(end)
-        span = f"[{start or ''}:{stop}]" if start or stop else ""
-        return f"[layer{first[3]} for layer in {first[1]}{span}]"
-    pieces: list[str] = []
-    rest = list(texts)
-    while rest:
-        entry = _ENTRY.fullmatch(rest[0])
-        n = 1
-        if entry and not entry[3]:
-            begin = int(entry[2])
-            while n < len(rest) and rest[n] == f"{entry[1]}[{begin + n}]":
-                n += 1
-            if n > 1:
-                whole = not begin and lengths.get(entry[1]) == n
-                pieces.append(f"*{entry[1]}" if whole else f"*{entry[1]}[{begin}:{begin + n}]")
-        if n == 1:
-            pieces.append(rest[0])
-        rest = rest[n:]
-    if len(pieces) == 1 and pieces[0].startswith("*") and not pieces[0].endswith("]"):
-        return pieces[0][1:]
-    return f"[{', '.join(pieces)}]"
+def _entry_of_renamed(text: str, words: Mapping[str, str]) -> Reached:
+    """An entry of a list that launch() returns, by the list's word."""
+    assert isinstance(text, Reached)
+    word, *steps = text.steps
+    return Reached(words[str(word)], *steps)
 
 
 def parameter_order(root: Branch) -> list[str]:

@@ -7,7 +7,6 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import TrainingGraphs
@@ -28,10 +27,12 @@ from longhand.schedule.named_plan import (
     LayerCall,
     Loop,
     NamedPlan,
+    Reached,
     SavedLayers,
     backward_dims,
     given_to_layers,
     gradients_word,
+    list_holding,
     list_words,
     loops_of,
     name_block,
@@ -42,7 +43,6 @@ from longhand.schedule.names.words import snake_case
 from longhand.schedule.plan import buffers_read
 
 _MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
-_OF_LAYER = re.compile(r"(\w+)\[(\d+)\]\[(\d+)\]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,7 +270,7 @@ class BackwardWriter(ModelWriter):
             if variables[loop.repeat.inputs[0][place]] != variable:
                 lines.append(f"{variable} = {variables[loop.repeat.inputs[0][place]]}")
         given += [variables[buffer] for buffer in loop.shared]
-        lists = {place: variables[last[place]].partition("[")[0] for place in loop.gathered}
+        lists = {place: list_holding(variables[last[place]]) for place in loop.gathered}
         singulars = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in lists.items()}
         lines += [f"{name} = []" for name in lists.values()]
         targets = [singulars.get(place) or variables[last[place]] for place in handed_on]
@@ -325,18 +325,25 @@ def _backwards(positions: Sequence[int]) -> str:
 
 def _all_of_loop(texts: Sequence[str]) -> tuple[int, str]:
     """How many of the first texts are all gradients of consecutive layers, in order, and how to write them."""
-    found = [_OF_LAYER.fullmatch(text) for text in texts]
-    begin = found[0]
-    if begin is None:
+    found = [_of_layer(text) for text in texts]
+    if found[0] is None:
         return 0, ""
-    word, first = begin[1], int(begin[2])
-    entries = [(int(m[2]), int(m[3])) for m in found if m is not None and m[1] == word]
+    word, first, _ = found[0]
+    entries = [(layer, place) for of, layer, place in filter(None, found) if of == word]
     n_each: dict[int, int] = {}  # layers in turn have different numbers of weights
     for layer, place in entries:
         n_each[layer] = max(place + 1, n_each.get(layer, 0))
     last = max(n_each)
     expected = [(layer, place) for layer in range(first, last + 1) for place in range(n_each.get(layer, 0))]
-    if entries != expected or any(m is None or m[1] != word for m in found[: len(expected)]):
+    if entries != expected or any(one is None or one[0] != word for one in found[: len(expected)]):
         return 0, ""
     layers = f"range(len({word}))" if first == 0 else f"range({first}, {last + 1})"
     return len(expected), f"*(gradient for layer in {layers} for gradient in {word}[layer])"
+
+
+def _of_layer(text: str) -> tuple[str, int, int] | None:
+    """(dictionary, layer, place) of what a layer returned for one of its weights: ``d_blocks[3][0]``."""
+    match text.steps if isinstance(text, Reached) else ():
+        case (str(word), int(layer), int(place)):
+            return word, layer, place
+    return None

@@ -26,6 +26,7 @@ from longhand.schedule.named_plan import (
     Quote,
     UnitNames,
     Words,
+    list_holding,
     named_views,
     plain_steps,
     view_key,
@@ -332,7 +333,7 @@ def _gathered_lists(
     """The lists that loops gather of which every tensor is among the buffers."""
     dropped = set(buffers)
     return [
-        variables[loop.repeat.outputs[0][place]].partition("[")[0]
+        list_holding(variables[loop.repeat.outputs[0][place]])
         for loop in steps
         if isinstance(loop, Loop)
         for place in loop.gathered

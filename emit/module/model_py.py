@@ -45,7 +45,7 @@ from longhand.emit.module.trees import (
 )
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.quoting import python_docstring
-from longhand.emit.text.sizes import SizeWriter, bind_sizes, symbol_words
+from longhand.emit.text.sizes import SizeWriter, bind_sizes
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
@@ -54,9 +54,11 @@ from longhand.schedule.named_plan import (
     DimWords,
     Loop,
     ModelStep,
+    Reached,
     UnitNames,
     externs,
     records_apart,
+    symbol_words,
 )
 from longhand.schedule.names.words import identifier, own_name
 from longhand.schedule.plan import UnitPlan
@@ -144,7 +146,7 @@ class ModelWriter:
             found[node] = member(path) if is_held else identifier(path.replace(".", "_")).upper()
         lists: tuple[TensorList | MadeList, ...] = (*self.lists, *self.made_lists)
         for one in lists:
-            found |= {node: f"{one.name}[{place}]" for place, node in enumerate(one.nodes)}
+            found |= {node: Reached(one.name, place) for place, node in enumerate(one.nodes)}
         return found
 
     def _tensor_arguments(self) -> list[tuple[str, str]]:

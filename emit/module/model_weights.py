@@ -12,6 +12,7 @@ from longhand.capture.graph import InputKind
 from longhand.emit.module.module_tree import Branch, ByLayer, HeldTensor, ModuleTree, expression, member
 from longhand.emit.text.quoting import python_string
 from longhand.options import Device
+from longhand.schedule.named_plan import Reached
 from longhand.schedule.names.words import is_attribute
 
 
@@ -155,7 +156,7 @@ class _ConstructorWriter:
 
     def tie(self, path: str, tied_to: str) -> None:
         """A line that makes a tensor another one, once both are there."""
-        holder = member(expression(self.root, path)).rpartition(".")[0]
+        holder = Reached(*member(expression(self.root, path)).steps[:-1])
         name = path.rpartition(".")[2]
         self.names.add("tie")
         self.ties.append(f"tie({holder}, {python_string(name)}, {member(expression(self.root, tied_to))})")

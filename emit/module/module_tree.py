@@ -15,6 +15,7 @@ from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.emit.module.constants import literal_of
 from longhand.emit.text.quoting import python_string
 from longhand.lower.ir import Buffer, BufferKind
+from longhand.schedule.named_plan import Reached
 from longhand.schedule.names.words import identifier, is_attribute
 
 
@@ -175,11 +176,11 @@ class Branch:
             and not any(hasattr(nn.ModuleDict, key) for key in self.branches)
         )
 
-    def steps(self) -> Iterator[tuple[str, Branch, str]]:
-        """Each sub-module's name, itself, and how it is reached from here: ``.attn``, ``[3]``, ``["3"]``."""
+    def steps(self) -> Iterator[tuple[str, Branch, str | int]]:
+        """Each sub-module's name, itself, and the step to it from here: ``.attn``, 3, ``["3"]``."""
         is_list, is_dict = self.is_list, self.is_dict
         for name, branch in self.branches.items():
-            yield name, branch, step_to_module(name, is_list, is_dict)
+            yield name, branch, _step_to_module(name, is_list, is_dict)
 
     @property
     def varies_by_layer(self) -> bool:
@@ -205,7 +206,7 @@ class ModuleTree:
     """
 
     root: Branch
-    expressions: Mapping[str, str]
+    expressions: Mapping[str, Reached]
     stored: Mapping[str, torch.Tensor]
 
 
@@ -282,22 +283,21 @@ def _number_in_order(branch: Branch) -> None:
         _number_in_order(child)
 
 
-def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, str]:
+def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, Reached]:
     """How each tensor is reached: the modules are walked once."""
-    heads: dict[str, tuple[Branch, str]] = {}
+    heads: dict[str, tuple[Branch, Reached]] = {}
 
-    def walk(branch: Branch, path: str, text: str) -> None:
-        heads[path] = branch, text
+    def walk(branch: Branch, path: str, module: Reached) -> None:
+        heads[path] = branch, module
         for name, inner, step in branch.steps():
-            walk(inner, f"{path}.{name}" if path else name, f"{text}{step}" if text else step.lstrip("."))
+            walk(inner, f"{path}.{name}" if path else name, _module_in(module, step))
 
-    walk(root, "", "")
-    found: dict[str, str] = {}
+    walk(root, "", Reached())
+    found: dict[str, Reached] = {}
     for node, path in places.items():
         owner, _, name = path.rpartition(".")
-        branch, text = heads[owner]
-        step = step_to_tensor(branch, name)
-        found[node] = f"{text}.{step}" if owner else step
+        branch, module = heads[owner]
+        found[node] = _tensor_in(module, branch, name)
     return found
 
 
@@ -313,28 +313,35 @@ def _constant_path(target: str, root: Branch, is_module: bool) -> str:
     return next(choice for choice in choices if choice not in taken)
 
 
-def expression(root: Branch, path: str) -> str:
+def expression(root: Branch, path: str) -> Reached:
     """How a tensor is reached from the root: lists by position, gapped lists by key."""
     owner, _, name = path.rpartition(".")
-    text = module_expression(root, owner)
-    step = step_to_tensor(root.at(owner), name)
-    return f"{text}.{step}" if text else step
+    return _tensor_in(module_expression(root, owner), root.at(owner), name)
 
 
-def module_expression(root: Branch, path: str) -> str:
+def module_expression(root: Branch, path: str) -> Reached:
     """How a module is reached from the root."""
-    text, branch = "", root
+    module, branch = Reached(), root
     for part in path.split(".") if path else ():
-        step = step_to_module(part, branch.is_list, branch.is_dict)
-        text += step if text else step.lstrip(".")
+        module = _module_in(module, _step_to_module(part, branch.is_list, branch.is_dict))
         branch = branch.branches[part]
-    return text
+    return module
 
 
-def step_to_module(name: str, is_list: bool = False, is_dict: bool = False) -> str:
-    """How a module is reached from the one that holds it: ``.attn``, ``[3]``, ``["en-de"]``."""
+def _module_in(owner: Reached, step: str | int) -> Reached:
+    """How a module is reached by way of the one that holds it."""
+    return Reached(*owner.steps, step if owner or isinstance(step, int) else step.lstrip("."))
+
+
+def _tensor_in(owner: Reached, branch: Branch, name: str) -> Reached:
+    step = step_to_tensor(branch, name)
+    return Reached(*owner.steps, f".{step}" if owner else step)
+
+
+def _step_to_module(name: str, is_list: bool = False, is_dict: bool = False) -> str | int:
+    """The step to a module from the one that holds it: ``.attn``, 3, ``["en-de"]``."""
     if is_list:
-        return f"[{name}]"
+        return int(name)
     if is_dict:
         return f"[{python_string(name)}]"
     return f".{name}" if is_attribute(name) else f".get_submodule({python_string(name)})"
@@ -348,9 +355,10 @@ def step_to_tensor(owner: Branch, name: str) -> str:
     return f"get_{'buffer' if is_buffer else 'parameter'}({python_string(name)})"
 
 
-def member(expression: str) -> str:
-    """The same from inside a method: ``self.ln_1.weight``, ``self[0].weight``."""
-    return f"self{expression}" if expression.startswith("[") else f"self.{expression}"
+def member(expression: Reached, owner: str = "self") -> Reached:
+    """The same from inside a method, or of another module: ``self.ln_1.weight``, ``self[0].weight``."""
+    first, *rest = expression.steps
+    return Reached(owner, first if isinstance(first, int) else f".{first}", *rest)
 
 
 def open_layouts(buffers: Mapping[str, Buffer]) -> frozenset[str]:

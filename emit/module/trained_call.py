@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 
-from longhand.schedule.named_plan import SavedLayers
+from longhand.schedule.named_plan import SavedLayers, entry_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +38,6 @@ class TrainedCall:
         return frozenset(place for record in self.records for place in record.places)
 
 
-_ENTRY = re.compile(r"(\w+)\[(\d+)\]")
-
-
 def launched_words(results: Sequence[str], saved: Sequence[str]) -> list[str]:
     """What launch() returns: a list of which every entry is wanted is returned as it is, after all single tensors.
 
@@ -51,10 +47,10 @@ def launched_words(results: Sequence[str], saved: Sequence[str]) -> list[str]:
     """
     lists: dict[str, set[int]] = {}
     for text in saved:
-        if entry := _ENTRY.fullmatch(text):
-            lists.setdefault(entry[1], set()).add(int(entry[2]))
+        if entry := entry_of(text):
+            lists.setdefault(entry[0], set()).add(entry[1])
     whole = {
         word for word, entries in lists.items() if entries == set(range(len(entries))) and len(entries) > 1
     }
-    singles = [text for text in saved if not ((entry := _ENTRY.fullmatch(text)) and entry[1] in whole)]
+    singles = [text for text in saved if not ((entry := entry_of(text)) and entry[0] in whole)]
     return [*results, *singles, *(word for word in lists if word in whole)]

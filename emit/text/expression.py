@@ -44,10 +44,17 @@ class Precedence(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A printed expression and how tightly its outermost operator binds."""
+    """A printed expression.
+
+    Attributes:
+        text: The expression.
+        precedence: How tightly its outermost operator binds.
+        needs: Names in it that are none of the kernel's own: functions, and in C++ types and constants.
+    """
 
     text: str
     precedence: Precedence = Precedence.ATOM
+    needs: frozenset[str] = frozenset()
 
     def within(self, outer: Precedence) -> str:
         """The text as an operand of something that binds like `outer`."""
@@ -63,17 +70,20 @@ class Operator:
         precedence: Of the whole.
         operands: What each argument must bind like to stand there without parentheses. Shorter than the arguments:
             the last entry counts for the rest.
+        needs: Names in it that are none of the kernel's own.
     """
 
     template: str
     precedence: Precedence = Precedence.ATOM
     operands: tuple[Precedence, ...] = (Precedence.CONDITIONAL,)
+    needs: frozenset[str] = frozenset()
 
     def apply(self, arguments: list[Text]) -> Text:
         """The operation on printed arguments."""
         last = len(self.operands) - 1
         printed = [argument.within(self.operands[min(i, last)]) for i, argument in enumerate(arguments)]
-        return Text(self.template.format(*printed), self.precedence)
+        needs = self.needs.union(*(argument.needs for argument in arguments))
+        return Text(self.template.format(*printed), self.precedence, needs)
 
 
 class Same(Operator):
@@ -92,9 +102,11 @@ def infix(symbol: str, precedence: Precedence) -> Operator:
     return Operator(f"{{0}} {symbol} {{1}}", precedence, (precedence, Precedence(precedence + 1)))
 
 
-def call(function: str, n_arguments: int = 1) -> Operator:
-    """A function call."""
-    return Operator(f"{function}({', '.join(f'{{{i}}}' for i in range(n_arguments))})")
+def call(function: str, n_arguments: int = 1, of: str = "") -> Operator:
+    """A function call; of a template with its type in writing."""
+    spelled = f"{function}<{of}>" if of else function
+    needs = frozenset({function, of} if of else {function})
+    return Operator(f"{spelled}({', '.join(f'{{{i}}}' for i in range(n_arguments))})", needs=needs)
 
 
 def render(

@@ -10,7 +10,6 @@ reference_calls.py; `cat`: reference_joins.py); the rest is printed value by val
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -234,9 +233,7 @@ class _ReferenceWriter:
         group = self.groups.get(position)
         if group is not None:
             text = group.write([self._value(argument) for argument in group.inputs])
-            self.page.used_numbers |= {
-                word for word in self._number_words() if re.search(rf"\b{word}\b", text)
-            }
+            self.page.used_numbers.update(group.sizes)
             return Text(text)
         join = self.joins.get(position)
         if join is not None and join.fill is None:

@@ -31,11 +31,13 @@ class OperationCall:
         inputs: Positions of what the call is given.
         write: The call's text, from the texts of `inputs`.
         memory: Pointers of which the call is given the flat memory.
+        sizes: Words of sizes that the text names besides.
     """
 
     inputs: tuple[int, ...]
     write: Callable[[list[Text]], str]
     memory: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +255,7 @@ def _embedding(plan: KernelPlan, values: _Values) -> OperationCall | None:
         (index,),
         lambda texts: f"{table}.view(-1, {size})[{texts[0].within(Precedence.ATOM)}.squeeze(-1)]",
         (load.buffer,),
+        (size,),
     )
 
 

@@ -5,14 +5,39 @@ Sizes that only the data tell are bound where the tensor is made that has them: 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from longhand.capture.graph import CapturedGraph, DataSize
+import sympy
+
+from longhand.capture.graph import DataSize
 from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
-from longhand.schedule.named_plan import PRODUCT, DimWords, PaddedWord, Words, grouped
+from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeText:
+    """A size as it is written.
+
+    Attributes:
+        text: By itself.
+        words: Those that it names.
+        is_factor: Whether it stands in a product without parentheses.
+        is_number: Whether it is one.
+    """
+
+    text: str
+    words: frozenset[str] = frozenset()
+    is_factor: bool = True
+    is_number: bool = False
+
+    @property
+    def factor(self) -> str:
+        """In a product."""
+        return self.text if self.is_factor else f"({self.text})"
 
 
 class SizeWriter:
@@ -64,7 +89,8 @@ class SizeWriter:
 
     def word_of(self, symbol: str) -> str:
         """The word of a symbol, which is used."""
-        return self._use(self._symbols[symbol])
+        word = self._symbols[symbol]
+        return self._use(SizeText(word, frozenset({word})))
 
     def for_tensors(
         self, tensors: Sequence[tuple[str, Words, Sequence[Size]]], taken: set[str]
@@ -115,23 +141,26 @@ class SizeWriter:
 
     def text(self, size: Size, word: str | None = None) -> str:
         """A size; `word` is preferred if it stands for it."""
+        return self._use(self._written(size, word))
+
+    def _written(self, size: Size, word: str | None) -> SizeText:
+        """A size that may not be printed in the end: its words are not used by that."""
         if word is not None and word in self._values and str(self._values[word]) == str(size):
-            return self._use(word)
+            return SizeText(word, frozenset({word}))
         if not isinstance(size, int):
             return self._symbolic(size)
-        if word is not None and PRODUCT in word:
-            parts = [self._values.get(part) for part in word.split(PRODUCT)]
-            if all(isinstance(part, int) for part in parts) and math.prod(parts) == size:  # type: ignore[arg-type]
-                return self._product(word.split(PRODUCT))
-            return str(size)
+        if isinstance(word, ProductWord):
+            parts = [part for part in map(self._values.get, word.of) if isinstance(part, int)]
+            is_known = len(parts) == len(word.of) and math.prod(parts) == size
+            return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
         if (
             word is not None
             and size > 1
             and self._may_state(word)
             and self._stated.setdefault(word, size) == size
         ):
-            return self._use(word)
-        return str(size)
+            return SizeText(word, frozenset({word}))
+        return SizeText(str(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
@@ -147,8 +176,9 @@ class SizeWriter:
             if str(buffer.stride[place - 1]) != str(stride):
                 continue
             inner = list(zip(buffer.shape, words, strict=True))[place:]
-            texts = [self._peek(size, word) for size, word in inner if str(size) != "1"]
-            if str(math.prod(size for size, _ in inner)) == str(stride) and not any(map(str.isdigit, texts)):
+            texts = [self._written(size, word) for size, word in inner if str(size) != "1"]
+            is_product = str(math.prod(size for size, _ in inner)) == str(stride)
+            if is_product and not any(text.is_number for text in texts):
                 return self._product(texts)
         return self.text(stride)
 
@@ -165,22 +195,20 @@ class SizeWriter:
         literal: dict[str, str] = {}
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
-            shape, words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
+            shape, words = self._apart([(buffer.shape[dim], words[dim]) for dim in order])
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 continue
             for axis, group in zip(axes, groups, strict=True):
-                texts = [self._peek(size, word) for size, word in group]
-                if len(texts) == 1:
-                    texts = [texts[0].removeprefix("(").removesuffix(")")]
+                texts = [self._written(size, word) for size, word in group]
                 if axis in found or not texts:
                     continue
-                is_whole = len(axes) == 1 and len(texts) > (1 if any(map(str.isdigit, texts)) else 2)
+                is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
                 if is_whole and is_path(variable):
                     found[axis] = f"{variable}.numel()"
-                elif all(not text.isdigit() for text in texts):
-                    found[axis] = self._product(texts)
+                elif not any(text.is_number for text in texts):
+                    found[axis] = self._product(texts) if len(texts) > 1 else self._use(texts[0])
                 else:
                     literal.setdefault(axis, self._product(_read_from(variable, buffer, group, texts)))
         rest = {
@@ -189,6 +217,16 @@ class SizeWriter:
             if axis not in found
         }
         return rest | found
+
+    def _apart(self, dims: Iterable[tuple[Size, str | None]]) -> tuple[list[Size], Words]:
+        """Dimensions; one that was made of others, which are known, as these."""
+        found: list[tuple[Size, str | None]] = []
+        for size, word in dims:
+            of = word.of if isinstance(word, ProductWord) else ()
+            parts = [(part, one) for one in of if (part := self._values.get(one)) is not None]
+            is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
+            found += parts if is_known else [(size, word)]
+        return [size for size, _ in found], tuple(word for _, word in found)
 
     def _of_padded(
         self,
@@ -223,26 +261,20 @@ class SizeWriter:
                 return self.text(size, word.of)
         return None
 
-    def _product(self, texts: list[str]) -> str:
-        for text in texts:
-            self.used |= set(re.findall(r"[A-Za-z_]\w*", text)) & {*self._values, *self._stated}
-        return " * ".join(texts)
+    def _product(self, texts: Sequence[SizeText]) -> str:
+        self.used.update(*(text.words for text in texts))
+        return " * ".join(text.factor for text in texts)
 
-    def _peek(self, size: Size, word: str | None) -> str:
-        used = set(self.used)
-        text = self.text(size, word)
-        self.used = used
-        return text if re.fullmatch(r"\w+( \* \w+)*", text) else f"({text})"
+    def _use(self, text: SizeText) -> str:
+        self.used |= text.words
+        return text.text
 
-    def _use(self, word: str) -> str:
-        self.used.add(word)
-        return word
-
-    def _symbolic(self, size: Size) -> str:
-        for symbol in sorted(map(str, getattr(size, "free_symbols", ()))):
-            if symbol in self._symbols:
-                self._use(self._symbols[symbol])
-        return size_text(size, self._symbols)
+    def _symbolic(self, size: sympy.Expr) -> SizeText:
+        symbols = sorted(map(str, size.free_symbols))
+        words = frozenset(self._symbols[symbol] for symbol in symbols if symbol in self._symbols)
+        is_number = bool(size.is_Integer)
+        is_factor = bool(size.is_Symbol) or (is_number and size >= 0)
+        return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
 
 
 def bind_sizes(
@@ -330,8 +362,8 @@ def is_path(text: str) -> bool:
 
 
 def _read_from(
-    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[str]
-) -> list[str]:
+    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[SizeText]
+) -> list[SizeText]:
     """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
 
     Small numbers stay, and those of a tensor that has several dimensions so large.
@@ -342,30 +374,8 @@ def _read_from(
     for (size, _), text, last in zip(group, texts, is_last, strict=True):
         is_told = is_path(variable) and shape.count(str(size)) == 1
         place = -1 if last else shape.index(str(size))
-        found.append(f"{variable}.shape[{place}]" if is_bare(text) and is_told else text)
+        found.append(SizeText(f"{variable}.shape[{place}]") if is_bare(text.text) and is_told else text)
     return found
-
-
-def symbol_words(
-    graph: CapturedGraph, taken: Set[str], tensors: Iterable[tuple[str, Words, object]]
-) -> tuple[dict[str, str], frozenset[str]]:
-    """The word of each symbol, and the symbols whose words are variables without a shape that binds them.
-
-    Args:
-        graph: What was captured.
-        taken: Names that are variables.
-        tensors: Those of the call, with the words of their dimensions.
-    """
-    words = {str(size.symbol): size.name for size in graph.symbols}
-    given = {str(size.symbol) for size in graph.symbols if size.dim is None}
-    known = {*taken, *words.values(), *(word for _, each, _ in tensors for word in each if word is not None)}
-    for size in graph.data_sizes:
-        word = size.name
-        while word in known:
-            word += "_"
-        known.add(word)
-        words[str(size.symbol)] = word
-    return words, frozenset(given | {str(size.symbol) for size in graph.data_sizes})
 
 
 def data_size_lines(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -27,6 +26,7 @@ from longhand.lower.ir import (
     Extent,
     Load,
     Pointwise,
+    PointwiseOp,
     Position,
     Reduce,
     Scalar,
@@ -39,9 +39,8 @@ from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, scalar_at
 
 _WIDEST = 106  # of a statement in a function
-
-# A mask that reads well where it is used: ``in_range & ~in_first_half``.
-_READABLE_MASK = re.compile(r"\w+( & ~?\w+)?")
+_CONJUNCTIONS = frozenset({PointwiseOp.LOGICAL_AND, PointwiseOp.BITWISE_AND})
+_NEGATIONS = frozenset({PointwiseOp.LOGICAL_NOT, PointwiseOp.BITWISE_NOT})
 
 
 def _writes_narrow(plan: KernelPlan) -> bool:
@@ -83,7 +82,7 @@ class Block:
         self.bases: dict[str, str] = {}  # shared part of the rows -> variable
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed
         self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
-        self.functions: set[str] = set()  # device functions needed
+        self.functions: set[str] = set()  # that are called, device functions among them
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_numbers(plan.body, scope.constants, ONE_WAY, OF_TENSORS)
         self._copied = plan.numerics.copied
@@ -94,8 +93,7 @@ class Block:
     def expression(self, position: int, top: bool = True) -> Text:
         """A value as text; named values below it by their names."""
         text = render(position, self.body, self.names, self.operators, self._leaf, self.known, top)
-        for function in re.findall(r"(?<![\w.])(\w+)\(", text.text):
-            self.functions.add(function)
+        self.functions |= text.needs
         return text
 
     def _leaf(self, position: int) -> Text:
@@ -304,7 +302,8 @@ class Block:
         mask = self.mask(position)
         if mask is None or mask.isidentifier():
             return []
-        if _READABLE_MASK.fullmatch(mask) and self._fits(position):
+        is_bounded = self.bounds(self._varying(position)) is not None
+        if _reads_well(self, value.mask, is_bounded) and self._fits(position):
             return []
         word = self.names.values.get(position, self.names.pointers[value.buffer])
         verb = "reads" if isinstance(value, Load) else "writes"
@@ -351,3 +350,30 @@ def is_plain_load(body: Sequence[Value], position: int) -> bool:
     """Whether a value is read without a condition, from a place that no value decides."""
     value = body[position]
     return isinstance(value, Load) and value.mask is None and not value.index.values
+
+
+def _reads_well(block: Block, condition: int, is_bounded: bool) -> bool:
+    """Whether a mask is of no more than two names, so that it reads well where it is used: ``in_range & ~is_first``.
+
+    Args:
+        block: What prints it.
+        condition: What a load or store asks for.
+        is_bounded: Whether the mask that keeps lanes in range stands before it.
+    """
+    both = block.body[condition]
+    if is_bounded:
+        return _is_name(block, condition) or _is_name_negated(block, condition)
+    if isinstance(both, Pointwise) and both.op in _CONJUNCTIONS and not _is_name(block, condition):
+        one, other = both.args
+        return _is_name(block, one) and (_is_name(block, other) or _is_name_negated(block, other))
+    return _is_name(block, condition)
+
+
+def _is_name(block: Block, position: int) -> bool:
+    return block.expression(position, top=False).text.isidentifier()
+
+
+def _is_name_negated(block: Block, position: int) -> bool:
+    value = block.body[position]
+    is_negation = isinstance(value, Pointwise) and value.op in _NEGATIONS
+    return is_negation and not _is_name(block, position) and _is_name(block, arguments(value)[0])

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
+from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.emit.cpp.list_binding import list_face
 from longhand.emit.module.backward_py import trained_call, write_backward
@@ -64,7 +65,7 @@ class Cpp:
 
     def shared(self, files: Mapping[str, str]) -> dict[str, str]:
         """Headers."""
-        sources = [text for path, text in files.items() if path.endswith(".cpp")]
+        sources = [text for text in files.values() if isinstance(text, CppSource)]
         return {f"kernels/{header}": text for header, text in print_cpp_headers(sources).items()}
 
 

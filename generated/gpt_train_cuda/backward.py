@@ -72,23 +72,23 @@ def block_backward(saved, d_x_plus_mlp):
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.column_sum(d_x_plus_mlp, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x_plus_mlp.reshape(-1, dim), saved.narrow_weight)
+    d_hidden = torch.mm(d_x_plus_mlp, saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    hidden = torch.empty_like(saved.widen)
-    d_widen = torch.empty_like(saved.widen)
+    hidden = torch.empty_like(d_hidden)
+    d_widen = torch.empty_like(d_hidden)
     d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.gelu_and_d_gelu_column_sum(
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
     del d_hidden
 
-    d_narrow_weight = torch.mm(d_x_plus_mlp.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
+    d_narrow_weight = torch.mm(d_x_plus_mlp.transpose(0, 1), hidden)
     del hidden
-    d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), saved.widen_weight)
+    d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = torch.empty_like(saved.x)
+    ln_2 = torch.empty_like(d_x_plus_mlp)
     d_x = d_x_plus_mlp  # in place: nothing reads d_x_plus_mlp afterwards
     d_ln_2_weight = torch.empty_like(saved.ln_2_weight)
     d_ln_2_bias = torch.empty_like(saved.ln_2_weight)
@@ -107,15 +107,15 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))
+    d_widen_weight = torch.mm(d_widen.transpose(0, 1), ln_2)
     del d_widen
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x.reshape(-1, dim), saved.proj_weight)
+    d_mixed = torch.mm(d_x, saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_x.transpose(0, 1), mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -142,7 +142,7 @@ def block_backward(saved, d_x_plus_mlp):
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_qkv = torch.empty((batch, seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    d_qkv = torch.empty((batch * seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
     kernels.d_qkv_and_bias(
         d_q,
@@ -158,10 +158,10 @@ def block_backward(saved, d_x_plus_mlp):
         boundary=dim,
         second_boundary=2 * dim,
     )
-    d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), saved.qkv_weight)
+    d_ln_1 = torch.mm(d_qkv, saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = torch.empty_like(saved.residual)
+    ln_1 = torch.empty_like(d_x)
     d_residual = d_x  # in place: nothing reads d_x afterwards
     d_ln_1_weight = torch.empty_like(saved.ln_1_weight)
     d_ln_1_bias = torch.empty_like(saved.ln_1_weight)
@@ -180,7 +180,7 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_qkv_weight = torch.mm(d_qkv.reshape(-1, qkv_dim).transpose(0, 1), ln_1.reshape(-1, dim))
+    d_qkv_weight = torch.mm(d_qkv.transpose(0, 1), ln_1)
     return (
         d_residual,
         d_ln_1_weight,
@@ -210,7 +210,7 @@ def language_model_backward(saved, d_loss):
     vocab_size = unscaled_d_token_embedding.shape[0]
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_x = torch.empty_like(x)
+    d_x = torch.empty_like(unscaled_d_ln_f)
     d_ln_f_weight = torch.empty_like(ln_f_weight)
     d_ln_f_bias = torch.empty_like(ln_f_weight)
     kernels.d_layer_norm(
@@ -231,10 +231,10 @@ def language_model_backward(saved, d_loss):
         d_x, *d_blocks[layer] = block_backward(saved_blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_position_embedding_weight = torch.empty((1, seq, dim), dtype=torch.bfloat16, device=tokens.device)
+    d_position_embedding_weight = torch.empty((seq, dim), dtype=torch.bfloat16, device=tokens.device)
     kernels.column_sum_short(d_x, d_position_embedding_weight, batch, seq * dim)
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
-        d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
+        d_x.view(batch, seq, dim), tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )
 
     d_token_embedding_weight = torch.empty_like(unscaled_d_token_embedding)
@@ -247,7 +247,7 @@ def language_model_backward(saved, d_loss):
     )
     return (
         d_token_embedding_weight,
-        d_position_embedding_weight.reshape(seq, dim),
+        d_position_embedding_weight,
         *(gradient for layer in range(len(d_blocks)) for gradient in d_blocks[layer]),
         d_ln_f_weight,
         d_ln_f_bias,

@@ -182,7 +182,15 @@ def _kinds(starts: Sequence[tuple[int, int]], numbers: Sequence[int], stretch: S
             if tuple(numbers[start : start + len(tokens)]) == tokens:
                 layers.append(_Layer(position, start, start + len(tokens), kind))
                 break
-    # The first may have been cut from what comes before it: alone of its kind, it is no layer in turn.
+    # The first may begin with what comes before it: its end is one of a kind after it.
+    if layers and sum(layer.kind == layers[0].kind for layer in layers) == 1:
+        start, end = layers[0].start, layers[0].end
+        tails = [tokens for tokens in known if len(tokens) < end - start]
+        for tokens in sorted(tails, key=len, reverse=True):
+            if tuple(numbers[end - len(tokens) : end]) == tokens:
+                layers[0] = _Layer(layers[0].position, end - len(tokens), end, known[tokens])
+                break
+    # Alone of its kind, it is no layer in turn.
     while layers and sum(layer.kind == layers[0].kind for layer in layers) == 1:
         layers = layers[1:]
     while layers and sum(layer.kind == layers[-1].kind for layer in layers) == 1:

@@ -63,6 +63,48 @@ def before_layers(
     return {**position_of, **moved} if moved else position_of
 
 
+def before_derivatives(
+    steps: Sequence[Step],
+    position_of: Mapping[str, int],
+    nodes: Mapping[str, fx.Node],
+    buffers: Mapping[str, Buffer],
+) -> Mapping[str, int]:
+    """`position_of` of a backward pass: what it computes again for several layers stands before the first of them.
+
+    That is what no layer made in the forward either, a table of sines or a mask: computed where the first layer reads
+    it, it would make that layer another one than those after it.
+
+    Args:
+        steps: In an order that respects the dependencies.
+        position_of: Where each node stands in the captured graph.
+        nodes: The nodes, with their provenance.
+        buffers: Of the program.
+    """
+    layers = [frozenset(_layers(step, nodes)) for step in steps]
+    first = _first_positions(steps, layers, position_of)
+    readers, writers = _readers_and_writers(steps)
+    outside: set[int] = set()
+    for number, step in enumerate(steps):
+        one = effects(step)
+        needed = {other for name in one.reads for other in writers.get(name, ())}
+        is_once = all(_is_made_once(name, buffers, writers) for name in one.writes)
+        if not layers[number] and is_once and needed <= outside:
+            outside.add(number)
+    moved: dict[str, int] = {}
+    begins: dict[int, int] = {}
+    for number in sorted(outside, reverse=True):
+        read_by = {other for name in effects(steps[number]).writes for other in readers.get(name, ())}
+        read_in = {layer for other in read_by for layer in layers[other]}
+        owners = {
+            owner for owner, _ in read_in if len({place for path, place in read_in if path == owner}) > 1
+        }
+        found = [*(first[owner] for owner in owners), *(begins[n] for n in read_by if n in begins)]
+        if found:
+            begins[number] = min(found)
+            moved.update(dict.fromkeys(nodes_of(steps[number]), begins[number] - 1))
+    return {**position_of, **moved} if moved else position_of
+
+
 def _readers_and_writers(steps: Sequence[Step]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     """By buffer: which steps read it, and which write it."""
     readers: dict[str, list[int]] = {}

@@ -28,7 +28,7 @@ from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loo
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
-from longhand.schedule.names.dimension_propagation import PRODUCT, Words
+from longhand.schedule.names.dimension_propagation import Words, product_word
 from longhand.schedule.names.naming import name_unit
 from longhand.schedule.names.unit_names import Ledger, NamedPlan
 from longhand.schedule.names.variables import list_words, name_block
@@ -85,7 +85,7 @@ def _flattened(node: fx.Node, value: torch.Tensor, dims: DimWords) -> Words:
     if shape == value.shape:
         return words
     if value.ndim == 2 and len(shape) > 2 and shape[-1] == value.shape[1] and all(words[:-1]):
-        return PRODUCT.join(word for word in words[:-1] if word), words[-1]
+        return product_word(words[:-1]), words[-1]
     return (None,) * value.ndim
 
 
@@ -214,8 +214,11 @@ def _forward_buffer(entry: BackwardInput, plan: UnitPlan) -> str | None:
 
 def _made_alike(twin: Loop, sources: Mapping[int, Sequence[str]]) -> list[int | None]:
     """For each field: a number for what all of the loop's layers have at the same place; None if they do not."""
+    repeat = twin.repeat
+    before = repeat.previous or ((),) * len(repeat.runs)  # weights of the layer before, which it is given
     runs = [
-        [*outputs, *inputs] for outputs, inputs in zip(twin.repeat.outputs, twin.repeat.inputs, strict=True)
+        [*outputs, *inputs, *given]
+        for outputs, inputs, given in zip(repeat.outputs, repeat.inputs, before, strict=True)
     ]
     order = _order_of_making(twin)
     found: list[int | None] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 import torch
@@ -16,8 +16,9 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
+from longhand.lower.sizes import as_size
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimension_propagation import Words, carried_words, filled, shape_of
+from longhand.schedule.names.dimension_propagation import Words, carried_words, filled, reshaped, shape_of
 from longhand.schedule.names.operation_names import aten_name
 from longhand.schedule.names.words import identifier
 
@@ -60,6 +61,11 @@ class DimWords:
         self._words: dict[str, Words] = {**tables, **self.arguments}
         self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
         self._buffers = buffers
+        self._shapes: dict[str, tuple[Size, ...]] = {
+            node.name: tuple(map(as_size, shape_of(node)))
+            for node in graph.graph.nodes
+            if node.name in buffers
+        }
         twins = {
             name: twin
             for chain in chains
@@ -101,9 +107,12 @@ class DimWords:
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
         found = self._words.get(buffer, ())
+        one, shape = self._buffers.get(buffer), self._shapes.get(buffer)
+        if one is not None and shape not in (None, one.shape) and len(found) == len(shape):
+            return reshaped(shape, found, one.shape)
         if len(found) == n_dims:
             return found
-        made = self._buffers[buffer].derived if buffer in self._buffers else None
+        made = None if one is None else one.derived
         if made is None:
             return (None,) * n_dims
         if made.how.is_layout:
@@ -272,3 +281,25 @@ def _shape_of(value: ast.AST) -> str | None:
     ):
         return identifier(value.value.id)
     return None
+
+
+def symbol_words(
+    graph: CapturedGraph, taken: Set[str], tensors: Iterable[tuple[str, Words, object]]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The word of each symbol, and the symbols whose words are variables without a shape that binds them.
+
+    Args:
+        graph: What was captured.
+        taken: Names that are variables.
+        tensors: Those of the call, with the words of their dimensions.
+    """
+    words = {str(size.symbol): size.name for size in graph.symbols}
+    given = {str(size.symbol) for size in graph.symbols if size.dim is None}
+    known = {*taken, *words.values(), *(word for _, each, _ in tensors for word in each if word is not None)}
+    for size in graph.data_sizes:
+        word = size.name
+        while word in known:
+            word += "_"
+        known.add(word)
+        words[str(size.symbol)] = word
+    return words, frozenset(given | {str(size.symbol) for size in graph.data_sizes})

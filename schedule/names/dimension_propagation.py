@@ -75,7 +75,22 @@ def _word(argument: ast.expr) -> str | None:
 
 
 Words = tuple[str | None, ...]
-PRODUCT = " * "  # between the words of dimensions that are one
+
+
+class ProductWord(str):
+    """The word of dimensions that have become one: ``batch * seq``.
+
+    Attributes:
+        of: The word of each.
+    """
+
+    __slots__ = ("of",)
+    of: tuple[str, ...]
+
+    def __new__(cls, of: Sequence[str]) -> ProductWord:
+        made = super().__new__(cls, " * ".join(of))
+        made.of = tuple(of)
+        return made
 
 
 class PaddedWord(str):
@@ -121,7 +136,7 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         return tuple(
             (
                 word
-                if word is None or str(old) == str(new) or PRODUCT in word
+                if word is None or str(old) == str(new) or isinstance(word, ProductWord)
                 else PaddedWord(word) if is_padded else None
             )
             for word, old, new in zip(first, shape_of(given[0]), shape, strict=True)
@@ -146,7 +161,7 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         stated = words_of_reshape(_statement(node), shape)
         # A product gives way to the user's own word for it.
         plain = tuple(
-            own if own and own not in carried and PRODUCT in (word or "") else word
+            own if own and own not in carried and isinstance(word, ProductWord) else word
             for word, own in zip(carried, stated, strict=True)
         )
         return filled(plain, stated)
@@ -177,6 +192,19 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
     return _broadcast(given, words, shape)
 
 
+def product_word(words: Words) -> str:
+    """The word of dimensions, of which each has one, that become one dimension."""
+    parts = [part for word in words for part in parts_of(word)]
+    return parts[0] if len(parts) == 1 else ProductWord(parts)
+
+
+def parts_of(word: str | None) -> tuple[str, ...]:
+    """The words of the dimensions that a word stands for: more than one where these have become one."""
+    if word is None:
+        return ()
+    return word.of if isinstance(word, ProductWord) else (word,)
+
+
 def _put(words: Words, place: int, word: str | None) -> Words:
     return (*words[:place], word, *words[place + 1 :])
 
@@ -204,7 +232,7 @@ def _of_image(name: str, first: Words, old: tuple[Size, ...], new: tuple[Size, .
 
 def _made(word: str | None) -> str | None:
     """``out_channels``: what stands in the place of channels after an operation on images."""
-    return None if word is None or PRODUCT in word else f"out_{word.removeprefix('out_')}"
+    return None if word is None or isinstance(word, ProductWord) else f"out_{word.removeprefix('out_')}"
 
 
 def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words | None:
@@ -238,8 +266,8 @@ def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Word
         tail = back
     inner, made = words[front : len(old) - tail], range(front, len(new) - tail)
     if len(made) == 1 < len(inner) and all(inner):
-        found[front] = PRODUCT.join(word for word in inner if word)
-    elif len(inner) == 1 < len(made) and len(parts := (inner[0] or "").split(PRODUCT)) == len(made):
+        found[front] = product_word(inner)
+    elif len(inner) == 1 < len(made) and len(parts := parts_of(inner[0])) == len(made):
         found[front : len(new) - tail] = parts
     return tuple(found)
 

@@ -31,7 +31,7 @@ from longhand.lower.ir import (
 )
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
-from longhand.schedule.names.dimension_propagation import PRODUCT, grouped
+from longhand.schedule.names.dimension_propagation import grouped, parts_of
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.names.unit_names import AxisNames
 from longhand.schedule.names.value_rules import Nameless, one_of, words_by_rule
@@ -93,7 +93,7 @@ def dimensions_of(
         for axis, group in zip(pointer.dims or (), parts or (), strict=False):
             known = [word for _, word in group if word is not None]
             if known and len(known) == len(group):
-                found.setdefault(axis, tuple(part for word in known for part in word.split(PRODUCT)))
+                found.setdefault(axis, tuple(part for word in known for part in parts_of(word)))
     return found
 
 

@@ -24,6 +24,7 @@ from longhand.schedule.layers.model_steps import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.parameter_names import parameter_specs
+from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.weight_names import inside_layer, name_weights
@@ -168,7 +169,7 @@ def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
     elsewhere = {buffer for plain in outside for buffer in buffers_read(plain)}
     words = list_words(steps)
     return {
-        buffer: f"{words[loop.owner, loop.positions]}[{position}][{place}]"
+        buffer: Reached(words[loop.owner, loop.positions], position, place)
         for loop in loops_of(steps)
         for position, run in zip(loop.positions, loop.own, strict=False)
         for place, buffer in enumerate(run)
@@ -349,7 +350,7 @@ class _Namer:
                 is_gathered = place in loop.gathered
                 word = self.scope.pick(f"{EVERY}{word}" if is_gathered else list_of(word) for word in words)
                 for layer, run in enumerate(loop.repeat.outputs):
-                    self.names[run[place]] = f"{word}[{layer}]"
+                    self.names[run[place]] = Reached(word, layer)
                 continue
             if place in loop.carried:
                 begin = first[loop.carried.index(place)]
@@ -362,9 +363,9 @@ class _Namer:
 
     def _name_gradients(self, loop: Loop, number: int) -> None:
         """What a layer of a backward pass returns for its weights: ``d_blocks[3][0]``."""
-        of_layer = f"{gradients_word(loop, self.steps)}[{loop.positions[number]}]"
+        word, position = gradients_word(loop, self.steps), loop.positions[number]
         for place, collected in enumerate(loop.collected):
-            self.names[loop.repeat.outputs[number][collected]] = f"{of_layer}[{place}]"
+            self.names[loop.repeat.outputs[number][collected]] = Reached(word, position, place)
 
 
 def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:

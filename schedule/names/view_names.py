@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
     splits = _whole_splits(views, words)
     lines: dict[tuple[str, ...], NamedView] = {}
     reads: Counter[str] = Counter()
+    reshaped: set[str] = set()  # what the call itself gives another shape first
     for view in views:
         source, n_before = view.buffer, 0
         for number, call in enumerate(view.calls):
@@ -69,29 +70,37 @@ def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
                 reads[source] += 1
             source, n_before = call.origin, number + 1
         reads[source] += 1
+        if n_before < len(view.calls) and _op(view.calls[n_before]) in _RESHAPES:
+            reshaped.add(source)
     found = [dataclasses.replace(line, is_last=reads[line.source] == 1) for line in lines.values()]
-    return tuple(_without_detours(_heads_at_once(found, words), words))
+    return tuple(_without_detours(_heads_at_once(found, words), reads, reshaped))
 
 
-def _without_detours(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
-    """Not two lines where the first only gives a value the shape that the second, of the same name, changes again."""
+def _without_detours(
+    lines: Sequence[NamedView], reads: Mapping[str, int], reshaped: Set[str]
+) -> list[NamedView]:
+    """Not a line that only gives a value a shape which its one reader, a line or the call itself, changes again."""
     found: list[NamedView] = []
     for line in lines:
         last = found[-1] if found else None
-        if (
-            last is not None
-            and (line.source,) == last.keys
-            and last.is_last
-            and last.split is None
-            and last.unbind is None
-            and words.provenance(line.source).local == words.provenance(line.keys[0]).local
-            and all(_op(call) in _RESHAPES for call in last.view.calls[last.n_before :])
-            and _op(line.view.calls[line.n_before]) in _RESHAPES
-        ):
+        is_read = last is not None and (line.source,) == last.keys
+        if is_read and last and _is_reshape(last) and _op(line.view.calls[line.n_before]) in _RESHAPES:
             found.pop()
             line = dataclasses.replace(line, source=last.source, n_before=last.n_before, is_last=last.is_last)
         found.append(line)
-    return found
+    sources = {line.source for line in found}
+
+    def is_detour(line: NamedView) -> bool:
+        key = line.keys[0]
+        return _is_reshape(line) and key not in sources and reads[key] == 1 and key in reshaped
+
+    return [line for line in found if not is_detour(line)]
+
+
+def _is_reshape(line: NamedView) -> bool:
+    """Whether a line does nothing but to give a value that it alone reads another shape."""
+    is_plain = line.is_last and line.split is None and line.unbind is None
+    return is_plain and all(_op(call) in _RESHAPES for call in line.view.calls[line.n_before :])
 
 
 def view_key(step: Extern, node: str) -> str:

@@ -12,6 +12,7 @@ from types import ModuleType
 import torch
 
 from longhand.emit.cpp.format import format_cpp
+from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.lower.ir import Constant, Extent, Pointwise, Reduce, Scalar, Store, arguments
 from longhand.schedule.names.unit_names import AxisNames, KernelNames
@@ -34,7 +35,7 @@ def runtime_in(folder: Path) -> ModuleType:
     return module
 
 
-def write_kernels(folder: Path, texts: Mapping[str, str]) -> None:
+def write_kernels(folder: Path, texts: Mapping[str, CppSource]) -> None:
     """kernels/*.cpp and the headers that they include."""
     kernels = folder / "kernels"
     kernels.mkdir(exist_ok=True, parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -12,8 +13,10 @@ import pytest
 import torch
 
 from longhand.emit.cpp.format import LINE_LENGTH, format_cpp
+from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.schedule.names.unit_names import Quote
 from tests.emit.cpp_kernels import plain_names
 from tests.emit.test_cpp_text import add_layer_norm, bias_gelu
 from tests.schedule import nests
@@ -21,7 +24,7 @@ from tests.schedule import nests
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def _planned(name: str, make: nests.NestMaker) -> str:
+def _planned(name: str, make: nests.NestMaker) -> CppSource:
     plan, _ = plan_kernel(make.nest(), make.buffers, nests.CPU)
     return print_cpp_kernel(plan, plain_names(plan, name))
 
@@ -44,7 +47,7 @@ def _product_with_sums() -> nests.NestMaker:
     return make
 
 
-KERNELS: dict[str, Callable[[], str]] = {
+KERNELS: dict[str, Callable[[], CppSource]] = {
     "add_layer_norm": lambda: print_cpp_kernel(*add_layer_norm()),
     "bias_gelu": lambda: print_cpp_kernel(*bias_gelu(torch.bfloat16)),
     "cross_entropy": lambda: _planned("cross_entropy", nests.cross_entropy(6, 50)),
@@ -71,7 +74,8 @@ def test_text_is_the_golden_one(name: str, update_golden: bool) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_text_reads_well(name: str) -> None:
-    text = format_cpp(KERNELS[name]())
+    source = KERNELS[name]()
+    text = format_cpp(source)
     assert format_cpp(text) == text
     assert max(map(len, text.splitlines())) <= LINE_LENGTH
     body = text[text.index('extern "C"') :]
@@ -79,13 +83,23 @@ def test_text_reads_well(name: str) -> None:
     assert not re.findall(r"(?<![\w.])\d{2,}(?![\w.])", code), "a bare number"
     assert len(body.splitlines()) <= 80
     for header in re.findall(r'#include "(.*)"', text):
-        assert header in print_cpp_headers([text])
+        assert header in print_cpp_headers([source])
+
+
+def test_headers_declare_what_is_called_and_not_what_a_comment_quotes() -> None:
+    plan, names = bias_gelu(torch.float32)
+    quoted = dataclasses.replace(names, quotes=(Quote("Model.forward", "y = torch.pow(torch.sin(x), 2)"),))
+    source = print_cpp_kernel(plan, quoted)
+    header = print_cpp_headers([source])["vector_math.h"]
+    assert "torch.pow(torch.sin(x), 2)" in source
+    assert "vector_erf(" in header and "pow(" not in header and "sin(" not in header
 
 
 @pytest.mark.parametrize("flags", [["-march=x86-64"], ["-march=x86-64-v3"]])
 def test_builds_without_warnings_for_older_processors(flags: list[str], tmp_path: Path) -> None:
-    texts = {name: format_cpp(make()) for name, make in KERNELS.items()}
-    for header, text in print_cpp_headers(texts.values()).items():
+    sources = {name: make() for name, make in KERNELS.items()}
+    texts = {name: format_cpp(source) for name, source in sources.items()}
+    for header, text in print_cpp_headers(sources.values()).items():
         (tmp_path / header).write_text(format_cpp(text, header))
     everything = "\n".join(re.sub(r"constexpr long \w+ = .*", "", text) for text in texts.values())
     tunables = {name for text in texts.values() for name in re.findall(r"constexpr long (\w+) =", text)}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_kernel
 from longhand.lower.ir import PointwiseOp, ReduceOp
 from longhand.schedule.kernels.kernel import plan_kernel
@@ -38,14 +39,10 @@ def test_sizes_of_zero_touch_nothing_that_is_not_there(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     planned = {name: plan_kernel(make.nest(), make.buffers, CPU) for name, make in CASES.items()}
-    write_kernels(
-        tmp_path,
-        {
-            # Without comments: by them, a tensor with elements is refused where there are to be none.
-            name: re.sub("  //.*", "", print_cpp_kernel(plan, plain_names(plan, name)))
-            for name, (plan, _) in planned.items()
-        },
-    )
+    sources = {name: print_cpp_kernel(plan, plain_names(plan, name)) for name, (plan, _) in planned.items()}
+    # Without comments: by them, a tensor with elements is refused where there are to be none.
+    bare = {name: CppSource(re.sub("  //.*", "", source), source.needs) for name, source in sources.items()}
+    write_kernels(tmp_path, bare)
     runtime = runtime_in(tmp_path)
     for name, (plan, launch) in planned.items():
         make = CASES[name]

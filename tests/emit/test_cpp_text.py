@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from longhand.emit.cpp.format import format_cpp
+from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.lower.ir import (
     Constant,
@@ -53,11 +54,11 @@ OVER_ALL = Address((("r", (SizeOf("c"),)), ("c", ())))
 
 
 @pytest.fixture
-def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
+def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, CppSource], ModuleType]]:
     """Writes a kernel and its headers as a unit would and returns the unit's runtime."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def make(name: str, text: str) -> ModuleType:
+    def make(name: str, text: CppSource) -> ModuleType:
         kernels = tmp_path / "kernels"
         kernels.mkdir(exist_ok=True)
         (kernels / f"{name}.cpp").write_text(format_cpp(text))
@@ -164,7 +165,9 @@ def bias_gelu(dtype: torch.dtype) -> tuple[KernelPlan, KernelNames]:
 
 
 @pytest.mark.parametrize("n_rows, n_cols", [(1, 1), (7, 33), (300, 257), (0, 5)])
-def test_layer_norm_matches_eager(unit: Callable[[str, str], ModuleType], n_rows: int, n_cols: int) -> None:
+def test_layer_norm_matches_eager(
+    unit: Callable[[str, CppSource], ModuleType], n_rows: int, n_cols: int
+) -> None:
     runtime = unit("add_layer_norm", print_cpp_kernel(*add_layer_norm()))
     x, attn = torch.randn(n_rows, n_cols), torch.randn(n_rows, n_cols)
     weight, bias, h = torch.randn(n_cols), torch.randn(n_cols), torch.empty(n_rows, n_cols)
@@ -178,7 +181,7 @@ def test_layer_norm_matches_eager(unit: Callable[[str, str], ModuleType], n_rows
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("n", [0, 1, 1000, 40001])
 def test_elementwise_matches_eager(
-    unit: Callable[[str, str], ModuleType], dtype: torch.dtype, n: int
+    unit: Callable[[str, CppSource], ModuleType], dtype: torch.dtype, n: int
 ) -> None:
     runtime = unit("bias_gelu", print_cpp_kernel(*bias_gelu(dtype)))
     x, bias = torch.randn(n).to(dtype), torch.randn(n)

@@ -6,6 +6,7 @@ from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.columns import ColumnsPrinter
 from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.schedule_text import (
+    OF_CHUNKS,
     ScheduleText,
     chunks_in_double,
 )
@@ -18,8 +19,8 @@ def text(
     """Loops down the columns."""
     body = ColumnsPrinter(printer).text()
     if not plan.partials:
-        return ScheduleText(
-            "columns.cpp.jinja", ("One thread per block of columns; it walks down the rows.",), body
-        )
-    remark = ("One thread per chunk of rows and block of columns.", *chunks_in_double(plan, body.partials))
-    return ScheduleText("columns_split.cpp.jinja", remark, body)
+        who = "One thread per block of columns; it walks down the rows."
+        return ScheduleText("columns.cpp.jinja", (who,), body, frozenset({"std::min"}))
+    chunks = chunks_in_double(plan, body.partials)
+    remark = ("One thread per chunk of rows and block of columns.", *chunks)
+    return ScheduleText("columns_split.cpp.jinja", remark, body, OF_CHUNKS)

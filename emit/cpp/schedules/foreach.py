@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.cpp.body import BodyPrinter
+from longhand.emit.cpp.headers import VECTOR
 from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.rows import PassText, RowsText
 from longhand.emit.cpp.schedule_text import (
@@ -29,4 +30,5 @@ def text(
             tensors.append(f"{const}{cpp_type(pointer.dtype)} *{word} = {words}[tensor];")
     one = PassText(passes.column_loops(0), passes.outer_lines(0))
     body = RowsText((), tuple(tensors), passes.outer_lines(-1), (), (one,))
-    return ScheduleText("foreach.cpp.jinja", (remark, *sums_in_double(plan, row_loops(body))), body)
+    needs = frozenset({VECTOR, "std::upper_bound", "std::min"} if cols else ())
+    return ScheduleText("foreach.cpp.jinja", (remark, *sums_in_double(plan, row_loops(body))), body, needs)

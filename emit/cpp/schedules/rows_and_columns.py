@@ -6,6 +6,7 @@ from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.rows_and_columns import rows_and_columns_text
 from longhand.emit.cpp.schedule_text import (
+    OF_CHUNKS,
     ScheduleText,
     chunks_in_double,
     in_double,
@@ -24,4 +25,4 @@ def text(
     body = rows_and_columns_text(pass_printer(plan, printer), rows)
     sums = ("Sums of rows in double.",) if in_double(plan, row_loops(body.row)) else ()
     chunks = chunks_in_double(plan, body.partials)
-    return ScheduleText("rows_and_columns.cpp.jinja", (remark, *sums, *chunks), body)
+    return ScheduleText("rows_and_columns.cpp.jinja", (remark, *sums, *chunks), body, OF_CHUNKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.cpp.body import BodyPrinter
+from longhand.emit.cpp.headers import LOAD_TRANSPOSED
 from longhand.emit.cpp.loops import CppLoop
 from longhand.emit.cpp.rows import rows_text
 from longhand.emit.cpp.schedule_text import (
@@ -20,4 +21,5 @@ def text(
     """Tiles, and the loops inside one."""
     body = rows_text(pass_printer(plan, printer), bool(rows))
     sums = sums_in_double(plan, row_loops(body))
-    return ScheduleText("tiles.cpp.jinja", ("One thread per tile.", *sums), body)
+    needs = {"std::min"} | ({LOAD_TRANSPOSED} if body.turned else set())
+    return ScheduleText("tiles.cpp.jinja", ("One thread per tile.", *sums), body, frozenset(needs))

@@ -71,22 +71,22 @@ def block_backward(saved, d_x_plus_mlp):
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = empty((dim,), torch.float32)
     kernels.column_sum(d_x_plus_mlp, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x_plus_mlp.reshape(-1, dim), saved.narrow_weight)
+    d_hidden = torch.mm(d_x_plus_mlp, saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-    hidden = empty(saved.widen.shape, torch.float32)
-    d_widen = d_hidden.view(batch, seq, widen_dim)  # in place: nothing reads d_hidden afterwards
+    hidden = empty(d_hidden.shape, torch.float32)
+    d_widen = d_hidden  # in place: nothing reads d_hidden afterwards
     d_widen_bias = empty((widen_dim,), torch.float32)
     kernels.gelu_and_d_gelu_column_sum(
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
 
-    d_narrow_weight = torch.mm(d_x_plus_mlp.reshape(-1, dim).transpose(0, 1), hidden.reshape(-1, widen_dim))
-    d_ln_2 = torch.mm(d_widen.reshape(-1, widen_dim), saved.widen_weight)
+    d_narrow_weight = torch.mm(d_x_plus_mlp.transpose(0, 1), hidden)
+    d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = empty(saved.x.shape, torch.float32)
-    d_x = d_ln_2.view(batch, seq, dim)  # in place: nothing reads d_ln_2 afterwards
+    ln_2 = empty(d_x_plus_mlp.shape, torch.float32)
+    d_x = d_ln_2  # in place: nothing reads d_ln_2 afterwards
     d_ln_2_bias = empty(saved.ln_2_weight.shape, torch.float32)
     d_ln_2_weight = empty(saved.ln_2_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
@@ -104,14 +104,14 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_widen_weight = torch.mm(d_widen.reshape(-1, widen_dim).transpose(0, 1), ln_2.reshape(-1, dim))
+    d_widen_weight = torch.mm(d_widen.transpose(0, 1), ln_2)
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
     kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x.reshape(-1, dim), saved.proj_weight)
+    d_mixed = torch.mm(d_x, saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.reshape(-1, dim).transpose(0, 1), mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_x.transpose(0, 1), mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -124,7 +124,7 @@ def block_backward(saved, d_x_plus_mlp):
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_qkv = empty((batch, seq, qkv_dim), torch.float32)
+    d_qkv = empty((batch * seq, qkv_dim), torch.float32)
     d_qkv_bias = empty((qkv_dim,), torch.float32)
     kernels.d_qkv_and_bias(
         d_q,
@@ -140,11 +140,11 @@ def block_backward(saved, d_x_plus_mlp):
         boundary=dim,
         second_boundary=2 * dim,
     )
-    d_ln_1 = torch.mm(d_qkv.reshape(-1, qkv_dim), saved.qkv_weight)
+    d_ln_1 = torch.mm(d_qkv, saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = empty(saved.residual.shape, torch.float32)
-    d_residual = d_ln_1.view(batch, seq, dim)  # in place: nothing reads d_ln_1 afterwards
+    ln_1 = empty(d_x.shape, torch.float32)
+    d_residual = d_ln_1  # in place: nothing reads d_ln_1 afterwards
     d_ln_1_bias = empty(saved.ln_1_weight.shape, torch.float32)
     d_ln_1_weight = empty(saved.ln_1_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
@@ -162,7 +162,7 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_qkv_weight = torch.mm(d_qkv.reshape(-1, qkv_dim).transpose(0, 1), ln_1.reshape(-1, dim))
+    d_qkv_weight = torch.mm(d_qkv.transpose(0, 1), ln_1)
     return (
         d_residual,
         d_ln_1_weight,
@@ -193,7 +193,7 @@ def language_model_backward(saved, d_loss):
     max_positions = 128
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_x = empty(x.shape, torch.float32)
+    d_x = empty(unscaled_d_ln_f.shape, torch.float32)
     d_ln_f_weight = empty(ln_f_weight.shape, torch.float32)
     d_ln_f_bias = empty(ln_f_weight.shape, torch.float32)
     kernels.d_layer_norm(
@@ -221,7 +221,7 @@ def language_model_backward(saved, d_loss):
         d_position_embedding, d_position_embedding_weight, n_rows=max_positions, n_cols=dim, n_filled=seq
     )
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
-        d_x, tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
+        d_x.view(batch, seq, dim), tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )
 
     d_token_embedding_weight = empty(unscaled_d_token_embedding.shape, torch.float32)

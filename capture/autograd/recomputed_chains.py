@@ -1,0 +1,114 @@
+"""Values that the backward pass would compute again from one another, through the whole model: they are kept instead.
+
+What a layer adds to a residual stream is often kept anyway (a norm behind a matrix product reads it), so the stream
+itself seems free: each sum is the one before and something kept. But the last layer's derivative comes first, so such
+a chain begins at the first layer, and every link that a layer reads lives from there until that layer's derivative.
+Nothing is gained: at its peak the backward pass holds as much as if the links had been kept, and has computed them
+twice. A short chain stays: its links live no longer than their layer's derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from torch import fx
+
+from longhand.capture.functionalize.view_nodes import seen
+
+_MOST_LINKS = 2
+
+
+def links_to_keep(
+    region: Sequence[fx.Node], recomputed: Collection[fx.Node], heavy: Collection[fx.Node]
+) -> frozenset[fx.Node]:
+    """The links of long chains.
+
+    A link is computed again, and so is something that needs it twice: at once, and through an op that is not computed
+    again. Its own way from the link before leads through arithmetic alone.
+
+    Args:
+        region: The forward's nodes that derivatives depend on, in the graph's order.
+        recomputed: Those that the backward pass would compute again.
+        heavy: Those that it never computes again.
+    """
+    bits = {node: 1 << place for place, node in enumerate(region)}
+    at_once = _reached_at_once(region, frozenset(recomputed), bits)
+    through_heavy = _reached_through(region, frozenset(heavy), bits)
+    links = [
+        node
+        for node in region
+        if node in recomputed and _is_link(node, bits, at_once, through_heavy, frozenset(recomputed))
+    ]
+    links = list(dict.fromkeys(seen(node) for node in links if seen(node) in recomputed))
+    is_far = _long_chains(links, bits, at_once)
+    made_by_heavy = _below(region, heavy)
+    return frozenset(node for node in links if node in is_far and node in made_by_heavy)
+
+
+def _reached_at_once(
+    region: Sequence[fx.Node], recomputed: frozenset[fx.Node], bits: dict[fx.Node, int]
+) -> dict[fx.Node, int]:
+    """By node: what is computed again from it through nothing else than what is computed again."""
+    found: dict[fx.Node, int] = {}
+    for node in reversed(region):
+        found[node] = 0
+        for user in node.users:
+            if user in recomputed:
+                found[node] |= bits[user] | found[user]
+    return found
+
+
+def _reached_through(
+    region: Sequence[fx.Node], heavy: frozenset[fx.Node], bits: dict[fx.Node, int]
+) -> dict[fx.Node, int]:
+    """By node: what depends on it through a heavy one."""
+    every: dict[fx.Node, int] = {}
+    found: dict[fx.Node, int] = {}
+    for node in reversed(region):
+        every[node] = found[node] = 0
+        for user in node.users:
+            if user in bits:
+                every[node] |= bits[user] | every[user]
+                found[node] |= every[user] if user in heavy else found[user]
+    return found
+
+
+def _is_link(
+    node: fx.Node,
+    bits: dict[fx.Node, int],
+    at_once: dict[fx.Node, int],
+    through_heavy: dict[fx.Node, int],
+    recomputed: frozenset[fx.Node],
+) -> bool:
+    """Whether one of its users leads to something at once, another to the same through a heavy op."""
+    users = [user for user in node.users if user in bits]
+    for user in users:
+        ahead = bits[user] | at_once[user] if user in recomputed else 0
+        if ahead and any(ahead & through_heavy[other] for other in users if other is not user):
+            return True
+    return False
+
+
+def _long_chains(
+    links: Sequence[fx.Node], bits: dict[fx.Node, int], at_once: dict[fx.Node, int]
+) -> frozenset[fx.Node]:
+    """The links of chains of more than `_MOST_LINKS`."""
+    before: dict[fx.Node, int] = {}
+    after: dict[fx.Node, int] = {}
+    for place, node in enumerate(links):
+        found = [before[other] for other in links[:place] if at_once[other] & bits[node]]
+        before[node] = 1 + max(found, default=0)
+    for place in range(len(links) - 1, -1, -1):
+        node = links[place]
+        found = [after[other] for other in links[place + 1 :] if at_once[node] & bits[other]]
+        after[node] = 1 + max(found, default=0)
+    return frozenset(node for node in links if before[node] + after[node] - 1 > _MOST_LINKS)
+
+
+def _below(region: Sequence[fx.Node], heavy: Collection[fx.Node]) -> set[fx.Node]:
+    """What depends on a heavy op: a mask or a table that all layers read is none of it."""
+    found: set[fx.Node] = set()
+    for node in region:
+        if any(source in found or source in heavy for source in node.all_input_nodes):
+            found.add(node)
+    return found

@@ -1,0 +1,41 @@
+"""How a variable that is no plain word is reached: ``d_blocks[3][0]``, ``self.blocks[3].ln_1.weight``, step by step."""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class Reached(str):
+    """The text, with the steps that it is made of, so that nobody has to take it apart.
+
+    Attributes:
+        steps: Places in lists as numbers, all else as it is written: ``("self", ".blocks", 3, ".ln_1", ".weight")``.
+    """
+
+    __slots__ = ("steps",)
+    steps: tuple[str | int, ...]
+
+    def __new__(cls, *steps: str | int) -> Self:
+        made = super().__new__(cls, "".join(f"[{step}]" if isinstance(step, int) else step for step in steps))
+        made.steps = steps
+        return made
+
+    @property
+    def n_before_a_list(self) -> int:
+        """How many steps come before the first place in a list; all, where there is none."""
+        return next((n for n, step in enumerate(self.steps) if isinstance(step, int)), len(self.steps))
+
+
+def entry_of(variable: str) -> tuple[str, int] | None:
+    """(list, place) of a variable that is an entry of a list: ``("qkvs", 3)``."""
+    match variable.steps if isinstance(variable, Reached) else ():
+        case (str(name), int(place)) if name.isidentifier():
+            return name, place
+    return None
+
+
+def list_holding(variable: str) -> str:
+    """The list that an entry stands in, whatever is taken of the entry; of anything else the variable itself."""
+    if not isinstance(variable, Reached):
+        return variable
+    return Reached(*variable.steps[: variable.n_before_a_list])
