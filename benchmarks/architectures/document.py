@@ -21,7 +21,7 @@ a model that eager runs there; what each column says:
 
 {measured}
 
-More breaks than Dynamo on the same call, where both were counted: {more}.
+More breaks than Dynamo on the same call: {more} of the {n_counted} rows where both were counted.
 
 {counts}
 """
@@ -51,7 +51,11 @@ def document(results: dict[Key, Result], measured_with: dict[Key, str]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     more = ", ".join(row for row in made if _breaks_more(results, row)) or "none"
     measured = "\n".join(_measured(settings, measured_with))
-    text = _HEAD.format(measured=measured, counts="\n".join(lines), more=more)
+    n_counted = sum(
+        None not in (_counted(results, row, Part.CAPTURE), _counted(results, row, Part.DYNAMO))
+        for row in made
+    )
+    text = _HEAD.format(measured=measured, counts="\n".join(lines), more=more, n_counted=n_counted)
     for family in families:
         rows = [row for row in made if row.startswith(f"{family}/")]
         text += f"\n## {family}\n\n" + _table(results, rows, settings) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 import json
 from pathlib import Path
@@ -80,14 +81,14 @@ class Book:
                 entry = json.loads(line)
                 key = entry["row"], entry["setting"], entry["part"]
                 self.results[key] = Result.from_json(entry["result"])
-                self.measured_with[key] = entry.get("with", "")
+                self.measured_with[key] = _with_date(entry.get("with", ""), entry.get("on", ""))
 
     def add(self, row: str, setting: str, part: Part, result: Result) -> None:
-        """Keeps one result, and with what it was measured: another machine may write the document."""
-        key = row, setting, part.value
-        self.results[key], self.measured_with[key] = result, versions()
+        """Keeps one result, and with what it was measured and when: another machine may write the document."""
+        key, today = (row, setting, part.value), datetime.date.today().isoformat()
+        self.results[key], self.measured_with[key] = result, _with_date(versions(), today)
         if self._path is not None:
-            entry = {"row": row, "setting": setting, "part": part.value, "with": versions()}
+            entry = {"row": row, "setting": setting, "part": part.value, "with": versions(), "on": today}
             entry["result"] = result.as_json()
             with self._path.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
@@ -95,3 +96,7 @@ class Book:
     def knows(self, row: str, setting: str, part: Part) -> bool:
         """Whether a part was tried."""
         return (row, setting, part.value) in self.results
+
+
+def _with_date(measured_with: str, day: str) -> str:
+    return ", ".join(words for words in (measured_with, day) if words)

@@ -5,7 +5,9 @@ What the rule does is decided by a key's name and the kind of its default value.
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from pathlib import Path
 from typing import Any
 
 WIDTH, HEADS, KEY_HEADS, LAYERS, N_WORDS, IMAGE, PATCH = 64, 4, 2, 2, 99, 32, 8
@@ -60,9 +62,11 @@ _INTEGERS: tuple[tuple[str, int | None], ...] = (
     ),
     (r"(sliding_window|attention_window|window_size|local_attention|chunk_size|attention_chunk_size)$", 8),
     (r"(state_size|ssm_state_size|mamba_d_state|time_step_rank|mamba_dt_rank)$", 4),
-    (r"num_mel_bins|feature_size$", 16),
+    (r"num_mel_bins|feature_size$|input_feat_per_channel$", 16),
     (r"(num_queries|num_query_tokens|num_detection_tokens|num_latents|num_labels)$", 4),
 )
+# Of half a head of WIDTH // HEADS: how much of it turns by time, height and width.
+_SECTIONS = {"mrope_section": [2, 3, 3], "partial_rotary_factor": 1.0}
 _LARGE = 512  # an integer that no pattern knows and that is at least this is a width
 
 
@@ -93,6 +97,9 @@ def shrunk(config_class: type, n_layers: int | None = None, /, **settings: Any) 
             small[key] = deep
         elif (found := _small(key, value, values)) is not None:
             small[key] = found
+    turned = values.get("rope_parameters")
+    if isinstance(turned, dict) and turned.get("rope_type") == "default" and _reads_sections(config_class):
+        small["rope_parameters"] = {**turned, **_SECTIONS}
     n_words = settings.get("vocab_size", small.get("vocab_size", N_WORDS))
     told = [key for key in values if re.fullmatch(r"\w+_token_(id|index)", key)]
     for place, key in enumerate(told):
@@ -128,8 +135,14 @@ def _small(key: str, value: Any, values: dict[str, Any]) -> Any:
     if isinstance(value, list | tuple) and value and all(type(item) is int for item in value):
         return _small_list(key, list(value))
     if isinstance(value, dict) and "mrope_section" in value:
-        return {**value, "mrope_section": [2, 3, 3], "partial_rotary_factor": 1.0}
+        return {**value, **_SECTIONS}
     return None
+
+
+def _reads_sections(config_class: type) -> bool:
+    """Whether the model of a configuration turns by sections that its code names and its configuration does not."""
+    spec = importlib.util.find_spec(config_class.__module__.replace(".configuration_", ".modeling_"))
+    return spec is not None and spec.origin is not None and "mrope_section" in Path(spec.origin).read_text()
 
 
 def _small_integer(key: str, value: int) -> int | None:

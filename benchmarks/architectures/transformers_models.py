@@ -22,7 +22,7 @@ _MOST_PARAMETERS = 20_000_000
 _GIVEN = {
     "glm_image_text": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
-    }
+    },
 }
 
 

@@ -55,6 +55,17 @@ def image(config: str, model: str, size: int = 32, **settings: Any) -> Factory:
     return make
 
 
+def _tokenized_sound(half: str, shape: tuple[int, ...]) -> Factory:
+    """One half of VibeVoice's tokenizer, whose stages double the filters seven times."""
+
+    def make() -> Example:
+        config = getattr(hf, f"VibeVoiceAcousticTokenizer{half}Config")(num_filters=2, depths=[1] * 7)
+        module = getattr(hf, f"VibeVoiceAcousticTokenizer{half}Model")(config).eval()
+        return module, {"hidden_states": torch.randn(*shape)}
+
+    return make
+
+
 def _t5() -> Example:
     config = hf.T5Config(
         d_model=48, d_kv=12, d_ff=96, num_layers=2, num_heads=4, vocab_size=97, use_cache=False
@@ -217,6 +228,8 @@ def _siglip() -> Example:
 
 _DENSE = {"use_cache": False, **TEXT}
 _MORE: dict[str, Factory] = {
+    "vibevoice_acoustic_tokenizer_encoder": _tokenized_sound("Encoder", (2, 1, 6400)),
+    "vibevoice_acoustic_tokenizer_decoder": _tokenized_sound("Decoder", (2, 64, 3)),
     "xlm-roberta": text("XLMRobertaConfig", "XLMRobertaModel", **_POSITIONS, **TEXT),
     "camembert": text("CamembertConfig", "CamembertModel", **_POSITIONS, **TEXT),
     "ernie": text("ErnieConfig", "ErnieModel", **_POSITIONS, **TEXT),

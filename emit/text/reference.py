@@ -13,6 +13,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 
+import torch
+
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import find_joins, operation, reduction
@@ -291,7 +293,9 @@ class _ReferenceWriter:
             return Text(f"{word}[{at.text}]")
         mask = self._value(value.mask).text
         inside = f"{word}[torch.where({mask}, {at.text}, 0)]"
-        return Text(f"torch.where({mask}, {inside}, {number_text(value.other).text})")
+        # 0 would make whole numbers of booleans, which choose nothing.
+        other = bool(value.other) if value.dtype is torch.bool else value.other
+        return Text(f"torch.where({mask}, {inside}, {number_text(other).text})")
 
 
 def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:

@@ -20,6 +20,7 @@ FEW = (
     "PatchEmbedding",
     "LastToken",
     "ClickModel",
+    "SelectiveScan",
     "transformers/gpt2",
     "transformers/vit",
 )
@@ -30,6 +31,7 @@ FEW_TRAINED = (
     "GraphConvolution",
     "GraphLayers",
     "SlidingWindow",
+    "transformers/vit",
 )
 OTHERS = tuple(name for name in HANDWRITTEN if name not in FEW)
 

@@ -5,12 +5,14 @@ To compile those for a GPU, too, takes ten minutes of two cores: that, and the w
 (``python -m benchmarks.architectures --compile-only``), belongs to ``make sweep``.
 """
 
+import datetime
 import itertools
 
 import pytest
 import torch
 
 from benchmarks.architectures import catalog
+from benchmarks.architectures.calls import tensors
 from benchmarks.architectures.compiled import compiled_result
 from benchmarks.architectures.cubins import cubin_result
 from benchmarks.architectures.document import document
@@ -113,6 +115,17 @@ def test_inputs_are_those_that_a_compiled_model_takes():
     assert "attention_mask" in kwargs
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["qwen2_vl_text", "glm46v", "speech_to_text", "vibevoice_acoustic_tokenizer_encoder", "ovis2"],
+)
+def test_a_row_can_be_made(name):
+    """Whose configuration leaves out what its model's code names: sections that turn, filters that double."""
+    module, args, kwargs = catalog.example(f"transformers/{name}")
+    with torch.no_grad():
+        assert any(tensor.isfinite().all() for tensor in tensors(module(*args, **kwargs)))
+
+
 def test_results_are_kept_and_found_again(tmp_path):
     book = Book(tmp_path / "results.jsonl")
     book.add("family/a", "cpu fp32", Part.INFERENCE, Result(Verdict.WRONG, "error", {"error": 1.0}))
@@ -121,7 +134,9 @@ def test_results_are_kept_and_found_again(tmp_path):
     assert again.results == book.results and again.knows("family/a", "cpu fp32", Part.INFERENCE)
     assert again.measured_with == book.measured_with
     text = document(again.results, again.measured_with)
-    assert f"Measured, cpu fp32: {versions()}." in text and "| family | 1 |" in text
+    today = datetime.date.today().isoformat()
+    assert f"Measured, cpu fp32: {versions()}, {today}." in text and "| family | 1 |" in text
+    assert "More breaks than Dynamo on the same call: none of the 0 rows where both were counted." in text
     assert not again.knows("family/a", "cpu bf16", Part.INFERENCE)
 
 

@@ -81,6 +81,9 @@ _RULES: dict[Any, Rule] = {
 _OPEN = ("torch.autograd.grad_mode", ForwardContext.__module__)
 _CLOSED = ("torch._dynamo", "torch.compiler", "torch._C", "torch.autograd", "longhand.")
 
+# Once Dynamo has run, `nn.Module.__init__` is a function of its own, which tells it that a module is new.
+_TAGGING = "torch._dynamo.mutation_guard"
+
 
 def call(trace: Trace, frame: Any, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``function(*args, **kwargs)``."""
@@ -220,6 +223,8 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
                 f"{real.__qualname__} is called, which torch.compile captures",
                 "Compile it with longhand.compile, or call the original.",
             )
+        if module == _TAGGING and "init" in function.code.co_freevars:
+            return call_value(trace, _tagged_init(function), args, kwargs)
         if is_closed(function.code):
             raise Unsupported(f"{module}.{real.__qualname__} is called")
         if module.startswith(_CLOSED) and module not in _OPEN:
@@ -242,6 +247,14 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         trace.generators.append(frame)
         return Iter(_generate(trace, frame), frame)
     return trace.run_frame(frame)
+
+
+def _tagged_init(function: Func) -> Value:
+    """What Dynamo's `__init__` of modules calls: the one that was there before."""
+    cells = dict(zip(function.code.co_freevars, function.closure, strict=True))
+    content = cells["init"].content
+    assert content is not None
+    return content
 
 
 def _new_frame(trace: Trace, function: Func, given: dict[str, Value]) -> Frame:

@@ -15,7 +15,8 @@ from longhand.proof.smaller import smaller
 from longhand.proof.trial import is_plainly_wrong, plainly_wrong, wrong_results
 from longhand.proof.weights import told_apart
 from longhand.verify.comparison import Comparison
-from longhand.verify.eager_check import compare_whole
+from longhand.verify.eager_check import compare_whole, compare_with_eager
+from longhand.verify.training_check import compare_training
 from longhand.verify.verification import verify
 from tests.longhand.proof import test_one_bad_kernel as models
 
@@ -60,6 +61,26 @@ def test_a_wrong_unit_is_not_written(tmp_path, monkeypatch):
     ):
         models.generated(tmp_path / "unit")
     assert not (tmp_path / "unit").exists()
+
+
+def test_a_list_where_a_tensor_belongs_is_wrong(tmp_path, monkeypatch):
+    spoiled_model(monkeypatch, r"return weights\n", "return [weights]\n")
+    with pytest.raises(VerificationError, match=r"of another form: expected tensor, got \(tensor\)"):
+        models.generated(tmp_path / "unit")
+    assert not (tmp_path / "unit").exists()
+
+
+class InATuple(models.Normed):
+    def forward(self, x):
+        return (super().forward(x),)
+
+
+@pytest.mark.parametrize("compared", [compare_with_eager, compare_training])
+def test_a_step_of_another_form_is_wrong(compared):
+    call = Call(*models.training(), {})
+    assert not plainly_wrong(compared(models.Normed, call))
+    (wrong,) = plainly_wrong(compared(InATuple, call))
+    assert wrong.note == "of another form: expected tensor, got (tensor)"
 
 
 def test_what_was_there_stays(tmp_path, monkeypatch):
