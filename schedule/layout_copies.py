@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from longhand.lower.ir import Contraction, Extern, Nest, Size, Step, View, ViewCall
-from longhand.lower.sizes import contiguous_strides
+from longhand.schedule.sizes import contiguous_strides
 
 _aten = torch.ops.aten
 

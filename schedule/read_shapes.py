@@ -18,7 +18,7 @@ from torch import fx
 
 from longhand.capture.graph import Literal
 from longhand.lower.ir import Buffer, BufferKind, Contraction, Extern, Nest, Size, Step, Store, View, ViewCall
-from longhand.lower.sizes import as_size, contiguous_strides
+from longhand.schedule.sizes import as_size, contiguous_strides
 
 _aten = torch.ops.aten
 _RESHAPES = frozenset(

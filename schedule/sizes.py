@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import sympy
 
@@ -35,6 +36,22 @@ def plus(left: Size, right: Size) -> Size:
 def product(sizes: Iterable[Size]) -> Size:
     """The product; 1 for none."""
     return functools.reduce(times, sizes, 1)
+
+
+def contiguous_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """The strides of a contiguous tensor as torch counts them (a size of 0 counts as 1)."""
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step if size == 0 else times(step, size)
+    return tuple(reversed(strides))
+
+
+def as_size(size: Any) -> Size:
+    """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
+    node = getattr(size, "node", None)
+    return int(size) if node is None else _plain(node.expr)
 
 
 def same(left: Size, right: Size) -> bool:

@@ -195,7 +195,7 @@ class SizeWriter:
         literal: dict[str, str] = {}
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
-            shape, words = self._apart([(buffer.shape[dim], words[dim]) for dim in order])
+            shape, words = _apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
@@ -217,16 +217,6 @@ class SizeWriter:
             if axis not in found
         }
         return rest | found
-
-    def _apart(self, dims: Iterable[tuple[Size, str | None]]) -> tuple[list[Size], Words]:
-        """Dimensions; one that was made of others, which are known, as these."""
-        found: list[tuple[Size, str | None]] = []
-        for size, word in dims:
-            of = word.of if isinstance(word, ProductWord) else ()
-            parts = [(part, one) for one in of if (part := self._values.get(one)) is not None]
-            is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
-            found += parts if is_known else [(size, word)]
-        return [size for size, _ in found], tuple(word for _, word in found)
 
     def _of_padded(
         self,
@@ -387,3 +377,14 @@ def data_size_lines(
         for size in sizes
         if size.node in step.outputs and size.node in variables
     ]
+
+
+def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
+    """Dimensions; one that was made of others, which are known, as these."""
+    found: list[tuple[Size, str | None]] = []
+    for size, word in dims:
+        of = word.of if isinstance(word, ProductWord) else ()
+        parts = [(part, one) for one in of if (part := values.get(one)) is not None]
+        is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
+        found += parts if is_known else [(size, word)]
+    return [size for size, _ in found], tuple(word for _, word in found)

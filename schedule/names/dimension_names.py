@@ -16,11 +16,11 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
-from longhand.lower.sizes import as_size
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_propagation import Words, carried_words, filled, reshaped, shape_of
 from longhand.schedule.names.operation_names import aten_name
 from longhand.schedule.names.words import identifier
+from longhand.schedule.sizes import as_size
 
 _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (2, True): ("n_rows", "n_cols"),

@@ -6,13 +6,13 @@ import dataclasses
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
 
 import torch
 from torch import fx
 
 from longhand.lower.ir import Extern, Size, View, ViewCall
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.sizes import as_size
 
 _RESHAPES = ("view", "reshape", "_unsafe_view")
 
@@ -132,7 +132,7 @@ def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferWords) ->
         return None
     parts = sorted(parts, key=lambda part: split.keys.index(part.source))
     sizes, dim = split.split
-    lead = [_as_size(size) for size in words.nodes[split.keys[0]].meta["val"].shape[:-1]]
+    lead = [as_size(size) for size in words.nodes[split.keys[0]].meta["val"].shape[:-1]]
     rest = parts[0].view.calls[parts[0].n_before :]
     is_alike = all(part.is_last and part.view.calls[part.n_before :] == rest for part in parts)
     if not is_alike or len(set(map(str, sizes))) > 1 or dim not in (-1, len(lead)) or len(rest) != 2:
@@ -205,10 +205,4 @@ def _sizes(origin: str, words: BufferWords) -> tuple[tuple[Size, ...], int]:
     assert split is not None
     dim = split.kwargs.get("dim", split.args[2] if len(split.args) > 2 else 0)
     assert isinstance(dim, int)
-    return tuple(_as_size(part.shape[dim]) for part in split.meta["val"]), dim
-
-
-def _as_size(size: Any) -> Size:
-    """A size of a fake tensor: an int, or the SymPy expression of a symbolic one."""
-    node = getattr(size, "node", None)
-    return node.expr if node is not None else size
+    return tuple(as_size(part.shape[dim]) for part in split.meta["val"]), dim
