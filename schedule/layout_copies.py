@@ -7,7 +7,7 @@ the views that lead to what the kernel wants. A matmul that wants the same needs
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ def read_copies(steps: Iterable[Step]) -> tuple[Step, ...]:
     """The steps, where calls read copies that are made anyway instead of taking the same views once more.
 
     Args:
-        steps: In an order that respects the dependencies; the result may need another.
+        steps: In an order that respects the dependencies, as the result is.
     """
     steps = tuple(steps)
     written = {name for step in steps if isinstance(step, Extern) for name in step.mutates}
@@ -47,7 +47,33 @@ def read_copies(steps: Iterable[Step]) -> tuple[Step, ...]:
         kwargs = tuple((name, read(value)) for name, value in step.kwargs)
         return dataclasses.replace(step, args=read(step.args), kwargs=kwargs)
 
-    return tuple(map(reading, steps))
+    return _copies_first([(step, reading(step)) for step in steps], frozenset(copies.values()))
+
+
+def _copies_first(pairs: Sequence[tuple[Step, Step]], copies: Set[str]) -> tuple[Step, ...]:
+    """The new steps, each copy before the first that reads it now: what it is of, that one read before."""
+    of = {
+        new.outputs[0]: new
+        for _, new in pairs
+        if isinstance(new, Extern) and _copied(new) is not None and new.outputs[0] in copies
+    }
+    made: list[Step] = []
+    placed: set[str] = set()
+    for old, new in pairs:
+        read = (
+            dict.fromkeys(view.buffer for view in new.views())
+            if isinstance(new, Extern) and new != old
+            else {}
+        )
+        first = [of[name] for name in read if name in of and name not in placed]
+        made += first
+        placed |= {copy.outputs[0] for copy in first}
+        name = new.outputs[0] if isinstance(new, Extern) and new.outputs else None
+        if name in of and name in placed:
+            continue
+        made.append(new)
+        placed |= {name} if name in of and name is not None else set()
+    return tuple(made)
 
 
 def _copied(step: Step) -> View | None:

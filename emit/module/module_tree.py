@@ -356,9 +356,10 @@ def step_to_tensor(owner: Branch, name: str) -> str:
 
 
 def member(expression: Reached, owner: str = "self") -> Reached:
-    """The same from inside a method, or of another module: ``self.ln_1.weight``, ``self[0].weight``."""
+    """The same from inside a method, or of another module: ``self.ln_1.weight``, ``self["0"].weight``."""
     first, *rest = expression.steps
-    return Reached(owner, first if isinstance(first, int) else f".{first}", *rest)
+    is_key = isinstance(first, str) and first.startswith("[")
+    return Reached(owner, first if isinstance(first, int) or is_key else f".{first}", *rest)
 
 
 def open_layouts(buffers: Mapping[str, Buffer]) -> frozenset[str]:

@@ -363,13 +363,17 @@ def test_a_weight_that_moved_before_the_backward_is_not_read_where_it_was(pair: 
 
 
 def test_weights_that_move_are_noticed(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="training_runtime")
     x = inputs()
     for number in range(12):
         if number in (4, 8):
             pair.net.inner.weight = nn.Parameter(torch.randn(N, N) * 0.2)
             pair.note()
         pair.step(x)
-    assert len(pair.pool.graphs) == 6 and all(pair.replays)
+    # malloc may lay the gradient that autograd makes of a result nobody reads elsewhere in some step, unlike CUDA's
+    # allocator: then that step is recorded anew, for that reason and once.
+    n_elsewhere = caplog.text.count("the results' gradients lie elsewhere")
+    assert n_elsewhere <= 1 and len(pair.pool.graphs) == 6 + 2 * n_elsewhere and all(pair.replays)
     for _ in range(12):
         pair.net.inner.weight = nn.Parameter(torch.randn(N, N) * 0.2)
         pair.note()

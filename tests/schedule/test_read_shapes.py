@@ -131,6 +131,13 @@ def test_a_matmul_reads_the_copy() -> None:
     assert product.args == (View("copy", (20, 6), (1, 20), 0, (turn,)), view())
 
 
+def test_a_copy_stands_before_its_first_reader() -> None:
+    product = call(aten.relu.default, view(TRANSPOSE, FLAT))
+    copy, reader, last = read_copies((product, COPY, product))
+    assert copy == COPY and isinstance(reader, Extern) and isinstance(last, Extern)
+    assert reader.args == last.args == (View("copy", (6, 20), (20, 1), 0, ()),)
+
+
 @pytest.mark.parametrize(
     "other",
     [
