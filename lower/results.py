@@ -94,10 +94,19 @@ def _on_result(
     is_said = unmapped is Unmapped.SAID  # of what the Function returns: words for a view of it
     if value.buffer == whole.buffer and not (is_said and not _says_more(value, whole)):
         return value
-    view = _view_of(ctx, nodes[output.value], base, frozenset({base}), replay, unmapped)
+    view = _view_of(ctx, nodes[output.value], base, _same_values(nodes[base]), replay, unmapped)
     if is_said and (view.buffer != whole.buffer or not _says_more(view, whole)):
         raise _no_view(nodes[output.value], base)
     return view
+
+
+def _same_values(node: fx.Node) -> frozenset[str]:
+    """The node and what it is a copy of: eager's result has the memory of one, and capture may view the other."""
+    names = {node.name}
+    while node.target is torch.ops.aten.clone.default:
+        node = node.all_input_nodes[0]
+        names.add(node.name)
+    return frozenset(names)
 
 
 def _says_more(view: TensorView, whole: TensorView) -> bool:
@@ -135,7 +144,7 @@ def _view_of(
     is_reached = (
         bool(chain) and chain[0].all_input_nodes[:1] != [] and chain[0].all_input_nodes[0].name in ends
     )
-    copying = next((one for one in chain if not _looks(one)), None)
+    copying = next((one for one in chain if not _looks(one)), None if is_reached else next(iter(chain), None))
     is_taken = is_reached and unmapped is not Unmapped.REFUSED
     if (refused := copying or (None if is_taken else unknown)) is not None:
         raise _no_view(refused, base)

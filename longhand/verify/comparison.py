@@ -70,14 +70,18 @@ def compare(name: str, ours: torch.Tensor, eager: torch.Tensor, exact: torch.Ten
     reference = exact.double()
     scale, eps = _largest(reference), torch.finfo(eager.dtype).eps
     eps *= _FLOAT64_UNITS if eager.dtype is torch.float64 else 1
+    least = (
+        eps * torch.finfo(eager.dtype).smallest_normal
+    )  # a unit in the last place of what is next to nothing
     of_eager = _differences(eager, reference)
     eager_error = float(of_eager.max()) if eager.numel() else 0.0
-    bound = max(EAGER_FACTOR * eager_error, eps * scale)
+    bound = max(EAGER_FACTOR * eager_error, eps * scale, least)
     if math.isinf(eager_error):
         # Eager itself leaves the range of the dtype: there we must be where eager is, or where float64 is.
         is_out = of_eager.isinf()
         reference = torch.where(is_out & (_differences(ours, eager) == 0), eager.double(), reference)
-        bound = max(EAGER_FACTOR * float(torch.where(is_out, 0.0, of_eager).max()), eps * _largest(reference))
+        eager_error_inside = float(torch.where(is_out, 0.0, of_eager).max())
+        bound = max(EAGER_FACTOR * eager_error_inside, eps * _largest(reference), least)
     mismatch = first_mismatch(ours, reference, bound)
     return Comparison(name, distance(ours, reference), eager_error, bound, "", mismatch, scale)
 

@@ -131,10 +131,15 @@ def in_float64(call: Call) -> Call:
     return Call(InFloat64(model), args, kwargs)
 
 
-def in_other_bits(call: Call) -> Call:
-    """A copy of the call with every float among weights and arguments a last bit larger, smaller, or as it was."""
+def in_other_bits(call: Call, draw: int = 0) -> Call:
+    """A copy of the call with every float among weights and arguments a last bit larger, smaller, or as it was.
+
+    Args:
+        call: Stays as it is.
+        draw: Which of the many copies there are.
+    """
     other = copied(call)
-    generator = torch.Generator().manual_seed(SEED)
+    generator = torch.Generator().manual_seed(SEED + draw)
 
     def moved_a_bit(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_complex() and not tensor.is_conj():

@@ -99,3 +99,12 @@ def test_in_float64_what_is_exact_passes_and_what_was_computed_in_float32_does_n
         assert compare("result", one, eager, eager).is_right
     assert not compare("result", x.float().var(correction=0).double(), eager, eager).is_right
     assert not compare("result", exact.double() * (1 + 1e-13), eager, eager).is_right
+
+
+def test_what_the_type_cannot_hold_is_nothing():
+    """Seed 302955 of the random programs: eager divides zero by zero, float64 gives what float16 has no number for."""
+    exact = torch.tensor([1.4e-12, -8.9e-11], dtype=torch.float64)
+    eager = torch.full((2,), math.nan).half()
+    assert compare("result", torch.zeros(2).half(), eager, exact).is_right
+    assert compare("result", torch.zeros(2).half(), torch.zeros(2).half(), exact).is_right
+    assert not compare("result", torch.full((2,), 1e-6).half(), eager, exact).is_right

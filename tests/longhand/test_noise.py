@@ -11,7 +11,7 @@ from torch import nn
 
 import longhand
 from longhand.factory import Call
-from longhand.verify.eager_check import compare_whole, compare_within_noise
+from longhand.verify.eager_check import compare_whole, compare_within_noise, eager_noise
 
 
 class Cancelling(nn.Module):
@@ -58,3 +58,22 @@ def test_another_order_of_large_parts_is_right(unit: tuple[Path, Call]) -> None:
 
 def test_what_is_farther_off_than_the_parts_allow_is_wrong(unit: tuple[Path, Call]) -> None:
     assert wrong(compare_within_noise, unit, 1.01) == ["result", "gradient of argument[1]"]
+
+
+class Centred(nn.Module):
+    """A sum that is nothing: what is left is rounding."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x - x.mean(0, keepdim=True)).sum([0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_number_that_is_rounding_moves(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Seeds 300764 and 301921 of the random programs were refused: eager stayed at zero with the first other bits."""
+    folder = tmp_path / "unit"
+    example = torch.linspace(0.1, 2.3, 7, dtype=dtype)
+    longhand.generate(Centred(), (example,), out=folder)
+    for seed in range(20):
+        x = torch.randn(7, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+        noise = eager_noise(folder, Call(Centred(), (x,), {}))
+        assert torch.finfo(dtype).eps / 64 < noise["result"] < 64 * torch.finfo(dtype).eps

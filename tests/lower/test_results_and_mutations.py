@@ -122,6 +122,22 @@ def test_views_of_one_result_share_memory():
     assert y.data_ptr() == transposed.data_ptr() == row.data_ptr()
 
 
+@pytest.mark.parametrize("view", [lambda h: h.transpose(-1, 0), lambda h: h.view(4, 4), lambda h: h[3:]])
+def test_views_of_a_repeated_result_share_memory(view):
+    """Seed 300997 of the random programs: eager's reshape copies, capture's does not know."""
+
+    def repeated(x):
+        h = x.repeat_interleave(2, 0)
+        return h, view(h)
+
+    x = torch.randn(8)
+    _, (whole, part) = run(repeated, x)
+    for mine, expected in zip((whole, part), repeated(x), strict=True):
+        torch.testing.assert_close(mine, expected)
+        assert mine.stride() == expected.stride()
+    assert whole.untyped_storage().data_ptr() == part.untyped_storage().data_ptr()
+
+
 def test_a_copy_is_not_returned_as_a_view_of_an_argument():
     """What begins elsewhere in its memory is copied to be read: that the result is a view cannot be kept."""
     with pytest.raises(CaptureError, match="returns a view of `x`"):
