@@ -29,11 +29,13 @@ class Differentiated:
         target: The op that is differentiated.
         wanted: Which of its arguments a gradient is wanted for, by place.
         given: Which of its results a gradient is given for.
+        keywords: The names of its last arguments, which it takes by name only.
     """
 
     target: torch._ops.OpOverload
     wanted: tuple[int, ...]
     given: tuple[int, ...]
+    keywords: tuple[str, ...] = ()
 
 
 _known: dict[torch._ops.OpOverload, Differentiated] = {}
@@ -51,27 +53,23 @@ def gradient_op(
     """The op that finds an op's gradients; None where running it once more would not be the same again.
 
     Args:
-        target: The op, called without keywords: what only they can give is as by default.
-        wanted: Which of its arguments a gradient is wanted for, by place: tensors, no lists of them.
+        target: The op.
+        wanted: Which of its arguments a gradient is wanted for, by place in its schema: tensors, no lists of them.
         given: Which of its results a gradient is given for.
     """
     target = differentiable_twin(target)
     schema = target._schema
-    takes = [str(parameter.type) for parameter in positional(target)]
+    takes = [str(parameter.type) for parameter in schema.arguments]
     if schema.is_mutable or draws(target) or not all(takes[place] in _TENSORS for place in wanted):
         return None
     if any(parameter.alias_info for parameter in schema.arguments):
         return None
-    which = Differentiated(target, wanted, given)
+    keywords = tuple(parameter.name for parameter in schema.arguments if parameter.kwarg_only)
+    which = Differentiated(target, wanted, given, keywords)
     if which not in _ops:
         _ops[which] = _defined(which)
         _known[_ops[which]] = which
     return _ops[which]
-
-
-def positional(target: torch._ops.OpOverload) -> list[torch.Argument]:
-    """What an op takes by position."""
-    return [parameter for parameter in target._schema.arguments if not parameter.kwarg_only]
 
 
 def differentiable_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
@@ -91,14 +89,14 @@ _TENSORS = ("Tensor", "Optional[Tensor]")
 def _defined(which: Differentiated) -> torch._ops.OpOverload:
     schema = which.target._schema
     takes = str(schema).rpartition(" -> ")[0].partition("(")[2].removesuffix(")")
-    takes = takes.partition(", *,")[0]
+    takes = takes.replace(", *,", ",")
     takes = re.sub(r"=[^,\[]*(\[[^\]]*\])?", "", takes)  # no defaults: gradients come behind, which have none
     parameters = ", ".join([takes, *(f"Tensor d_result_{place}" for place in which.given)])
     returns = ", ".join(["Tensor"] * len(which.wanted))
     name = f"{schema.name.replace('::', '_')}_{schema.overload_name or 'default'}_{len(_ops)}"
 
     def run(*args: Any) -> Any:
-        n_arguments = len(positional(which.target))
+        n_arguments = len(schema.arguments)
         found = _gradients(which, args[:n_arguments], args[n_arguments:])
         return found if len(found) > 1 else found[0]
 
@@ -120,7 +118,9 @@ def _gradients(which: Differentiated, args: Sequence[Any], grads: Sequence[Any])
             arg.detach().requires_grad_(place in which.wanted) if isinstance(arg, torch.Tensor) else arg
             for place, arg in enumerate(args)
         ]
-        made = which.target(*given)
+        n_positional = len(given) - len(which.keywords)
+        by_name = dict(zip(which.keywords, given[n_positional:], strict=True))
+        made = which.target(*given[:n_positional], **by_name)
     results = list(made) if isinstance(made, list | tuple) else [made]
     return torch.autograd.grad(
         [results[place] for place in which.given],

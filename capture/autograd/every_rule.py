@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from longhand.capture.autograd import batch_norm_rules, group_norm_rules, norm_rules, own_rule, product_rules
+from longhand.capture.autograd import (
+    batch_norm_rules,
+    drawn_rules,
+    group_norm_rules,
+    norm_rules,
+    own_rule,
+    product_rules,
+)
 from longhand.capture.autograd.rules import rewritten
 
 # Importing a module registers its rules.
-MODULES = (batch_norm_rules, group_norm_rules, norm_rules, own_rule, product_rules)
+MODULES = (batch_norm_rules, drawn_rules, group_norm_rules, norm_rules, own_rule, product_rules)
 
 __all__ = ["MODULES", "rewritten"]

@@ -19,7 +19,7 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.autograd.carried import refuse_unsound, relevant
 from longhand.capture.autograd.derivative import NAMED, Derivatives, NotDifferentiable, OnlyAutograd
-from longhand.capture.autograd.eager_derivative import gradient_op, positional
+from longhand.capture.autograd.eager_derivative import gradient_op
 from longhand.capture.autograd.every_rule import rewritten
 from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
@@ -31,7 +31,7 @@ from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
-from longhand.capture.functionalize.writes import rule_for_write
+from longhand.capture.functionalize.writes import bound, rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
 from longhand.capture.own_derivatives import given_op
 from longhand.errors import CaptureError
@@ -202,18 +202,19 @@ class _Walk:
     def _differentiated_by_autograd(self, node: fx.Node, target: Any, args: Any, kwargs: Any) -> bool:
         """Notes a pullback that runs the op once more, with autograd; whether there can be one."""
         given = self._given(node, node.meta["val"])
-        wanted = tuple(place for place, source in enumerate(node.args) if source in self.relevant)
+        every, sources = (
+            list(bound(target, *call).values()) for call in ((args, kwargs), (node.args, node.kwargs))
+        )
+        wanted = tuple(place for place, source in enumerate(sources) if source in self.relevant)
         n_tensors = sum(source in self.relevant for source in _tensor_arguments(node))
-        op = gradient_op(target, wanted, given) if not kwargs and len(wanted) == n_tensors else None
+        op = gradient_op(target, wanted, given) if len(wanted) == n_tensors else None
         if op is None:
             return False
 
-        defaults = [parameter.default_value for parameter in positional(target)[len(args) :]]
-
         def pullback(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
-            found = self.rewriter.call(op, (*args, *defaults, *(grads[place] for place in given)), {})
+            found = self.rewriter.call(op, (*every, *(grads[place] for place in given)), {})
             gradients = found if len(wanted) > 1 else [found]
-            return [(args[place], gradient) for place, gradient in zip(wanted, gradients, strict=True)]
+            return [(every[place], gradient) for place, gradient in zip(wanted, gradients, strict=True)]
 
         self.pullbacks[node] = pullback
         return True

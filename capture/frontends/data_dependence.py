@@ -13,7 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, whole_calls
 from longhand.capture.data_sizes import READS, depends_on_data
 from longhand.capture.provenance import user_frames
 from longhand.errors import CaptureError
@@ -42,7 +42,7 @@ def refuse_data_dependence(node: fx.Node, *, may_have_sizes: bool) -> None:
     if not depends_on_data(node.meta.get("val")) or (may_have_sizes and _is_of_sizes(node)):
         return
     raise CaptureError(
-        f"`{node.target}` yields a size or number that depends on the data.",
+        f"`{whole_calls.original(node.target) or node.target}` yields a size or number that depends on the data.",
         where=place(node),
         hint="Take it out of the compiled part, or use torch.where instead of indexing by a mask.",
     )

@@ -1,7 +1,8 @@
 """Functions that ask the data on their way, as calls that do not: torch.export has no symbol for what they ask.
 
 ``torch.equal`` and ``torch.allclose`` are reductions whose number is read; which elements ``torch.combinations`` takes
-follows from how many there are; ``torch.cov`` without weights only asks whether there are enough observations.
+follows from how many there are; ``torch.cov`` without weights only asks whether there are enough. What is not made of
+such calls stays whole: `capture.whole_calls`. Where eager raises for a variance below zero, there is NaN.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, whole_calls
 
 _MOST_COMBINATIONS = 100_000  # as many rows of a table
 
@@ -42,18 +43,20 @@ def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = Fals
 
 def _cov(input: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     count = input.shape[-1] if input.dim() else 1
-    has_enough = isinstance(count, int) and count > correction  # else it warns
-    if input.dim() > 2 or input.dtype is torch.bool or not (fweights is aweights is None and has_enough):
+    if input.dim() > 2 or input.dtype is torch.bool or not isinstance(count, int) or count == 0:
         return torch.cov(input, correction=correction, fweights=fweights, aweights=aweights)
     rows = input if input.dim() == 2 else input.reshape(1, -1)
+    if not (fweights is aweights is None) or count <= correction:  # it may raise, or warn
+        return whole_calls.covariance(rows, correction, fweights, aweights)
     centered = rows - (rows.sum(1) / count).unsqueeze(1)
     return ((centered @ centered.t().conj()) / (count - correction)).squeeze()
 
 
 def _corrcoef(input: torch.Tensor) -> Any:
-    # It raises; or its clipping stops gradients where a correlation of 1 happens to be rounded upwards.
-    if input.dim() > 2 or input.dtype is torch.bool or torch.is_grad_enabled():
-        return torch.corrcoef(input)
+    if input.dim() > 2 or input.dtype is torch.bool:
+        return torch.corrcoef(input)  # which raises
+    if torch.is_grad_enabled():
+        return whole_calls.correlation(input)
     found = _cov(input)
     if found.dim() == 0:
         return found / found
@@ -63,6 +66,32 @@ def _corrcoef(input: torch.Tensor) -> Any:
     if not scaled.is_complex():
         return scaled.clip(-1, 1)
     return torch.complex(scaled.real.clip(-1, 1), scaled.imag.clip(-1, 1))
+
+
+def _gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    if not isinstance(var, torch.Tensor):
+        var = torch.full_like(input, var) if var >= 0 else var
+    if not isinstance(var, torch.Tensor) or reduction not in ("none", "mean", "sum"):
+        return torch.nn.functional.gaussian_nll_loss(input, target, var, full, eps, reduction)  # which raises
+    if var.shape != input.shape:
+        pairs = zip(input.shape, var.shape, strict=False)
+        if input.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif input.dim() != var.dim() or sum(mine for own, mine in pairs if own != mine) != 1:
+            raise ValueError("var is of incorrect size")
+    # Eager puts eps in where no gradients are recorded: they are those of var.
+    enough = torch.where(var < eps, eps + (var - var.detach()), var)
+    enough = torch.where(var < 0, torch.full_like(var, math.nan), enough)
+    loss = 0.5 * (torch.log(enough) + (input - target) ** 2 / enough)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
 _WRITTEN_OUT: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -75,6 +104,11 @@ _WRITTEN_OUT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.Tensor.cov: _cov,
     torch.corrcoef: _corrcoef,
     torch.Tensor.corrcoef: _corrcoef,
+    torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
+    torch.narrow: whole_calls.narrow,
+    torch.Tensor.narrow: whole_calls.narrow,
+    torch.linalg.lstsq: whole_calls.least_squares,
+    torch.nn.functional.ctc_loss: whole_calls.ctc_loss,
 }
 
 

@@ -96,6 +96,13 @@ def _native_batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, 
     return [whole, *rewriter.keep(target, tuple(given.values()), {}, eager)[1:]]
 
 
+def _legit_batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    given = bound(target, args, kwargs)
+    if not given["training"] or "running_mean" not in given:
+        return NotImplemented
+    return list(_training_batch_norm(rewriter, given)[:3])
+
+
 def _training_batch_norm(rewriter: Rewriter, given: dict[str, Any]) -> Any:
     """By the batch's own statistics: the results, those first; the running ones are written."""
     common = (given["input"], given["weight"], given["bias"])
@@ -215,6 +222,7 @@ RULES: dict[str, Rule] = {
     "_native_batch_norm_legit_no_training": _eval_batch_norm,
     "batch_norm": _batch_norm,
     "native_batch_norm": _native_batch_norm,
+    "_native_batch_norm_legit": _legit_batch_norm,
     **dict.fromkeys(["var", "std", "var_mean", "std_mean"], _variance),
     **dict.fromkeys(["add", "sub", "mul", "div", "pow"], _arithmetic_identity),
     **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),

@@ -17,7 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, whole_calls
 from longhand.capture.data_sizes import depends_on_data
 from longhand.capture.functionalize.decompositions import (
     CHECKS,
@@ -79,6 +79,8 @@ class Rewriter(FunctionalGraph):
             return args[0][args[1]]
         if not isinstance(target, torch._ops.OpOverload):
             return self._python(target, args, kwargs, eager)
+        if (whole := whole_calls.original(target)) is not None:
+            return self.keep(whole, args, kwargs, eager)
         name = packet_name(target)
         if target.namespace == "aten" and name in CHECKS:
             return None
@@ -89,7 +91,7 @@ class Rewriter(FunctionalGraph):
         if of_data:
             return self.keep(target, args, kwargs, eager)
         is_ruled = (
-            target.namespace == "aten" or name == "convert_element_type"
+            target.namespace in ("aten", whole_calls.NAMESPACE) or name == "convert_element_type"
         )  # prims' names mean other things
         if is_ruled and name in self.rules:
             result = self.rules[name](self, target, args, kwargs, eager)

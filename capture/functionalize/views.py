@@ -198,6 +198,20 @@ def _narrow(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
     return _slice(rewriter, aten.slice.Tensor, (source, dim, start, start + length), {}, eager)
 
 
+def _part_at(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """`capture.whole_calls.narrow`: the part of a tensor whose place another one tells."""
+    source, dim, positions = args
+    at = rewriter.read(positions)
+    return rewriter.view(
+        source,
+        eager,
+        lambda parent: rewriter.emit(aten.index_select.default, (parent, dim, at)),
+        lambda parent, child: rewriter.emit(
+            aten.index_copy.default, (parent, dim, at, child), value=source.fake
+        ),
+    )
+
+
 def _split(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     source: Proxy = args[0]
     dim = bound(target, args, kwargs)["dim"]
@@ -371,6 +385,7 @@ VIEW_RULES: dict[str, Rule] = {
     "select": _select,
     "slice": _slice,
     "narrow": _narrow,
+    "part_at": _part_at,
     **dict.fromkeys(
         ["split", "chunk", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"],
         _split,

@@ -6,6 +6,7 @@ variants likewise. Names of the functional counterparts follow from ATen's own n
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -97,7 +98,10 @@ def fill(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) ->
 def write_out(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """``op(..., out=t)``: computes the functional overload and writes the result into t."""
     outs = torch_private.writes(target)
-    packet = getattr(aten, target._schema.name.split("::")[1])
+    name = target._schema.name.split("::")[1]
+    packet = getattr(aten, name)
+    if (functional := _with_new_values(name, target)) is not None:
+        return _store_new_values(rewriter, functional, bound(target, args, kwargs), outs, eager)
     wanted = [argument.name for argument in target._schema.arguments if argument.name not in outs]
     for overload in packet.overloads():
         candidate = getattr(packet, overload)
@@ -112,6 +116,32 @@ def write_out(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
     results = list(result) if isinstance(result, list | tuple) else [result]
     stored = [_store(rewriter, kwargs[name], value) for name, value in zip(outs, results, strict=True)]
     return stored if isinstance(result, list | tuple) else stored[0]
+
+
+def _with_new_values(name: str, target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """``rrelu_with_noise_functional``: ATen's own overload that returns what the op writes, behind its results."""
+    packet = getattr(aten, f"{name}_functional", None)
+    found: torch._ops.OpOverload | None = None if packet is None else packet.default
+    return found if found is not None and _types(found) == _types(target) else None
+
+
+def _store_new_values(
+    rewriter: Rewriter, functional: Any, given: dict[str, Any], outs: tuple[str, ...], eager: Any
+) -> Any:
+    written = [given[name] for name in outs]
+    if not all(isinstance(handle, Proxy) for handle in written):
+        raise CannotFunctionalize(f"{functional} is given nothing to write into")
+    is_several = len(functional._schema.returns) - len(outs) > 1
+    results = list(eager) if isinstance(eager, list | tuple) else [eager]
+    if eager is None:
+        results = list(rewriter.evaluate(functional, tuple(given.values()), {}))[: -len(outs)]
+    with rewriter.fake_mode:
+        after = [torch.empty_like(handle.fake) for handle in written]
+    made = list(rewriter.call(functional, tuple(given.values()), {}, [*results, *after]))
+    with contextlib.nullcontext() if rewriter.gradients is None else rewriter.gradients.stopped():
+        for handle, value in zip(written, made[len(results) :], strict=True):
+            _store(rewriter, handle, value)
+    return made[: len(results)] if is_several else made[0]
 
 
 def _store(rewriter: Rewriter, destination: Proxy, value: Proxy) -> Proxy:

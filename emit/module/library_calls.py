@@ -30,6 +30,7 @@ _IN_FUNCTIONAL_TEXT = """
     group_norm softmax log_softmax gelu silu relu pixel_shuffle one_hot
 """
 _IN_FUNCTIONAL = frozenset(_IN_FUNCTIONAL_TEXT.split())
+_OTHER_DEFAULTS = frozenset(["ctc_loss"])  # torch's own function reduces nothing where the op takes a mean
 # Python's names for arguments that ATen's schema calls something else.
 _RENAMED = {"self": "input"}
 
@@ -104,10 +105,10 @@ class LibraryWriter:
         n_given = len(which.given)
         arguments, gradients = map(self.value, (step.args[:-n_given], step.args[-n_given:]))
         wanted = f"wanted={which.wanted}"
-        results = "" if which.given == (0,) else f", results={which.given}"
-        text = (
-            f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{results})"
-        )
+        more = "" if which.given == (0,) else f", results={which.given}"
+        more += f", keywords={which.keywords}" if which.keywords else ""
+        call = f"torch.ops.{_qualified(which.target)}"
+        text = f"gradients_of({call}, {arguments}, {gradients}, {wanted}{more})"
         item = "[0]" if len(which.wanted) == 1 else ""
         return LibraryCallText(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
 
@@ -149,7 +150,7 @@ class LibraryWriter:
                 continue
             value = given[parameter.name]
             is_default = parameter.has_default_value() and _equal(value, parameter.default_value)
-            if is_default:
+            if is_default and name not in _OTHER_DEFAULTS:
                 by_name = True
                 continue
             text = _uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value)

@@ -1,0 +1,191 @@
+"""Calls that no trace can follow, since they look at data on their way, as ops that a trace takes whole.
+
+torch's own op would be taken apart while it is traced. Each op here stands for one of torch's: in a trace its body only
+says what the results look like, and `finish` puts torch's op in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = [
+    "NAMESPACE",
+    "NARROW",
+    "correlation",
+    "covariance",
+    "ctc_loss",
+    "least_squares",
+    "narrow",
+    "original",
+]
+
+NAMESPACE = "longhand_whole"
+_LIBRARY = torch.library.Library(NAMESPACE, "DEF")
+aten = torch.ops.aten
+
+
+def _defined(schema: str, looks: Callable[..., Any]) -> torch._ops.OpOverload:
+    name = schema.partition("(")[0]
+    _LIBRARY.define(schema)
+    _LIBRARY.impl(name, looks, "CompositeImplicitAutograd")
+    found: torch._ops.OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
+    return found
+
+
+def original(target: Any) -> torch._ops.OpOverload | None:
+    """torch's op that an op of this module stands for; None for every other."""
+    return _ORIGINAL.get(target)
+
+
+# A part whose place a tensor tells
+
+
+def _part(x: torch.Tensor, dim: int, positions: torch.Tensor) -> torch.Tensor:
+    return x.narrow(dim, 0, positions.shape[0])
+
+
+# A view of x, as the functional graph follows them: `capture.functionalize.views` knows how it is taken and written.
+NARROW = _defined("part_at(Tensor(a) x, int dim, Tensor positions) -> Tensor(a)", _part)
+
+
+def narrow(x: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
+    """``torch.narrow``, whose start may be a tensor."""
+    plain = isinstance(length, int) and all(isinstance(size, int) for size in x.shape)
+    if not isinstance(start, torch.Tensor) or start.dim() != 0 or not plain or not -x.dim() <= dim < x.dim():
+        return torch.narrow(x, dim, start, length)
+    if start.is_floating_point() or start.is_complex() or start.dtype is torch.bool or length < 0:
+        return torch.narrow(x, dim, start, length)
+    size = x.shape[dim]
+    first = start.to(torch.int64)
+    first = torch.where(first < 0, first + size, first)
+    return NARROW(x, dim, first + torch.arange(length, device=start.device))
+
+
+# Least squares: how many residuals there are follows from the rank
+
+
+def _solved(
+    a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    m, n = a.shape[-2:]
+    driver = driver or ("gels" if a.is_cuda else "gelsy")
+    is_vector = b.dim() == 1 or (b.dim() == a.dim() - 1 and b.shape == a.shape[:-1])
+    right = b.unsqueeze(-1) if is_vector else b
+    batch = torch.broadcast_shapes(a.shape[:-2], right.shape[:-2])
+    zero = a.sum() + b.sum()
+    solution = zero.expand(*batch, n, right.shape[-1]).clone()
+    residuals = a.new_empty(0, dtype=a.real.dtype)
+    if m > n and driver == "gels":
+        residuals = a.new_empty(*batch, right.shape[-1], dtype=a.real.dtype)
+    elif m > n and driver in ("gelss", "gelsd"):
+        if batch:
+            raise NotImplementedError("linalg.lstsq tells residuals of a batch only where no rank is too low")
+        residuals = b.new_empty(right.shape[-1], dtype=a.real.dtype)
+        residuals = residuals.masked_select(residuals == 0)
+    rank = a.new_empty(0 if driver == "gels" else a.shape[:-2], dtype=torch.int64)
+    has_values = driver in ("gelss", "gelsd")
+    values = a.new_empty((*a.shape[:-2], min(m, n)) if has_values else 0, dtype=a.real.dtype)
+    return solution.squeeze(-1) if is_vector else solution, residuals, rank, values
+
+
+_LSTSQ = _defined(
+    "linalg_lstsq(Tensor a, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor, Tensor, Tensor, Tensor)",
+    _solved,
+)
+
+
+def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
+    """``torch.linalg.lstsq``."""
+    return torch.return_types.linalg_lstsq(_LSTSQ(a, b, rcond, driver=driver))  # type: ignore[attr-defined]
+
+
+# Losses and statistics that ask numbers
+
+
+def _of_pairs(x: torch.Tensor) -> torch.Tensor:
+    x = x / 1  # whole numbers become floats
+    return x.sum().clone() if x.dim() < 2 else (x.sum(1).unsqueeze(1) + x.sum(1)).clone()
+
+
+_CORRCOEF = _defined("corrcoef(Tensor x) -> Tensor", _of_pairs)
+
+
+def correlation(x: torch.Tensor) -> torch.Tensor:
+    """``torch.corrcoef``, with eager's own gradients: its clipping stops those of what is rounded beyond 1."""
+    made: torch.Tensor = _CORRCOEF(x)
+    return made
+
+
+def _of_weighted(
+    x: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    for weights in (fweights, aweights):
+        x = x if weights is None else x * weights
+    return _of_pairs(x).squeeze()
+
+
+_COV = _defined(
+    "cov(Tensor x, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", _of_weighted
+)
+
+
+def covariance(
+    x: torch.Tensor, correction: int, fweights: torch.Tensor | None, aweights: torch.Tensor | None
+) -> torch.Tensor:
+    """``torch.cov``."""
+    made: torch.Tensor = _COV(x, correction=correction, fweights=fweights, aweights=aweights)
+    return made
+
+
+def _loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: torch.Tensor,
+    target_lengths: torch.Tensor,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    if reduction == 0 and log_probs.dim() == 3:
+        return log_probs.sum((0, 2))
+    return log_probs.sum()
+
+
+_CTC_LOSS = _defined(
+    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, "
+    "int reduction=1, bool zero_infinity=False) -> Tensor",
+    _loss,
+)
+
+
+def ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """``torch.nn.functional.ctc_loss``."""
+    which = {"none": 0, "mean": 1, "sum": 2}.get(reduction)
+    tensors = (log_probs, targets, input_lengths, target_lengths)
+    if which is None or not all(isinstance(one, torch.Tensor) for one in tensors):
+        return torch.nn.functional.ctc_loss(*tensors, blank, reduction, zero_infinity)
+    made: torch.Tensor = _CTC_LOSS(*tensors, blank, which, zero_infinity)
+    return made
+
+
+_ORIGINAL: dict[Any, torch._ops.OpOverload] = {
+    _LSTSQ: aten.linalg_lstsq.default,
+    _CORRCOEF: aten.corrcoef.default,
+    _COV: aten.cov.default,
+    _CTC_LOSS: aten.ctc_loss.Tensor,
+}
